@@ -1,0 +1,1 @@
+"""Adapters: one public module per agent framework."""

@@ -1,0 +1,94 @@
+"""Every error agentrt raises on purpose, in one tree.
+
+::
+
+    AgentRTError
+    ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
+    ├── ConfigurationError           a setting cannot work (also a ValueError)
+    ├── NotSpeculableError           this tool must not be run early (also a TypeError)
+    ├── ModelError
+    │   ├── ModelNotFoundError       no model at that name or path
+    │   └── ModelFormatError         something is there, but it is not a usable model
+    ├── RequestError                 this request cannot be served as it stands (also a ValueError)
+    │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
+    │   └── PromptTooLongError       the prompt exceeds the model's context or the KV arena
+    └── EngineError
+        ├── RuntimeClosedError       the runtime was closed before or during the request
+        └── EngineFailedError        the engine thread died; ``__cause__`` says why
+
+Each message ends with what to do next. Cancellation is not an error: it stays
+:class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
+"""
+
+from __future__ import annotations
+
+
+class AgentRTError(Exception):
+    """Base of every error that agentrt raises on purpose."""
+
+
+class MissingExtraError(AgentRTError, ImportError):
+    """An optional dependency is not installed; the message is the exact line that installs it."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        """Name the missing ``module`` and the ``extra`` that brings it."""
+        super().__init__(f"{module} is not installed. Run: pip install 'agentrt[{extra}]'")
+        self.module = module
+        self.extra = extra
+
+
+class ConfigurationError(AgentRTError, ValueError):
+    """A setting cannot work; the message says which one and what would."""
+
+
+class NotSpeculableError(AgentRTError, TypeError):
+    """The tool cannot safely be run before the model asks for it; the message says why."""
+
+
+class ModelError(AgentRTError):
+    """Base of everything that can be wrong with a model on disk."""
+
+
+class ModelNotFoundError(ModelError, FileNotFoundError):
+    """There is no model under the given name or path."""
+
+
+class ModelFormatError(ModelError):
+    """A model directory exists but is incomplete, truncated or of an unsupported kind."""
+
+
+class RequestError(AgentRTError, ValueError):
+    """Base of everything that makes one request impossible while the runtime stays healthy."""
+
+
+class InvalidRequestError(RequestError):
+    """A field of the request has a wrong value."""
+
+    def __init__(self, field: str, message: str) -> None:
+        """``field`` is the offending parameter's name; ``message`` says what is allowed."""
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class PromptTooLongError(RequestError):
+    """The prompt does not fit; nothing was truncated and nothing was run."""
+
+    def __init__(self, prompt_tokens: int, limit_tokens: int, limited_by: str, fix: str) -> None:
+        """``limited_by`` names the limit that was hit, ``fix`` says how to raise it or get under it."""
+        super().__init__(
+            f"the prompt has {prompt_tokens} tokens, but {limited_by} holds {limit_tokens}. {fix}"
+        )
+        self.prompt_tokens = prompt_tokens
+        self.limit_tokens = limit_tokens
+
+
+class EngineError(AgentRTError):
+    """Base of faults of the running engine, as opposed to faults of one request."""
+
+
+class RuntimeClosedError(EngineError):
+    """The runtime was closed; open it again to go on."""
+
+
+class EngineFailedError(EngineError):
+    """The engine thread stopped on an unexpected fault; ``__cause__`` carries it."""

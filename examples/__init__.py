@@ -1,0 +1,1 @@
+"""Example agents, readable as tutorials."""

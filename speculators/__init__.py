@@ -1,0 +1,1 @@
+"""Speculators: who guesses the next tool call."""

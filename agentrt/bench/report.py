@@ -1,0 +1,67 @@
+"""The one result every bench returns, and the one file it is kept in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, model_validator
+
+from .machine import Machine
+
+Cell = str | int | FiniteFloat | bool | None
+
+
+class Table(BaseModel):
+    """Measurements behind the figures; every row has one cell per column."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    @model_validator(mode="after")
+    def _rows_fit_columns(self) -> Table:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"row {number} of table {self.title!r} has {len(row)} cells "
+                    f"for {len(self.columns)} columns"
+                )
+        return self
+
+
+class BenchReport(BaseModel):
+    """What one bench measured.
+
+    ``figures`` maps a name to one finite number (a truth value is 1 or 0; a figure that could not be measured
+    is left out, never NaN). ``method`` says in prose what was run and how, well enough to be repeated.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bench: str
+    machine: Machine
+    figures: dict[str, FiniteFloat]
+    tables: tuple[Table, ...] = ()
+    method: str
+
+    def to_json(self) -> str:
+        """The report as indented JSON, fields in the order declared, with a final newline."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the JSON to ``path`` atomically: a reader finds the old file or the whole new one.
+
+        The folder must exist; raises :class:`OSError` as :func:`open` would.
+        """
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,97 @@
+"""When are two tool calls the same call? (SpecTools §3.1: the key of the futures cache.)"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import math
+import pathlib
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from ..errors import InvalidRequestError
+
+MAX_KEY_CHARACTERS = 1 << 18
+"""Arguments whose canonical JSON is longer are refused: such a call is never worth guessing."""
+
+_MAX_DEPTH = 64
+_TEXTUAL = (
+    datetime.date,  # also datetime
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+    pathlib.PurePath,
+    uuid.UUID,
+)
+
+
+def canonical_key(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the key under which equal calls meet: the tool's name and its arguments as sorted JSON.
+
+    ``arguments`` must already be validated by the tool's schema, so that defaults are filled in and
+    coercions done; then ``1`` and ``1.0`` differ only where the tool could tell them apart. Two values
+    share a key only if no tool could distinguish them: pydantic models and dataclasses contribute all
+    their fields, also those hidden from serialisation, and other types than these, JSON's, enums, sets,
+    bytes, dates, decimals, UUIDs and paths are refused.
+
+    Raises:
+        InvalidRequestError: NaN or an infinity, an unsupported type, nesting deeper than 64 levels
+            (so also a structure that contains itself), or more than ``MAX_KEY_CHARACTERS`` of JSON.
+    """
+    text = json.dumps([name, _jsonable(arguments, 0)], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    if len(text) > MAX_KEY_CHARACTERS:
+        raise InvalidRequestError(
+            "arguments",
+            f"{len(text)} characters of JSON, more than the {MAX_KEY_CHARACTERS} a key may have. "
+            "Pass large data by reference (a path, an id).",
+        )
+    return text
+
+
+def _jsonable(value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise InvalidRequestError("arguments", f"nested deeper than {_MAX_DEPTH} levels. Flatten them.")
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise InvalidRequestError("arguments", f"{value} is not a JSON number. Use a finite number.")
+        return value
+    inner = depth + 1
+    if isinstance(value, Mapping):
+        return {_text_of_key(key): _jsonable(item, inner) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item, inner) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return _tagged(value, sorted((_jsonable(item, inner) for item in value), key=json.dumps))
+    if isinstance(value, enum.Enum):
+        return _tagged(value, value.name)
+    if isinstance(value, (bytes, bytearray)):
+        return _tagged(value, value.hex())
+    if isinstance(value, _TEXTUAL):
+        return _tagged(value, str(value))
+    if isinstance(value, BaseModel):
+        return _tagged(value, _jsonable({**value.__dict__, **(value.model_extra or {})}, inner))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _tagged(value, _jsonable(fields, inner))
+    raise InvalidRequestError(
+        "arguments",
+        f"a value of type {type(value).__qualname__} has no canonical form. "
+        "Give the tool a canonical= function, or an argument of a JSON type.",
+    )
+
+
+def _text_of_key(key: Any) -> str:
+    # json.dumps would make the keys 1 and "1" one key; the type's name keeps them apart.
+    return key if type(key) is str else f"{type(key).__qualname__}:{key}"
+
+
+def _tagged(value: Any, content: Any) -> dict[str, Any]:
+    return {type(value).__qualname__: content}

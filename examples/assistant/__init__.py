@@ -1,0 +1,1 @@
+"""What the personal assistant works on: notes, calendar, mail, files, a weather service and sample data."""

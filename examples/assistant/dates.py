@@ -1,0 +1,125 @@
+"""Dates and times as people say them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from .errors import ToolError
+
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_RELATIVE = {
+    "today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0, "now": 0,
+    "tomorrow": 1, "tomorrow morning": 1, "tomorrow afternoon": 1, "tomorrow evening": 1,
+    "day after tomorrow": 2, "yesterday": -1, "day before yesterday": -2,
+}  # fmt: skip
+_NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_MONTH = r"(?P<month>[a-z]{3,9})\.?"
+_YEAR = r"(?:,?\s+(?P<year>\d{4}))?"
+_DAY_AND_MONTH = (
+    re.compile(rf"{_MONTH}\s+(?:the\s+)?{_DAY}{_YEAR}"),
+    re.compile(rf"{_DAY}\.?\s+(?:of\s+)?{_MONTH}{_YEAR}"),
+)
+_IN_DAYS = re.compile(r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?")
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2}))?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
+
+
+def parse_date(text: str, today: dt.date) -> dt.date:
+    """The day that ``text`` means when said on ``today``.
+
+    A weekday is its next occurrence, where "Friday" said on a Friday is today and "next Friday" a week
+    later. A day and month without a year is the coming one. Raises :class:`ToolError`.
+    """
+    said = " ".join(text.casefold().replace("'s", "").split()).strip(" .,!?")
+    said = re.sub(r"^(?:on |for |at )?(?:the )?(?=.)", "", said)
+    if said in _RELATIVE:
+        return today + dt.timedelta(days=_RELATIVE[said])
+    try:
+        day = _iso(said) or _weekday(said, today) or _in_days(said, today) or _day_and_month(said, today)
+    except (ValueError, OverflowError):  # such as February 30, or a day after the year 9999
+        day = None
+    if day is None:
+        raise ToolError(
+            f"cannot understand the date {text!r}; say for example tomorrow, next Friday, "
+            "December 24 or 2026-12-24"
+        )
+    return day
+
+
+def parse_time(text: str) -> dt.time:
+    """The time of day that ``text`` means, such as "15:00", "3pm" or "noon"."""
+    said = " ".join(text.casefold().split()).strip(" .,!?").removeprefix("at ")
+    if said in ("noon", "midday"):
+        return dt.time(12)
+    if said == "midnight":
+        return dt.time(0)
+    match = _CLOCK.fullmatch(said)
+    if match:
+        hour, minute, half = int(match["hour"]), int(match["minute"] or 0), match["half"]
+        if half and 1 <= hour <= 12:
+            hour = hour % 12 + (12 if half == "p" else 0)
+        if hour < 24 and minute < 60:
+            return dt.time(hour, minute)
+    raise ToolError(f"cannot understand the time {text!r}; say for example 15:00 or 3pm")
+
+
+def _iso(said: str) -> dt.date | None:
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", said):
+        return dt.date.fromisoformat(said)
+    match = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", said)  # 24.12.2026; with slashes it is ambiguous
+    return dt.date(int(match[3]), int(match[2]), int(match[1])) if match else None
+
+
+def _weekday(said: str, today: dt.date) -> dt.date | None:
+    match = re.fullmatch(r"(next |this |coming )?([a-z]+)", said)
+    names = [index for index, name in enumerate(_WEEKDAYS) if match and _abbreviates(match[2], name)]
+    if not match or len(names) != 1:
+        return None
+    ahead = (names[0] - today.weekday()) % 7
+    if match[1] == "next " and ahead == 0:
+        ahead = 7
+    return today + dt.timedelta(days=ahead)
+
+
+def _in_days(said: str, today: dt.date) -> dt.date | None:
+    match = _IN_DAYS.fullmatch("in a week" if said == "next week" else said)
+    if not match:
+        return None
+    number = int(match["number"]) if match["number"].isdecimal() else _NUMBERS.get(match["number"])
+    if number is None:
+        return None
+    return today + dt.timedelta(days=number * (7 if match["unit"] == "week" else 1))
+
+
+def _day_and_month(said: str, today: dt.date) -> dt.date | None:
+    said = re.sub(rf"^(?:{'|'.join(_WEEKDAYS)}),? (?:the )?", "", said)  # "Friday, March 3"
+    for pattern in _DAY_AND_MONTH:
+        match = pattern.fullmatch(said)
+        months = [
+            index for index, name in enumerate(_MONTHS, 1) if match and _abbreviates(match["month"], name)
+        ]
+        if match and len(months) == 1:
+            if match["year"]:
+                return dt.date(int(match["year"]), months[0], int(match["day"]))
+            return _coming(months[0], int(match["day"]), today)
+    return None
+
+
+def _coming(month: int, day: int, today: dt.date) -> dt.date | None:
+    for year in range(today.year, today.year + 9):  # February 29 may be eight years away
+        try:
+            found = dt.date(year, month, day)
+        except ValueError:
+            continue
+        if found >= today:
+            return found
+    return None
+
+
+def _abbreviates(short: str, name: str) -> bool:
+    return len(short) >= 3 and name.startswith(short.rstrip("."))

@@ -1,0 +1,9 @@
+"""What a tool can be unable to do."""
+
+from __future__ import annotations
+
+from agentrt.errors import AgentRTError
+
+
+class ToolError(AgentRTError):
+    """A tool cannot do what it was asked; the model is told so as ``{"error": message}``."""

@@ -1,0 +1,118 @@
+"""Text files under one folder; nothing outside it can be reached."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from . import search
+from .errors import ToolError
+
+_LARGEST_FILE = 1_000_000
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """One file; ``path`` is relative to the folder and has forward slashes on every system."""
+
+    path: str
+    text: str
+
+
+class Folder:
+    """Search and read the text files under ``root``.
+
+    Hidden files, binary files and files above 1 MB are left out of the search. A path that leads outside
+    (absolute, with ``..`` or through a symbolic link) is refused, whether or not something is there.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Index what is there now; later searches only look at what has changed since."""
+        self.root = root.resolve()
+        self._lock = threading.Lock()  # calls come from worker threads
+        self._indexed: dict[str, tuple[int, int]] = {}
+        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        self._index.execute("CREATE TABLE paths (id INTEGER PRIMARY KEY, path TEXT UNIQUE)")
+        search.create_index(self._index, "files")
+        self._refresh()
+
+    def search(self, query: str, limit: int = 3) -> list[str]:
+        """Paths of the files whose name or text matches best, see :mod:`.search`."""
+        with self._lock:
+            self._refresh()
+            rows = search.rank(self._index, "files", query, limit)
+            find = "SELECT path FROM paths WHERE id = ?"
+            return [self._index.execute(find, (row,)).fetchone()[0] for row in rows]
+
+    def read(self, path: str) -> TextFile:
+        """The file at ``path`` below the folder; :class:`ToolError` if there is no such text file."""
+        asked = path.strip()
+        try:
+            found = (self.root / asked).resolve()
+            inside = found.is_relative_to(self.root) and not PurePosixPath(asked).is_absolute()
+        except (ValueError, OSError):  # a NUL byte, or links that form a loop
+            inside = False
+        if not inside:
+            raise ToolError(f"the path {path} is outside the folder")
+        if not found.is_file():
+            raise ToolError(f"no file at {path}")
+        text = _text(found)
+        if text is None:
+            raise ToolError(f"{path} is not a readable text file of at most 1 MB")
+        return TextFile(found.relative_to(self.root).as_posix(), text)
+
+    def versions(self) -> dict[str, tuple[int, int]]:
+        """Every visible file's modification time in nanoseconds and size in bytes, by path."""
+        versions: dict[str, tuple[int, int]] = {}
+        for folder, folders, names in os.walk(self.root):  # does not follow links to folders
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                file = Path(folder, name)
+                if name.startswith(".") or not file.resolve().is_relative_to(self.root):
+                    continue
+                try:
+                    status = file.stat()
+                except FileNotFoundError:  # removed since the folder was listed, or a broken link
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    versions[file.relative_to(self.root).as_posix()] = (status.st_mtime_ns, status.st_size)
+        return versions
+
+    def close(self) -> None:
+        """Free the index."""
+        self._index.close()
+
+    def _refresh(self) -> None:
+        versions = self.versions()
+        changed = [path for path in versions if self._indexed.get(path) != versions[path]]
+        with self._index:
+            for path in [*changed, *(self._indexed.keys() - versions.keys())]:
+                self._index.execute(
+                    "DELETE FROM files WHERE rowid = (SELECT id FROM paths WHERE path = ?)", (path,)
+                )
+                self._index.execute("DELETE FROM paths WHERE path = ?", (path,))
+            for path in changed:
+                text = _text(self.root / path)
+                if text is not None:
+                    row = self._index.execute("INSERT INTO paths(path) VALUES (?)", (path,)).lastrowid
+                    self._index.execute(
+                        "INSERT INTO files(rowid, title, text) VALUES (?, ?, ?)", (row, path, text)
+                    )
+        self._indexed = versions
+
+
+def _text(file: Path) -> str | None:
+    """The content of a text file, or None if it is large, binary or unreadable."""
+    try:
+        if file.stat().st_size > _LARGEST_FILE:
+            return None
+        content = file.read_bytes()
+    except OSError:
+        return None
+    if b"\0" in content:
+        return None
+    return content.decode("utf-8", "replace").strip()

@@ -75,7 +75,7 @@ def copy_data(source: Path, target: Path) -> None:
     if size > _LARGEST_COPY:
         raise ConfigurationError(
             f"{source} holds {size // 1_000_000} MB; the demo copies it twice and accepts up to "
-            f"{_LARGEST_COPY // 1_000_000} MB. Give a smaller folder, or use 'agentrt chat': it copies nothing."
+            f"{_LARGEST_COPY // 1_000_000} MB. Give a smaller folder, or use 'agentrt chat'."
         )
     target.mkdir()
     original = sqlite3.connect(f"{(source / 'notes.db').resolve().as_uri()}?mode=ro", uri=True)

@@ -75,7 +75,7 @@ class MailBox:
         with self.path.open("rb") as file:
             if file.read(5) not in (b"From ", b""):
                 raise ConfigurationError(
-                    f"{self.path} is not an mbox file: it does not start with 'From '. Put exported mail there."
+                    f"{self.path} is not an mbox file: no 'From ' at its start. Put exported mail there."
                 )
         box = mailbox.mbox(self.path, factory=_parse, create=False)  # type: ignore[arg-type]
         try:

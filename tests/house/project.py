@@ -1,0 +1,91 @@
+"""The repository as the guard tests see it: its root, its packaging, its modules and what they import."""
+
+from __future__ import annotations
+
+import ast
+import os
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+# Folder at the root -> the package it imports as.
+PARTS = {
+    "agentrt": "agentrt",
+    "adapters": "agentrt.adapters",
+    "speculators": "agentrt.speculators",
+    "runtime": "agentrt.runtime",
+    "examples": "agentrt.examples",
+}
+
+
+def files(folder: str) -> Iterator[Path]:
+    """Every real file under ``folder`` of the root; symlinked folders are not entered, nor caches."""
+    for directory, subfolders, names in os.walk(ROOT / folder):
+        subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
+        for name in sorted(names):
+            path = Path(directory, name)
+            if not path.is_symlink():
+                yield path
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Dotted name and path of every module of the package."""
+    for folder, package in PARTS.items():
+        for path in files(folder):
+            if path.suffix == ".py":
+                inner = path.relative_to(ROOT / folder).with_suffix("").parts
+                yield ".".join((package, *(part for part in inner if part != "__init__"))), path
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module. ``lazy`` is true inside a function, and where only a type checker looks."""
+
+    target: str
+    lazy: bool
+    line: int
+
+
+def imports(name: str, path: Path) -> list[Import]:
+    """Everything the module ``name`` imports, relative imports resolved.
+
+    ``from package import thing`` gives both ``package`` and ``package.thing``: only running it could tell
+    whether the thing is a module.
+    """
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found: list[Import] = []
+
+    def walk(node: ast.AST, lazy: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend(Import(alias.name, lazy, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                above = parents[: len(parents) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            found.append(Import(base, lazy, node.lineno))
+            found.extend(Import(f"{base}.{alias.name}", lazy, node.lineno) for alias in node.names)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for child in node.body:
+                walk(child, True)
+            for child in node.orelse:
+                walk(child, lazy)
+            return
+        inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            walk(child, inside)
+
+    walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), False)
+    return found
+
+
+def within(target: str, package: str) -> bool:
+    """Whether ``target`` is ``package`` or lies in it."""
+    return target == package or target.startswith(package + ".")

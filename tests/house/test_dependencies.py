@@ -1,0 +1,155 @@
+"""Which part may import which, and when: the dependency rule of docs/architecture.md."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.house.project import ROOT, Import, imports, modules, within
+
+PARTS = ("adapters", "speculators", "runtime", "examples", "cli", "bench")
+
+# What the runtime may know of the client half.
+SHARED = ("agentrt.calls", "agentrt.errors", "agentrt.priority")
+
+# Part -> (parts it may import at any time, parts it may import inside a function or for types only).
+MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
+    "core": ({"core"}, set()),
+    "adapters": ({"core", "adapters"}, {"runtime"}),
+    "speculators": ({"core", "speculators"}, set()),
+    "runtime": ({"runtime"}, set()),
+    "bench": ({"core", "bench"}, {"adapters", "speculators", "runtime", "examples"}),
+    "cli": ({"core", "cli"}, {"bench", "adapters", "speculators", "runtime", "examples"}),
+    "examples": ({"core", "adapters", "speculators", "runtime", "examples"}, {"bench"}),
+}
+
+# The packages that `pip install agentrt` brings.
+CORE_DEPENDENCIES = {"anyio", "pydantic", "pydantic_core", "typing_extensions"}
+
+# Only the recipe that trains the nano model may know these.
+TRAINING = {"nncf", "optimum", "tokenizers", "torch", "transformers"}
+
+
+def part_of(name: str) -> str:
+    if name == "agentrt.__main__":
+        return "cli"
+    return next((part for part in PARTS if within(name, f"agentrt.{part}")), "core")
+
+
+def offence(name: str, imported: Import) -> str | None:
+    """Why ``name`` may not import this, or ``None``."""
+    part, top = part_of(name), imported.target.split(".")[0]
+    if top == "agentrt":
+        if part == "runtime" and any(within(imported.target, shared) for shared in SHARED):
+            return None
+        anytime, lazily = MAY_IMPORT[part]
+        # `from agentrt import errors` also shows as a bare `agentrt`, which importing any part runs anyway.
+        if imported.target == "agentrt" or part_of(imported.target) in anytime:
+            return None
+        if part_of(imported.target) in lazily:
+            return None if imported.lazy else f"imports {imported.target} outside a function"
+        return f"imports {imported.target}"
+    if top in TRAINING and not within(name, "agentrt.runtime.nano"):
+        return f"imports {top}"
+    if (
+        part in ("core", "speculators")
+        and not imported.lazy
+        and top not in sys.stdlib_module_names | CORE_DEPENDENCIES
+    ):
+        return f"imports {top}, which `pip install agentrt` does not bring, outside a function"
+    return None
+
+
+def test_every_import_keeps_the_dependency_rule() -> None:
+    offences = [
+        f"{path.relative_to(ROOT)}:{imported.line} {reason}"
+        for name, path in modules()
+        for imported in imports(name, path)
+        if (reason := offence(name, imported))
+    ]
+
+    assert offences == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
+        ("agentrt.session", "from .errors import AgentRTError", True),
+        ("agentrt.session", "import anyio", True),
+        ("agentrt.session", "import numpy", False),
+        ("agentrt.session", "def f():\n    from agentrt import runtime", False),
+        ("agentrt.session", "from .speculators import LocalSpeculator", False),
+        ("agentrt.cli.demo", "from agentrt.examples import personal_assistant", False),
+        ("agentrt.cli.demo", "def f():\n    from agentrt.examples import personal_assistant", True),
+        ("agentrt.bench.engine", "if TYPE_CHECKING:\n    from agentrt.runtime import LocalRuntime", True),
+        ("agentrt.speculators.local", "async def f():\n    import openvino_genai", True),
+        ("agentrt.speculators.local", "import openvino_genai", False),
+        ("agentrt.speculators.local", "def f():\n    from agentrt.runtime import nano", False),
+        ("agentrt.adapters.langchain", "from langchain_core.messages import AIMessage", True),
+        ("agentrt.adapters.langchain", "from agentrt.runtime import LocalRuntime", False),
+        ("agentrt.adapters.langchain", "def f():\n    from ..runtime import LocalRuntime", True),
+        ("agentrt.adapters.openai", "def f():\n    from agentrt.speculators import LocalSpeculator", False),
+        ("agentrt.runtime.engine", "from agentrt.errors import EngineError", True),
+        ("agentrt.runtime.engine", "from .. import session", False),
+        ("agentrt.runtime.engine", "def f():\n    from agentrt.futures import FuturesCache", False),
+        ("agentrt.runtime.engine", "def f():\n    import torch", False),
+        ("agentrt.runtime.nano.training", "import torch", True),
+    ],
+)
+def test_the_rule_itself(name: str, source: str, allowed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source, encoding="utf-8")
+
+    offences = [reason for imported in imports(name, path) if (reason := offence(name, imported))]
+
+    assert (offences == []) is allowed, offences
+
+
+def in_fresh_interpreter(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_agentrt_loads_nothing_but_its_core() -> None:
+    loaded = in_fresh_interpreter(
+        """
+        import sys
+        before = set(sys.modules)
+        import agentrt
+        print(*(name for name in set(sys.modules) - before if sys.modules[name] is not None))
+        """
+    ).split()
+
+    assert {part_of(name) for name in loaded if within(name, "agentrt")} == {"core"}
+    heavy = {"httpx", "httpx2", "langchain", "langchain_core", "langgraph", "numpy", "openai", "openvino"}
+    heavy |= {"openvino_genai", "rich", "typer"} | TRAINING
+    assert {name.split(".")[0] for name in loaded} & heavy == set()
+
+
+def test_no_import_touches_the_network() -> None:
+    names = [
+        name
+        for name, path in modules()
+        if not name.endswith("__main__")
+        and not any(imported.target.split(".")[0] in TRAINING for imported in imports(name, path))
+    ]
+    assert len(names) > 10
+
+    in_fresh_interpreter(
+        f"""
+        import importlib, sys
+
+        def refuse(event, arguments):
+            if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "urllib.Request"):
+                raise AssertionError(f"{{event}} {{arguments}}")
+
+        sys.addaudithook(refuse)
+        for name in {names}:
+            importlib.import_module(name)
+        """
+    )

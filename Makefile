@@ -34,10 +34,10 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(RUN)
 
 $(RUN):
 	@command -v $(PYTHON) >/dev/null || { \
-	  echo 'agentrt: $(PYTHON) was not found. Install Python 3.11 or newer, or name yours: make PYTHON=/path/to/python3'; exit 1; } >&2
+	  echo 'agentrt: $(PYTHON) was not found. Install Python 3.11 or newer, or name yours: make $(MAKECMDGOALS) PYTHON=/path/to/python3'; exit 1; } >&2
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "agentrt: needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
-	    'Name a newer one: make PYTHON=python3.12'; exit 1; } >&2
+	    'Name a newer one: make $(MAKECMDGOALS) PYTHON=python3.12'; exit 1; } >&2
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo 'agentrt: $(PYTHON) cannot create a virtual environment. On Debian and Ubuntu: sudo apt install python3-venv'; exit 1; } >&2
 	$(PYTHON) -m venv --clear $(VENV)

@@ -1,0 +1,101 @@
+"""`make` refuses a Python that cannot work, and says what to do."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.project import ROOT
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("make") is None or sys.platform == "win32",
+    reason="there is no make; README.md has plain pip lines",
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def interpreter(path: Path, script: str) -> str:
+    """A program at ``path`` that answers as some Python would."""
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
+
+
+def test_a_python_that_is_too_old(checkout: Path) -> None:
+    old = interpreter(checkout / "old", '[ "$1" = --version ] && echo Python 3.9.2 || exit 1')
+
+    done = make(checkout, "demo", f"PYTHON={old}")
+
+    assert done.returncode != 0
+    assert f"needs Python 3.11 or newer, and {old} is Python 3.9.2." in done.stderr
+    assert "make demo PYTHON=python3.12" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_that_is_not_there(checkout: Path) -> None:
+    done = make(checkout, "test", "PYTHON=no-such-python")
+
+    assert done.returncode != 0
+    assert "no-such-python was not found" in done.stderr
+
+
+def test_a_python_without_venv(checkout: Path) -> None:
+    bare = interpreter(
+        checkout / "bare", f'case "$2" in *ensurepip*) exit 1;; *) exec {sys.executable} "$@";; esac'
+    )
+
+    done = make(checkout, "demo", f"PYTHON={bare}")
+
+    assert done.returncode != 0
+    assert "sudo apt install python3-venv" in done.stderr
+
+
+def test_a_second_call_installs_nothing(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    interpreter(python, 'echo "$@" >> calls')
+
+    assert make(checkout, "demo").returncode == 0
+    assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")
+    (checkout / "calls").unlink()
+    assert make(checkout, "demo").returncode == 0
+    assert (checkout / "calls").read_text(encoding="utf-8") == "-m agentrt demo\n"
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+def test_changed_requirements_are_installed(checkout: Path, changed: str) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    interpreter(python, 'echo "$@" >> calls')
+    make(checkout, "demo")
+    (checkout / "calls").unlink()
+
+    os.utime(checkout / changed, (2**31, 2**31))
+    make(checkout, "demo")
+
+    assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")
+
+
+def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    interpreter(python, 'case "$*" in *install*) exit 1;; esac')
+
+    assert make(checkout, "demo").returncode != 0
+    interpreter(python, 'echo "$@" >> calls')
+    assert make(checkout, "demo").returncode == 0
+
+    assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")

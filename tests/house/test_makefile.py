@@ -31,7 +31,13 @@ def interpreter(path: Path, script: str) -> str:
 
 
 def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
+    # The suite is itself run by make, which hands its own settings down.
+    own = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))
+    }
+    return subprocess.run(
+        ["make", *arguments], cwd=checkout, env=own, capture_output=True, text=True, check=False
+    )
 
 
 def test_a_python_that_is_too_old(checkout: Path) -> None:

@@ -1,0 +1,78 @@
+"""What the documentation says is true: its Python runs, its output is what it says, its links lead somewhere."""
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.project import PYPROJECT, ROOT
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# A Python block, and the text block that directly follows it: what it prints.
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
+)
+
+
+def blocks() -> Iterator[object]:
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        for found in BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start("code")) + 1
+            yield pytest.param(path, line, found["code"], found["printed"], id=f"{path.name}:{line}")
+
+
+@pytest.mark.parametrize(("path", "line", "code", "printed"), blocks())
+def test_python_in_the_documentation_runs(
+    path: Path, line: int, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output = io.StringIO()
+
+    # Empty lines in front make a traceback show the line of the document.
+    with contextlib.redirect_stdout(output):
+        exec(compile("\n" * (line - 1) + code, str(path), "exec"), {"__name__": "__main__"})
+
+    if printed is not None:
+        assert output.getvalue() == printed
+
+
+def anchors(path: Path) -> set[str]:
+    """What the headings of a document can be linked to by."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://")):
+            file, _, anchor = target.partition("#")
+            linked = (path.parent / file).resolve() if file else path
+            if not linked.exists() or (anchor and anchor not in anchors(linked)):
+                broken.append(target)
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_files_named_in_the_documentation_exist(path: Path) -> None:
+    named = re.findall(
+        r"`((?:agentrt|adapters|speculators|runtime|examples|tests|docs)/[\w./*-]*)`", path.read_text("utf-8")
+    )
+
+    assert [name for name in named if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
+def test_every_extra_named_in_an_install_line_exists() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+
+    named = {
+        extra for extras in re.findall(r"(?:agentrt|\.)\[([a-z,]+)\]", text) for extra in extras.split(",")
+    }
+    assert named <= set(PYPROJECT["project"]["optional-dependencies"])

@@ -1,4 +1,4 @@
-"""What the documentation says is true: its Python runs, its output is what it says, its links lead somewhere."""
+"""What the documentation says is true: its Python runs and prints what it says, its links lead somewhere."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ def blocks() -> Iterator[object]:
             yield pytest.param(path, line, found["code"], found["printed"], id=f"{path.name}:{line}")
 
 
-@pytest.mark.parametrize(("path", "line", "code", "printed"), blocks())
+@pytest.mark.parametrize(("path", "line", "code", "printed"), list(blocks()))
 def test_python_in_the_documentation_runs(
     path: Path, line: int, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

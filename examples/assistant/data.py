@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +40,12 @@ class PersonalData:
     files: Folder
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, today: Callable[[], dt.date] = dt.date.today) -> Self:
         """Open the four parts in ``folder``; :class:`ConfigurationError` names what is missing or broken."""
         _require_parts(folder)
         return cls(
             Notes(folder / "notes.db"),
-            Calendar(folder / "calendar.ics"),
+            Calendar(folder / "calendar.ics", today),
             MailBox(folder / "mail.mbox"),
             Folder(folder / "files"),
         )

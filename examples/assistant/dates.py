@@ -61,8 +61,8 @@ def parse_time(text: str) -> dt.time:
     match = _CLOCK.fullmatch(said)
     if match:
         hour, minute, half = int(match["hour"]), int(match["minute"] or 0), match["half"]
-        if half and 1 <= hour <= 12:
-            hour = hour % 12 + (12 if half == "p" else 0)
+        if half:
+            hour = hour % 12 + (12 if half == "p" else 0) if 1 <= hour <= 12 else 24
         if hour < 24 and minute < 60:
             return dt.time(hour, minute)
     raise ToolError(f"cannot understand the time {text!r}; say for example 15:00 or 3pm")

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import threading
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath
 
 from . import search
 from .errors import ToolError
@@ -51,12 +51,9 @@ class Folder:
     def read(self, path: str) -> TextFile:
         """The file at ``path`` below the folder; :class:`ToolError` if there is no such text file."""
         asked = path.strip()
-        try:
-            found = (self.root / asked).resolve()
-            inside = found.is_relative_to(self.root) and not PurePosixPath(asked).is_absolute()
-        except (ValueError, OSError):  # a NUL byte, or links that form a loop
-            inside = False
-        if not inside:
+        # realpath rather than Path.resolve, which fails on links that form a loop.
+        found = Path(os.path.realpath(self.root / asked)) if "\0" not in asked else Path()
+        if not found.is_relative_to(self.root) or PurePath(asked).is_absolute():
             raise ToolError(f"the path {path} is outside the folder")
         if not found.is_file():
             raise ToolError(f"no file at {path}")
@@ -72,11 +69,11 @@ class Folder:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
                 file = Path(folder, name)
-                if name.startswith(".") or not file.resolve().is_relative_to(self.root):
+                if name.startswith(".") or not Path(os.path.realpath(file)).is_relative_to(self.root):
                     continue
                 try:
                     status = file.stat()
-                except FileNotFoundError:  # removed since the folder was listed, or a broken link
+                except OSError:  # removed since the folder was listed, or a link that leads nowhere
                     continue
                 if stat.S_ISREG(status.st_mode):
                     versions[file.relative_to(self.root).as_posix()] = (status.st_mtime_ns, status.st_size)

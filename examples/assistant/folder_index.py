@@ -33,7 +33,9 @@ class FolderIndex:
     def store(self, path: str, version: Version, summary: str) -> None:
         """Keep the summary of one version of a file, instead of an older one."""
         with closing(sqlite3.connect(self.path)) as connection, connection:
-            connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?)", (path, *version, summary))
+            connection.execute(
+                "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?)", (path, *version, summary)
+            )
 
     def summaries(self) -> dict[str, str]:
         """Every summary by path."""

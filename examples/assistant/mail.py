@@ -38,7 +38,7 @@ class MailBox:
         self._lock = threading.Lock()  # calls come from worker threads
         self._version: tuple[int, int] | None = None
         self._mails: list[Mail] = []
-        self._unread: list[str] = []
+        self._unread: list[Mail] = []
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         self._refresh()
 
@@ -50,18 +50,23 @@ class MailBox:
 
     def read(self, mail_id: str) -> Mail:
         """The mail with that id; :class:`ToolError` if there is none."""
-        number = mail_id.strip().removeprefix("m")
+        asked = mail_id.strip()
+        for mail in self.all():
+            if mail.id in (asked, f"m{asked}"):
+                return mail
+        raise ToolError(f"no mail with id {mail_id}")
+
+    def all(self) -> list[Mail]:
+        """Every mail, oldest first."""
         with self._lock:
             self._refresh()
-            if not number.isdecimal() or not 1 <= int(number) <= len(self._mails):
-                raise ToolError(f"no mail with id {mail_id}")
-            return self._mails[int(number) - 1]
+            return list(self._mails)
 
     def unread(self) -> list[Mail]:
         """The mails that no mail program has marked as read, oldest first."""
         with self._lock:
             self._refresh()
-            return [self._mails[int(mail_id[1:]) - 1] for mail_id in self._unread]
+            return list(self._unread)
 
     def close(self) -> None:
         """Free the index."""
@@ -87,7 +92,7 @@ class MailBox:
             for number, message in enumerate(messages, 1)
         ]
         self._unread = [
-            mail.id
+            mail
             for mail, message in zip(self._mails, messages, strict=True)
             if "R" not in str(message.get("Status", ""))
         ]
@@ -143,11 +148,16 @@ class _TextCollector(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._hidden += tag in ("style", "script", "head")
-        self.pieces.append(" ")
+        self._separate(tag)
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden -= tag in ("style", "script", "head") and self._hidden > 0
+        self._separate(tag)
 
     def handle_data(self, data: str) -> None:
         if not self._hidden:
             self.pieces.append(data)
+
+    def _separate(self, tag: str) -> None:
+        if tag not in ("a", "b", "em", "font", "i", "span", "strong", "u"):  # these stand inside words
+            self.pieces.append(" ")

@@ -42,7 +42,12 @@ class Notes:
                     "CREATE TABLE IF NOT EXISTS notes "
                     "(id INTEGER PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL)"
                 )
+                connection.execute("SELECT id, title, text FROM notes LIMIT 0")
                 search.create_index(connection, "notes_index", content="notes")
+                indexed = connection.execute("SELECT count(*) FROM notes_index_docsize").fetchone()
+                if indexed != connection.execute("SELECT count(*) FROM notes").fetchone():
+                    # The notes of a database that another program made.
+                    connection.execute("INSERT INTO notes_index(notes_index) VALUES ('rebuild')")
                 # Kept equal by the database itself, so that other programs may write notes, too.
                 connection.executescript(
                     """
@@ -75,10 +80,9 @@ class Notes:
 
     def read(self, note_id: str) -> Note:
         """The note with that id; :class:`ToolError` if there is none."""
-        number = note_id.strip().removeprefix("n")
         with self._connection() as connection:
             row = connection.execute(
-                "SELECT id, title, text FROM notes WHERE id = ?", (int(number) if number.isdecimal() else -1,)
+                "SELECT id, title, text FROM notes WHERE id = ?", (note_id.strip().removeprefix("n"),)
             ).fetchone()
         if row is None:
             raise ToolError(f"no note with id {note_id}")

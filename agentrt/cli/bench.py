@@ -1,0 +1,68 @@
+"""``agentrt bench``: measure one part of agentrt on this machine."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..bench.report import BenchReport
+
+
+class BenchName(enum.StrEnum):
+    """The benches; each is the module of that name in :mod:`agentrt.bench`."""
+
+    ENGINE = "engine"
+    SPECULATION = "speculation"
+
+
+def bench(
+    name: Annotated[BenchName, typer.Argument(help="What to measure.")],
+    json: Annotated[Path | None, typer.Option(help="Write the report to this file.", dir_okay=False)] = None,
+    workloads: Annotated[
+        Path | None, typer.Option(help="A folder of recorded workloads.", exists=True, file_okay=False)
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure the same things on less work, in at most two minutes.")
+    ] = False,
+) -> None:
+    """Measure one part of agentrt; progress goes to standard error, the figures to standard output."""
+    if json is not None and not json.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {json.parent}", param_hint="--json")
+    module = importlib.import_module(f"agentrt.bench.{name}")
+    report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress)
+    _print(report)
+    if json is not None:
+        report.write(json)
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print(report: BenchReport) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    machine = report.machine
+    console.print(f"{machine.cpu}, {machine.usable_cores} cores, {machine.operating_system}", highlight=False)
+    for table in report.tables:
+        drawn = Table(*table.columns, title=table.title, title_justify="left")
+        for row in table.rows:
+            drawn.add_row(*("" if cell is None else _number(cell) for cell in row))
+        console.print(drawn)
+    figures = Table("figure", "value", title=f"bench {report.bench}", title_justify="left")
+    for figure, value in report.figures.items():
+        figures.add_row(figure, _number(value))
+    console.print(figures)
+    console.print(report.method, highlight=False)
+
+
+def _number(cell: str | float) -> str:
+    return f"{cell:,.4g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,141 @@
+"""``agentrt chat``: talk to the personal assistant."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import RequestError
+from .extras import require_demo
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AnyMessage
+    from rich.console import Console
+
+    from agentrt.examples.personal_assistant import Agent
+
+# Of the model's context, a quarter may be history: the rest is for instructions, tools and the new turn. No
+# tokenizer has fewer than about two characters a token.
+_HISTORY_SHARE = 1 / 4
+_CHARACTERS_PER_TOKEN = 2
+
+
+def chat(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own folder with notes.db, calendar.ics, mail.mbox and files/; new notes and events go "
+            "there. Without it, made-up sample data is used and forgotten at the end.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="A folder with an OpenVINO model, or nano for the demonstration model.")
+    ] = "nano",
+    weather_delay: Annotated[
+        float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
+    ] = 0.4,
+) -> None:
+    """Talk to the personal assistant. Ctrl-C stops an answer, Ctrl-D leaves."""
+    require_demo()
+    import httpx
+    from rich.console import Console
+
+    from agentrt.adapters.langchain import ChatAgentRT
+    from agentrt.examples.assistant.data import PersonalData, workspace
+    from agentrt.examples.assistant.sample_data import write_sample_data
+    from agentrt.examples.assistant.weather import WeatherService
+    from agentrt.examples.personal_assistant import assistant_agent, assistant_tools, speculative
+    from agentrt.runtime import LocalRuntime
+
+    with contextlib.ExitStack() as stack:
+        if data is None:
+            data = stack.enter_context(workspace()) / "sample"
+            write_sample_data(data, dt.date.today())
+        opened = stack.enter_context(contextlib.closing(PersonalData.open(data)))
+        weather = stack.enter_context(WeatherService(weather_delay))
+        runtime = stack.enter_context(LocalRuntime.open(model))
+        runner = stack.enter_context(asyncio.Runner())
+        client = httpx.AsyncClient(base_url=weather.url)
+        stack.callback(lambda: runner.run(client.aclose()))
+        agent = assistant_agent(speculative(ChatAgentRT(runtime=runtime)), assistant_tools(opened, client))
+        characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
+        _Conversation(agent, runner, Console(), characters).hold()
+
+
+class _Conversation:
+    def __init__(self, agent: Agent, runner: asyncio.Runner, console: Console, characters: int) -> None:
+        self._agent = agent
+        self._runner = runner
+        self._console = console
+        self._characters = characters
+        self._turns: list[list[AnyMessage]] = []
+
+    def hold(self) -> None:
+        """Answer line by line until the input ends."""
+        self._console.print("Ask something. Ctrl-C stops an answer, Ctrl-D leaves.")
+        while True:
+            try:
+                line = self._console.input("\n> ").strip()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                continue
+            if line:
+                self._answer(line)
+
+    def _answer(self, line: str) -> None:
+        from langchain_core.messages import HumanMessage
+
+        from agentrt.examples.personal_assistant import ask
+
+        asked = HumanMessage(line)
+        try:
+            # The runner turns Ctrl-C into the cancellation of the turn, which frees all that it holds.
+            answer = self._runner.run(ask(self._agent, [*self._recent(), asked], _ChatView(self._console)))
+        except KeyboardInterrupt:
+            self._console.print("\n(stopped)")
+        except RequestError as error:
+            self._turns.clear()
+            self._console.print(f"\n{error} What was said before is forgotten now.", markup=False)
+        else:
+            self._turns.append([asked, *answer])
+
+    def _recent(self) -> list[AnyMessage]:
+        """The latest whole turns that fit into the history's share of the context."""
+        kept: list[AnyMessage] = []
+        room = self._characters
+        for turn in reversed(self._turns):
+            room -= sum(len(message.model_dump_json(include={"content", "tool_calls"})) for message in turn)
+            if room < 0:
+                break
+            kept = [*turn, *kept]
+        return kept
+
+
+class _ChatView:
+    """Prints words as they come and tool calls as they are made."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._streamed = False
+
+    def token(self, text: str) -> None:
+        self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        self._streamed = self._streamed or bool(text)
+
+    def message(self, message: AnyMessage) -> None:
+        from agentrt.examples.assistant.view import describe
+
+        if self._streamed:
+            self._console.print()
+        for line in describe(message):
+            if not self._streamed or line != message.text:
+                self._console.print(f"  {line}", markup=False, highlight=False, style="dim", soft_wrap=True)
+        self._streamed = False

@@ -1,0 +1,54 @@
+"""``agentrt demo``: the personal assistant, plain and speculative, side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .extras import require_demo
+
+
+def demo(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own folder with notes.db, calendar.ics, mail.mbox and files/; it is copied, not "
+            "changed. Without it, made-up sample data is used.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    weather_delay: Annotated[
+        float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
+    ] = 0.4,
+    live: Annotated[bool, typer.Option(help="Draw a live picture if this is a terminal.")] = True,
+) -> None:
+    """Watch a personal assistant on a local model answer questions, with and without speculation."""
+    require_demo()
+    from rich.console import Console
+
+    from agentrt.examples.assistant.comparison import compare
+    from agentrt.examples.assistant.data import workspace
+    from agentrt.examples.assistant.sample_data import write_sample_data
+    from agentrt.examples.assistant.summary import INTRODUCTION, summarize
+    from agentrt.examples.assistant.view import LiveView, PlainView, View
+
+    console = Console()
+    console.print(INTRODUCTION.format(delay=weather_delay), highlight=False)
+    with contextlib.ExitStack() as stack:
+        if data is None:
+            data = stack.enter_context(workspace()) / "sample"
+            write_sample_data(data, dt.date.today())
+        view: View = PlainView(console)
+        if live and console.is_terminal:
+            picture = LiveView(console, "agentrt demo")
+            stack.enter_context(picture.live)
+            view = picture
+        comparison = compare(data, weather_delay, view)
+    summarize(comparison, console)
+    if comparison.differences():
+        raise typer.Exit(1)

@@ -1,0 +1,100 @@
+"""``agentrt doctor``: what this machine has, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import typer
+
+from .. import errors
+from ..bench.machine import describe_machine
+from .extras import MODULES, Extra, missing_modules
+
+_LITTLE_DISK = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; ``advice`` is what to do, empty if nothing."""
+
+    subject: str
+    found: str
+    advice: str = ""
+    needed_for_demo: bool = False
+
+
+def doctor() -> None:
+    """Say what this machine has, and whether the demo can run here; exit code 1 if it cannot."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table.grid(padding=(0, 2))
+    advices, ready = [], True
+    for finding in examine():
+        missing = bool(finding.advice)
+        ready = ready and not (missing and finding.needed_for_demo)
+        table.add_row("[red]-[/]" if missing else "[green]ok[/]", finding.subject, finding.found)
+        if missing:
+            advices.append(finding.advice)
+    console.print(table)
+    for advice in advices:
+        console.print(advice, markup=False, highlight=False, soft_wrap=True)
+    console.print("The demo can run: agentrt demo" if ready else "The demo cannot run yet.")
+    if not ready:
+        raise typer.Exit(1)
+
+
+def examine() -> Iterator[Finding]:
+    """Everything the doctor looks at, in order."""
+    machine = describe_machine()
+    yield Finding(
+        "processor", f"{machine.cpu}, {machine.usable_cores} of {machine.logical_cores} cores usable"
+    )
+    yield Finding("memory", f"{machine.memory_bytes / 2**30:.1f} GiB")
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    advice = f"Free some disk space: {folder} has less than 1 GB." if free < _LITTLE_DISK else ""
+    yield Finding("disk", f"{free / 1e9:.1f} GB free in {folder}", advice)
+    yield Finding("system", f"{machine.operating_system}, {machine.python}")
+    for extra in MODULES:
+        yield _extra(extra)
+    if not missing_modules("runtime"):
+        yield from _openvino()
+        yield _nano_model()
+
+
+def _extra(extra: Extra) -> Finding:
+    missing = missing_modules(extra)
+    return Finding(
+        f"extra {extra}",
+        f"without {', '.join(missing)}" if missing else ", ".join(MODULES[extra]),
+        f"{sys.executable} -m pip install 'agentrt[{extra}]'" if missing else "",
+        needed_for_demo=extra != "openai",
+    )
+
+
+def _openvino() -> Iterator[Finding]:
+    import openvino
+
+    core = openvino.Core()
+    yield Finding("openvino", str(openvino.__version__))
+    for device in core.available_devices:
+        name = core.get_property(device, "FULL_DEVICE_NAME")
+        abilities = ", ".join(core.get_property(device, "OPTIMIZATION_CAPABILITIES"))
+        yield Finding(f"device {device}", f"{name} ({abilities})")
+
+
+def _nano_model() -> Finding:
+    from agentrt.runtime import LocalRuntime
+
+    try:
+        with LocalRuntime.open("nano") as runtime:
+            found = f"{runtime.model_id}, opens, {runtime.context_length} tokens of context"
+    except errors.AgentRTError as error:
+        return Finding("nano model", "does not open", str(error), needed_for_demo=True)
+    return Finding("nano model", found)

@@ -1,0 +1,183 @@
+"""The same requests asked of a plain and of a speculating agent, under equal background work.
+
+Each run has a fresh copy of the data, the same runtime, the same requests in the same order and the same
+background tasks, which start with the first request. Both agents answer one warm-up request beforehand.
+Speculation may change when things happen, never what is said: the two transcripts must be equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import difflib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from agentrt.adapters.langchain import ChatAgentRT
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+
+from agentrt.runtime import LocalRuntime
+
+from ..personal_assistant import (
+    Agent,
+    ask,
+    assistant_agent,
+    assistant_tools,
+    digest_mail,
+    index_files,
+    speculative,
+)
+from .data import PersonalData, copy_data, workspace
+from .folder_index import FolderIndex
+from .requests import requests_about
+from .stopwatch import Stopwatch
+from .view import View
+from .weather import WeatherService
+
+_WARM_UP = "What is the weather in Oslo?"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One request and what came of it; times in seconds."""
+
+    request: str
+    transcript: str
+    seconds: float
+    model_seconds: float
+    tool_seconds: float
+    hits: int
+    misses: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """All turns of one agent, and the answers of the background tasks."""
+
+    turns: tuple[Turn, ...]
+    digest: dict[str, str]
+    index: dict[str, str]
+
+    @property
+    def seconds(self) -> float:
+        """What the user has waited in all."""
+        return sum(turn.seconds for turn in self.turns)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A plain and a speculative run."""
+
+    plain: Run
+    speculative: Run
+
+    def differences(self) -> str:
+        """A diff of the transcripts and background answers; empty if they are equal, as they must be."""
+        return "\n".join(
+            difflib.unified_diff(
+                _everything_said(self.plain),
+                _everything_said(self.speculative),
+                "plain",
+                "speculative",
+                lineterm="",
+            )
+        )
+
+
+def compare(
+    source: Path, weather_delay: float, view: View, requests: Sequence[str] | None = None
+) -> Comparison:
+    """Run both agents on copies of the data in ``source``; by default on requests made from that data.
+
+    ``weather_delay`` is how long the weather service waits before it answers, in seconds.
+    """
+    with (
+        workspace() as folder,
+        WeatherService(weather_delay) as weather,
+        LocalRuntime.open("nano") as runtime,
+    ):
+        model = ChatAgentRT(runtime=runtime)
+        runner = _Runner(source, folder, weather.url, model, view, requests, dt.date.today())
+        return asyncio.run(runner.both())
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """What both runs have in common."""
+
+    source: Path
+    folder: Path
+    weather_url: str
+    model: BaseChatModel
+    view: View
+    requests: Sequence[str] | None
+    today: dt.date
+
+    async def both(self) -> Comparison:
+        plain = await self._run("plain", self.model)
+        return Comparison(plain, await self._run("speculative", speculative(self.model)))
+
+    async def _run(self, name: str, model: BaseChatModel) -> Run:
+        folder = self.folder / name
+        await asyncio.to_thread(copy_data, self.source, folder)
+        data = await asyncio.to_thread(PersonalData.open, folder, lambda: self.today)
+        try:
+            async with httpx.AsyncClient(base_url=self.weather_url) as client:
+                tools = assistant_tools(data, client)
+                background = assistant_agent(self.model, tools)
+                agent = assistant_agent(model, tools)
+                await ask(agent, [HumanMessage(_WARM_UP)])
+                requests = self.requests or await asyncio.to_thread(requests_about, data)
+                self.view.run(name, len(requests))
+                index = FolderIndex(folder / "index.db")
+                async with asyncio.TaskGroup() as tasks:
+                    digest = tasks.create_task(digest_mail(background, data, self.view))
+                    summaries = tasks.create_task(index_files(background, data, index, self.view))
+                    turns = [await self._turn(agent, request) for request in requests]
+                return Run(tuple(turns), digest.result(), summaries.result())
+        finally:
+            data.close()
+
+    async def _turn(self, agent: Agent, request: str) -> Turn:
+        self.view.request(request)
+        stopwatch = Stopwatch()
+        began = time.perf_counter()
+        messages = await ask(agent, [HumanMessage(request)], self.view, [stopwatch])
+        turn = Turn(
+            request,
+            _transcript(messages),
+            time.perf_counter() - began,
+            stopwatch.model_seconds,
+            stopwatch.tool_seconds,
+            0,
+            0,
+        )
+        self.view.turn(turn.seconds)
+        return turn
+
+
+def _transcript(messages: Sequence[AnyMessage]) -> str:
+    """All that was said and done, without ids and times."""
+    lines = []
+    for message in messages:
+        if isinstance(message, AIMessage):
+            lines += [
+                f"call {call['name']} {json.dumps(call['args'], sort_keys=True)}"
+                for call in message.tool_calls
+            ]
+        if message.text:
+            lines.append(f"{message.type} {message.text}")
+    return "\n".join(lines)
+
+
+def _everything_said(run: Run) -> list[str]:
+    turns = [f"user {turn.request}\n{turn.transcript}" for turn in run.turns]
+    background = [
+        f"{name} {answer}" for name, answer in [*sorted(run.digest.items()), *sorted(run.index.items())]
+    ]
+    return "\n".join([*turns, *background]).splitlines()

@@ -1,0 +1,167 @@
+"""What the demo shows while it works: a live picture in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+_LONGEST_RESULT = 90  # characters of a tool's result that are shown
+
+
+class TurnView(Protocol):
+    """Told what happens in one turn; must neither wait nor fail."""
+
+    def token(self, text: str) -> None:
+        """The model writes a piece of text."""
+
+    def message(self, message: AnyMessage) -> None:
+        """The model has written a message, or a tool has answered."""
+
+
+class View(TurnView, Protocol):
+    """Told what happens in the whole demo."""
+
+    def run(self, name: str, requests: int) -> None:
+        """A run of so many requests begins."""
+
+    def request(self, text: str) -> None:
+        """The user asks something."""
+
+    def turn(self, seconds: float) -> None:
+        """The request has been answered."""
+
+    def background(self, task: str, done: int, total: int) -> None:
+        """A background task has come so far."""
+
+
+class NoView:
+    """Shows nothing of a turn."""
+
+    def token(self, text: str) -> None:
+        """Show nothing."""
+
+    def message(self, message: AnyMessage) -> None:
+        """Show nothing."""
+
+
+class PlainView:
+    """One line for each thing that happened, for pipes, logs and tests."""
+
+    def __init__(self, console: Console) -> None:
+        """Print on ``console``."""
+        self._console = console
+        self._answer = ""
+
+    def run(self, name: str, requests: int) -> None:
+        """Name the run."""
+        self._print(f"\n{name} run: {requests} requests")
+
+    def request(self, text: str) -> None:
+        """Print the request."""
+        self._print(f"  > {text}")
+
+    def token(self, text: str) -> None:
+        """Words are printed when their sentence is complete."""
+
+    def message(self, message: AnyMessage) -> None:
+        """Print calls, results and answers."""
+        for line in describe(message):
+            self._print(f"    {line}")
+
+    def turn(self, seconds: float) -> None:
+        """Print the time."""
+        self._print(f"    ({seconds:.2f} s)")
+
+    def background(self, task: str, done: int, total: int) -> None:
+        """Print the end of the task."""
+        if done == total:
+            self._print(f"  background: {task}, {done} of {total} done")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveView:
+    """A picture that is drawn anew several times a second; use it in a ``with`` block of its ``live``."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        """Draw on ``console`` under ``title``."""
+        self._title = title
+        self._run = ""
+        self._requests = 0
+        self._number = 0
+        self._request = ""
+        self._lines: list[str] = []
+        self._writing = ""
+        self._answered: list[str] = []
+        self._background: dict[str, tuple[int, int]] = {}
+        self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=12, transient=True)
+
+    def run(self, name: str, requests: int) -> None:
+        """Begin a new picture."""
+        self._run, self._requests, self._number = name, requests, 0
+        self._request, self._lines, self._writing = "", [], ""
+        self._answered, self._background = [], {}
+
+    def request(self, text: str) -> None:
+        """Show the request in the panel."""
+        self._number += 1
+        self._request, self._lines, self._writing = text, [], ""
+
+    def token(self, text: str) -> None:
+        """Show the text as it comes."""
+        self._writing += text
+
+    def message(self, message: AnyMessage) -> None:
+        """Show the call, the result or the answer as a line."""
+        self._writing = ""
+        self._lines += describe(message)
+
+    def turn(self, seconds: float) -> None:
+        """Move the request to the list of answered ones."""
+        self._answered.append(f"{seconds:6.2f} s  {self._request}")
+
+    def background(self, task: str, done: int, total: int) -> None:
+        """Move the task's bar."""
+        self._background[task] = (done, total)
+
+    def _draw(self) -> RenderableType:
+        if not self._run:
+            return Text(f"{self._title}\nloading the model ...")
+        now = Text(self._request, style="bold")
+        for line in [*self._lines, f"{self._writing}▌"]:
+            now.append(f"\n  {line}", style="not bold")
+        bars = Table.grid(padding=(0, 1))
+        for task, (done, total) in self._background.items():
+            bars.add_row(f"background: {task}", ProgressBar(total, done, width=24), f"{done} of {total}")
+        return Group(
+            Text(self._title),
+            *(Text(line, style="dim") for line in self._answered),
+            Panel(
+                now, title=f"{self._run} run, request {self._number} of {self._requests}", title_align="left"
+            ),
+            bars,
+        )
+
+
+def describe(message: AnyMessage) -> list[str]:
+    """A message as short lines: calls with their arguments, results cut to one line, text as it is."""
+    if isinstance(message, ToolMessage):
+        result = message.text
+        return [f"= {result if len(result) <= _LONGEST_RESULT else result[:_LONGEST_RESULT] + ' ...'}"]
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    lines = []
+    for call in calls:
+        arguments = (
+            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call["args"].items()
+        )
+        lines.append(f"* {call['name']}({', '.join(arguments)})")
+    return [*lines, message.text] if message.text else lines

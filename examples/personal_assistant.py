@@ -1,0 +1,262 @@
+"""A personal assistant that runs on this machine: LangGraph's agent, a local model, real tools.
+
+Read this file from top to bottom; it is all there is to an agent that speculates:
+
+1. the tools, ordinary LangChain tools, with one word on those that are safe to run early;
+2. the agent, ``create_agent`` as always;
+3. speculation, one line around the model;
+4. asking it something;
+5. background work that gives way to the user.
+
+What the tools work on lies in ``assistant/`` beside this file, and ``assistant/comparison.py`` runs the
+agent twice, plain and speculative, which is what ``agentrt demo`` shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+import httpx
+from agentrt.adapters.langchain import speculate
+from langchain.agents import create_agent
+from langchain.agents.middleware import ModelCallLimitMiddleware, wrap_tool_call
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+
+from agentrt import Priority, priority, speculable
+from agentrt.runtime.nano import DRAFT_DIRECTORY
+from agentrt.speculators import LocalSpeculator
+
+from .assistant.data import PersonalData
+from .assistant.errors import ToolError
+from .assistant.folder_index import FolderIndex
+from .assistant.view import NoView, TurnView, View
+from .assistant.weather import fetch_weather
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Agent = CompiledStateGraph[Any, Any, Any, Any]
+
+SYSTEM_PROMPT = "You are a helpful assistant. Use the tools."
+TOOL_TIMEOUT = 15.0  # seconds
+_LONGEST_TEXT = 400  # characters of a note, mail or file that the model is shown
+_MOST_MODEL_CALLS = 6  # in one turn
+
+_log = logging.getLogger(__name__)
+
+
+# 1. The tools. Each takes and returns text that the model can read. A tool marked @speculable only looks
+# something up, so it may be run before the model has asked for it; the two that write are not marked.
+
+
+def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[BaseTool]:
+    """The ten tools over ``data`` and the weather service at the base URL of ``weather``."""
+
+    @speculable
+    @tool
+    async def search_notes(query: str) -> str:
+        """Search the user's notes."""
+        notes = await _in_thread(data.notes.search, query)
+        return json.dumps([{"id": note.id, "title": note.title} for note in notes], ensure_ascii=False)
+
+    @speculable
+    @tool
+    async def read_note(id: str) -> str:
+        """Read a note by id."""
+        note = await _in_thread(data.notes.read, id)
+        return json.dumps({"title": note.title, "text": _shorten(note.text)}, ensure_ascii=False)
+
+    @tool
+    async def create_note(text: str) -> str:
+        """Create a note."""
+        if not text.strip():
+            raise ToolError("a note needs a text")
+        note = await _in_thread(data.notes.create, text)
+        return json.dumps({"saved": note.id})
+
+    @speculable
+    @tool
+    async def list_events(date: str) -> str:
+        """List the events on a date."""
+        events = await _in_thread(data.calendar.events_on, date)
+        return json.dumps(
+            [{"time": event.time, "title": event.title} for event in events], ensure_ascii=False
+        )
+
+    @tool
+    async def add_event(title: str, date: str, time: str) -> str:
+        """Add a calendar event."""
+        await _in_thread(data.calendar.add, title, date, time)
+        return json.dumps({"added": title, "date": date, "time": time}, ensure_ascii=False)
+
+    @speculable
+    @tool
+    async def search_mail(query: str) -> str:
+        """Search the mail."""
+        mails = await _in_thread(data.mail.search, query)
+        return json.dumps(
+            [{"id": mail.id, "from": mail.sender, "subject": mail.subject} for mail in mails],
+            ensure_ascii=False,
+        )
+
+    @speculable
+    @tool
+    async def read_mail(id: str) -> str:
+        """Read a mail by id."""
+        mail = await _in_thread(data.mail.read, id)
+        return json.dumps(
+            {"from": mail.sender, "subject": mail.subject, "body": _shorten(mail.body)}, ensure_ascii=False
+        )
+
+    @speculable
+    @tool
+    async def search_files(query: str) -> str:
+        """Search the files."""
+        paths = await _in_thread(data.files.search, query)
+        return json.dumps([{"path": path} for path in paths], ensure_ascii=False)
+
+    @speculable
+    @tool
+    async def read_file(path: str) -> str:
+        """Read a file."""
+        file = await _in_thread(data.files.read, path)
+        return json.dumps({"path": file.path, "text": _shorten(file.text)}, ensure_ascii=False)
+
+    @speculable
+    @tool
+    async def get_weather(city: str) -> str:
+        """Get the weather in a city."""
+        return json.dumps(await fetch_weather(weather, city), ensure_ascii=False)
+
+    return [
+        search_notes, read_note, create_note, list_events, add_event,
+        search_mail, read_mail, search_files, read_file, get_weather,
+    ]  # fmt: skip
+
+
+# 2. The agent. LangChain by default ends the run when a tool raises. An assistant should rather tell the
+# model, which can try something else or say what went wrong: so that is what this middleware does, for a
+# tool that raises, for one that hangs and for arguments that do not fit, and it logs what it did not expect.
+
+
+def assistant_agent(model: BaseChatModel, tools: Sequence[BaseTool]) -> Agent:
+    """A LangGraph agent that answers from ``tools``."""
+    limit = ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end")
+    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=[limit, _report_tool_errors])
+
+
+@wrap_tool_call
+async def _report_tool_errors(
+    request: ToolCallRequest, run: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+) -> ToolMessage | Command[Any]:
+    name = request.tool_call["name"]
+    message = f"{name} took longer than {TOOL_TIMEOUT:g} seconds and was stopped"
+    try:
+        with anyio.move_on_after(TOOL_TIMEOUT):
+            result = await run(request)
+            if not isinstance(result, ToolMessage) or result.status == "success":
+                return result
+            message = str(result.content)
+    except ToolError as error:
+        message = str(error)
+    except Exception as error:  # noqa: BLE001 - any fault of a tool is told to the model
+        _log.warning("the tool %s failed", name, exc_info=True)
+        message = f"{name} failed: {error or type(error).__name__}"
+    return ToolMessage(
+        json.dumps({"error": message}, ensure_ascii=False),
+        name=name,
+        tool_call_id=request.tool_call["id"],
+        status="error",
+    )
+
+
+# 3. Speculation. While the model is still writing, a much smaller one guesses which tool it will call; the
+# guessed calls of @speculable tools start at once. If the model then asks for one of them, its result is
+# there already. If not, nothing is lost but a little work.
+
+
+def speculative(model: BaseChatModel) -> BaseChatModel:
+    """The same model with the nano draft model guessing its tool calls."""
+    return speculate(model, LocalSpeculator(DRAFT_DIRECTORY))
+
+
+# 4. Asking.
+
+
+async def ask(
+    agent: Agent,
+    messages: Sequence[AnyMessage],
+    view: TurnView | None = None,
+    callbacks: Sequence[BaseCallbackHandler] = (),
+) -> list[AnyMessage]:
+    """Run one turn and return what it added to ``messages``; the view sees it word by word."""
+    history = list(messages)
+    view = view or NoView()
+    async for kind, part in agent.astream(
+        {"messages": history}, {"callbacks": list(callbacks)}, stream_mode=["messages", "values"]
+    ):
+        if kind == "values":
+            for message in part["messages"][len(history) :]:
+                view.message(message)
+            history = part["messages"]
+        elif isinstance(part[0], AIMessageChunk):
+            view.token(part[0].text)
+    return history[len(messages) :]
+
+
+def answer_of(messages: Sequence[AnyMessage]) -> str:
+    """The text that a turn ends with."""
+    last = messages[-1]
+    return last.text if isinstance(last, AIMessage) else ""
+
+
+# 5. Background work. It is asked of the same agent; the priority goes with it to the runtime, which serves
+# the user first. Nobody waits for these answers, so the plain model gives them: a guess would only take
+# computing time away from the user.
+
+
+async def digest_mail(agent: Agent, data: PersonalData, view: View) -> dict[str, str]:
+    """Have every new mail read; the agent's answers by the mails' ids."""
+    digest: dict[str, str] = {}
+    mails = await _in_thread(data.mail.unread)
+    with priority(Priority.PROACTIVE):
+        for mail in mails:
+            view.background("digest new mail", len(digest), len(mails))
+            digest[mail.id] = answer_of(await ask(agent, [HumanMessage(f"Read mail {mail.id}")]))
+    view.background("digest new mail", len(digest), len(mails))
+    return digest
+
+
+async def index_files(agent: Agent, data: PersonalData, index: FolderIndex, view: View) -> dict[str, str]:
+    """Have every file read that is new or has changed since it was indexed; all answers by path."""
+    versions = await _in_thread(data.files.versions)
+    paths = await _in_thread(index.outdated, versions)
+    with priority(Priority.PROACTIVE):
+        for done, path in enumerate(paths):
+            view.background("index changed files", done, len(paths))
+            answer = answer_of(await ask(agent, [HumanMessage(f"Read the file {path}")]))
+            await _in_thread(index.store, path, versions[path], answer)
+    view.background("index changed files", len(paths), len(paths))
+    return await _in_thread(index.summaries)
+
+
+async def _in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    # Tools read disks, which an event loop must not wait for. A call that hangs is left behind in its thread.
+    return await anyio.to_thread.run_sync(
+        functools.partial(function, *args, **kwargs), abandon_on_cancel=True
+    )
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT].rsplit(" ", 1)[0] + " ..."

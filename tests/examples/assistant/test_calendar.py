@@ -1,0 +1,163 @@
+import datetime as dt
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import icalendar
+import pytest
+
+from agentrt.errors import ConfigurationError
+from agentrt.examples.assistant.calendar import ALL_DAY, Calendar, Event
+from agentrt.examples.assistant.errors import ToolError
+
+TODAY = dt.date(2026, 11, 18)  # a Wednesday
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if not hasattr(time, "tzset"):
+        pytest.skip("this system cannot change the time zone of a process")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def calendar(folder: Path, *events: str) -> Calendar:
+    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:test"]
+    for number, event in enumerate(events):
+        given = event.split()
+        uid = [] if any(line.startswith("UID") for line in given) else [f"UID:{number}"]
+        title = [] if any(line.startswith("SUMMARY") for line in given) else [f"SUMMARY:event{number}"]
+        lines += ["BEGIN:VEVENT", *uid, *title, *given, "END:VEVENT"]
+    path = folder / "calendar.ics"
+    path.write_bytes("\r\n".join([*lines, "END:VCALENDAR", ""]).encode())
+    return Calendar(path, lambda: TODAY)
+
+
+def on(calendar: Calendar, date: str) -> list[tuple[str, str]]:
+    return [(event.time, event.title) for event in calendar.events_on(date)]
+
+
+def test_events_of_a_day_in_order_of_time(tmp_path: Path) -> None:
+    found = calendar(
+        tmp_path,
+        "DTSTART:20261119T180000",
+        "DTSTART:20261119T093000 DTEND:20261119T100000",
+        "DTSTART;VALUE=DATE:20261119",
+        "DTSTART:20261120T000000",
+        "DTSTART:20261118T230000 DTEND:20261119T000000",
+    )
+    assert on(found, "tomorrow") == [(ALL_DAY, "event2"), ("09:30", "event1"), ("18:00", "event0")]
+
+
+def test_a_day_without_events(tmp_path: Path) -> None:
+    assert on(calendar(tmp_path), "tomorrow") == []
+
+
+def test_an_unclear_date_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="cannot understand the date 'someday'"):
+        calendar(tmp_path).events_on("someday")
+
+
+def test_an_event_over_several_days_is_on_each(tmp_path: Path) -> None:
+    found = calendar(
+        tmp_path,
+        "DTSTART;VALUE=DATE:20261119 DTEND;VALUE=DATE:20261121",
+        "DTSTART:20261119T220000 DURATION:PT20H",
+    )
+    assert on(found, "2026-11-18") == []
+    assert on(found, "2026-11-19") == [(ALL_DAY, "event0"), ("22:00", "event1")]
+    assert on(found, "2026-11-20") == [(ALL_DAY, "event0"), (ALL_DAY, "event1")]
+    assert on(found, "2026-11-21") == []
+
+
+def test_cancelled_events_are_left_out(tmp_path: Path) -> None:
+    assert on(calendar(tmp_path, "DTSTART:20261119T180000 STATUS:CANCELLED"), "tomorrow") == []
+
+
+def test_times_of_other_zones_are_shown_in_the_local_one(tmp_path: Path, in_berlin: None) -> None:
+    found = calendar(
+        tmp_path, "DTSTART;TZID=America/New_York:20261118T190000 DURATION:PT1H", "DTSTART:20261119T120000Z"
+    )
+    assert on(found, "2026-11-19") == [("01:00", "event0"), ("13:00", "event1")]
+
+
+def test_a_recurring_event_is_on_each_of_its_days(tmp_path: Path) -> None:
+    found = calendar(
+        tmp_path, "DTSTART:20261001T183000 DURATION:PT1H RRULE:FREQ=WEEKLY;UNTIL=20261203T183000"
+    )
+    assert on(found, "2026-11-19") == [("18:30", "event0")]
+    assert on(found, "2026-11-20") == []
+    assert on(found, "2026-12-03") == [("18:30", "event0")]
+    assert on(found, "2026-12-10") == []
+    assert on(found, "2026-09-24") == []
+
+
+def test_an_all_day_event_recurs_until_a_date_inclusive(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART;VALUE=DATE:20201119 RRULE:FREQ=YEARLY;UNTIL=20271119")
+    assert on(found, "2026-11-19") == [(ALL_DAY, "event0")]
+    assert on(found, "2027-11-19") == [(ALL_DAY, "event0")]
+    assert on(found, "2028-11-19") == []
+
+
+def test_a_recurring_event_keeps_its_own_wall_clock(tmp_path: Path, in_berlin: None) -> None:
+    # New York leaves daylight saving time a week after Berlin: for that week the difference is 5 hours.
+    found = calendar(
+        tmp_path,
+        "DTSTART;TZID=America/New_York:20261001T090000 DURATION:PT1H RRULE:FREQ=DAILY;UNTIL=20261231T235959Z",
+    )
+    assert on(found, "2026-10-20") == [("15:00", "event0")]
+    assert on(found, "2026-10-28") == [("14:00", "event0")]
+    assert on(found, "2026-11-20") == [("15:00", "event0")]
+
+
+def test_single_occurrences_are_skipped_or_moved(tmp_path: Path) -> None:
+    found = calendar(
+        tmp_path,
+        "UID:swim DTSTART:20261101T100000 RRULE:FREQ=DAILY EXDATE:20261119T100000,20261120T100000",
+        "UID:swim RECURRENCE-ID:20261121T100000 DTSTART:20261121T160000 SUMMARY:later",
+    )
+    assert on(found, "2026-11-18") == [("10:00", "event0")]
+    assert on(found, "2026-11-19") == on(found, "2026-11-20") == []
+    assert on(found, "2026-11-21") == [("16:00", "later")]
+
+
+def test_an_added_event_is_listed_and_read_by_other_programs(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261120T080000")
+    found.add("dentist", "on Friday", "3pm")
+    assert found.events_on("friday") == [Event("08:00", "event0"), Event("15:00", "dentist")]
+    parsed = icalendar.Calendar.from_ical((tmp_path / "calendar.ics").read_bytes())
+    added = parsed.walk("VEVENT")[-1]
+    assert added["DTSTART"].dt == dt.datetime(2026, 11, 20, 15)
+    assert added["UID"]
+    assert added["DTSTAMP"]
+    assert [file.name for file in tmp_path.iterdir()] == ["calendar.ics"]
+
+
+@pytest.mark.parametrize(("date", "time"), [("someday", "15:00"), ("Friday", "soon")])
+def test_an_event_that_makes_no_sense_is_not_added(tmp_path: Path, date: str, time: str) -> None:
+    found = calendar(tmp_path)
+    before = (tmp_path / "calendar.ics").read_bytes()
+    with pytest.raises(ToolError):
+        found.add("dentist", date, time)
+    assert (tmp_path / "calendar.ics").read_bytes() == before
+
+
+def test_events_added_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    found = calendar(tmp_path)
+    threads = [threading.Thread(target=found.add, args=(f"e{n}", "Friday", "15:00")) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found.events_on("Friday")) == 8
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n", b"\xff\xfe\0"])
+def test_another_kind_of_file_is_a_configuration_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "calendar.ics").write_bytes(content)
+    with pytest.raises(ConfigurationError, match="is not an iCalendar file"):
+        Calendar(tmp_path / "calendar.ics")

@@ -1,0 +1,161 @@
+import datetime as dt
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from agentrt.errors import ConfigurationError
+from agentrt.examples.assistant import data as data_module
+from agentrt.examples.assistant.data import PersonalData, copy_data, workspace
+from agentrt.examples.assistant.notes import Notes
+from agentrt.examples.assistant.requests import requests_about
+from agentrt.examples.assistant.sample_data import write_sample_data
+
+TODAY = dt.date(2026, 11, 18)
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    write_sample_data(tmp_path / "sample", TODAY)
+    return tmp_path / "sample"
+
+
+def test_sample_data_has_something_of_everything(sample: Path) -> None:
+    data = PersonalData.open(sample, lambda: TODAY)
+    assert len(data.notes.all()) == 12
+    assert len(data.mail.all()) == 12
+    assert 0 < len(data.mail.unread()) < 12
+    assert len(data.files.versions()) == 10
+    assert [event.title for event in data.calendar.events_on("tomorrow")] == [
+        "Dentist",
+        "Dinner at the Green Lantern",
+    ]
+    assert [event.title for event in data.calendar.events_on("in two days")][-1] == "Swimming"
+    assert data.calendar.events_on("in 10 days")[0].title == "Cabin weekend"
+    data.close()
+
+
+def test_sample_texts_are_short_and_plain(sample: Path) -> None:
+    data = PersonalData.open(sample, lambda: TODAY)
+    texts = [note.text for note in data.notes.all()] + [mail.body for mail in data.mail.all()]
+    texts += [data.files.read(path).text for path in data.files.versions()]
+    data.close()
+    for text in texts:
+        assert 5 <= len(text.split()) <= 40
+        assert text.isascii()
+
+
+def test_requests_are_made_from_the_data(sample: Path) -> None:
+    data = PersonalData.open(sample, lambda: TODAY)
+    requests = requests_about(data)
+    data.close()
+    assert "What does the mail about roof repair say?" in requests
+    assert "What does my note about lasagne recipe say?" in requests
+    assert "Read the file club/minutes.txt" in requests
+    assert len(requests) == 9
+
+
+def test_requests_about_little_data(tmp_path: Path) -> None:
+    Notes(tmp_path / "notes.db").create("buy milk", "Re: AW, shopping: (milk) & 4 more things")
+    (tmp_path / "calendar.ics").write_bytes(
+        b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nEND:VCALENDAR\r\n"
+    )
+    (tmp_path / "mail.mbox").touch()
+    (tmp_path / "files").mkdir()
+    data = PersonalData.open(tmp_path)
+    requests = requests_about(data)
+    data.close()
+    assert "What does my note about aw shopping milk 4 say?" in requests
+    assert not any("mail about" in request or "Read the file" in request for request in requests)
+
+
+def test_missing_parts_are_named(sample: Path) -> None:
+    (sample / "mail.mbox").unlink()
+    shutil.rmtree(sample / "files")
+    with pytest.raises(
+        ConfigurationError, match=r"has no mail\.mbox \(exported mail\) and no files \(a folder"
+    ):
+        PersonalData.open(sample)
+    with pytest.raises(ConfigurationError, match=r"has no mail\.mbox"):
+        copy_data(sample, sample.parent / "copy")
+
+
+def test_a_copy_is_complete_and_changing_it_leaves_the_original(sample: Path) -> None:
+    (sample / "unrelated").write_text("not copied")
+    copy_data(sample, sample.parent / "copy")
+    copied = PersonalData.open(sample.parent / "copy", lambda: TODAY)
+    copied.notes.create("only here")
+    copied.calendar.add("only here", "Friday", "15:00")
+    original = PersonalData.open(sample, lambda: TODAY)
+    assert len(copied.notes.all()) == 13
+    assert len(original.notes.all()) == 12
+    assert len(copied.calendar.events_on("Friday")) == len(original.calendar.events_on("Friday")) + 1
+    assert copied.files.versions() == original.files.versions()
+    assert [mail.id for mail in copied.mail.unread()] == [mail.id for mail in original.mail.unread()]
+    assert not (sample.parent / "copy" / "unrelated").exists()
+    copied.close()
+    original.close()
+
+
+def test_notes_that_are_not_a_database_are_a_configuration_error(sample: Path) -> None:
+    (sample / "notes.db").write_bytes(b"no database" * 100)
+    with pytest.raises(ConfigurationError, match=r"cannot read .*notes"):
+        copy_data(sample, sample.parent / "copy")
+
+
+def test_very_large_data_is_not_copied(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_module, "_LARGEST_COPY", 1000)
+    with pytest.raises(ConfigurationError, match="Give a smaller folder"):
+        copy_data(sample, sample.parent / "copy")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_workspace_is_removed_even_after_an_error(temporary: Path) -> None:
+    def fail() -> None:
+        with workspace() as folder:
+            assert folder.parent == temporary
+            (folder / "x").mkdir()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert list(temporary.iterdir()) == []
+
+
+OWNER = """
+import sys, tempfile
+from agentrt.examples.assistant.data import workspace
+tempfile.tempdir = sys.argv[1]
+with workspace() as folder:
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
+def test_the_workspace_of_a_killed_process_is_removed_by_the_next_and_no_other(temporary: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(temporary)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running,
+    ):
+        assert killed.stdout is not None
+        assert running.stdout is not None
+        left, used = Path(killed.stdout.readline().strip()), Path(running.stdout.readline().strip())
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert left.exists()
+        with workspace():
+            assert not left.exists()
+            assert used.exists()
+        running.communicate()
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,37 @@
+"""The local LLM runtime: a model in this process, shared by everything that asks it.
+
+from agentrt.runtime import LocalRuntime
+
+with LocalRuntime.open("nano") as runtime:
+    print(runtime.generate([{"role": "user", "content": "Hello!"}]).text)
+"""
+
+from agentrt.errors import MissingExtraError
+
+try:
+    import numpy as _numpy  # noqa: F401
+    import openvino as _openvino  # noqa: F401
+    import openvino_genai as _openvino_genai  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError(error.name or "openvino", "runtime") from error
+
+from .config import RuntimeConfig
+from .engine import EngineStatistics
+from .generation import Finished, FinishReason, Generation, GenerationEvent, Timing, Usage
+from .sampling import SamplingParams
+from .service import GenerationOptions, LocalRuntime, RuntimeStatistics
+
+__all__ = [
+    "EngineStatistics",
+    "FinishReason",
+    "Finished",
+    "Generation",
+    "GenerationEvent",
+    "GenerationOptions",
+    "LocalRuntime",
+    "RuntimeConfig",
+    "RuntimeStatistics",
+    "SamplingParams",
+    "Timing",
+    "Usage",
+]

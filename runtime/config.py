@@ -1,0 +1,68 @@
+"""Everything about a runtime that is chosen when it is opened."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentrt.errors import ConfigurationError
+
+
+class RuntimeConfig(BaseModel):
+    """How :meth:`LocalRuntime.open` sets up one model. Immutable; ``None`` leaves the choice to OpenVINO.
+
+    Raises:
+        ConfigurationError: a field is unknown or its value cannot work.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    memory_bytes: int = Field(default=256 * 2**20, gt=0)
+    """Size of the KV arena. It is allocated once and never exceeded; weights come on top."""
+
+    platform: Literal["auto", "cpu"] = "auto"
+    """Where the model runs. ``auto`` takes the best platform this machine has."""
+
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads of one forward pass."""
+
+    inference_precision: Literal["f32", "bf16", "f16"] | None = None
+    """Precision of the arithmetic. ``f32`` is the reference; OpenVINO prefers bf16 where the CPU has it."""
+
+    kv_cache_precision: Literal["f32", "bf16", "f16", "u8"] | None = None
+    """Precision of the stored keys and values. OpenVINO's own choice on CPU is ``u8``."""
+
+    dynamic_quantization_group_size: int | None = Field(default=None, ge=0)
+    """Activations per int8 scale where weights are int8. 0 switches it off; larger is faster and coarser."""
+
+    max_batch_size: int = Field(default=16, ge=1, le=1024)
+    """Sequences in one forward pass. More may be alive; the rest keep their blocks and wait."""
+
+    prefill_chunk_tokens: int = Field(default=256, ge=1)
+    """Prompt tokens in one forward pass, rounded up to whole KV blocks. It bounds how long a step takes."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Check every setting; see the fields for what each one means."""
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}"
+                for problem in error.errors()
+            )
+            raise ConfigurationError(
+                f"RuntimeConfig cannot be used as given: {problems}. Correct these settings."
+            ) from None
+
+    def device_properties(self) -> dict[str, Any]:
+        """The OpenVINO properties these settings stand for."""
+        chosen = {
+            "INFERENCE_NUM_THREADS": self.threads,
+            "INFERENCE_PRECISION_HINT": self.inference_precision,
+            "KV_CACHE_PRECISION": self.kv_cache_precision,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": self.dynamic_quantization_group_size,
+        }
+        return {"PERFORMANCE_HINT": "LATENCY"} | {
+            name: value for name, value in chosen.items() if value is not None
+        }

@@ -1,0 +1,114 @@
+"""What a generation is made of: the result, and the events of a streamed one."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from agentrt.calls import (
+    CallFinished,
+    ParserEvent,
+    TextDelta,
+    ToolCall,
+    ToolCallFormat,
+    ToolCallParser,
+    tool_call_parser,
+)
+
+from .engine import Completion
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens a generation took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    """Prompt tokens whose keys and values were already in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds since the request was made."""
+
+    queued_s: float
+    """Until its first forward pass began, tokenizing included."""
+    time_to_first_token_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One finished answer."""
+
+    id: str
+    text: str
+    """The answer without the text of its tool calls."""
+    tool_calls: tuple[ToolCall, ...]
+    """The well-formed calls, in order, each with an id."""
+    finish_reason: FinishReason
+    usage: Usage
+    timing: Timing
+    token_ids: tuple[int, ...]
+    """Every sampled token, also the one that ended the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The last event of a stream."""
+
+    generation: Generation
+
+
+GenerationEvent: TypeAlias = ParserEvent | Finished
+
+
+class GenerationBuilder:
+    """Turns one answer's text into events, and its completion into a :class:`Generation`."""
+
+    def __init__(self, call_format: ToolCallFormat | None) -> None:
+        """``call_format`` None: no tools were offered, so that all text is text."""
+        self._id = f"gen_{secrets.token_hex(12)}"
+        self._parser: ToolCallParser | None = call_format and tool_call_parser(call_format)
+        self._text: list[str] = []
+        self._calls: list[ToolCall] = []
+
+    def feed(self, text: str) -> list[ParserEvent]:
+        """Take the next piece of text."""
+        return self._note([TextDelta(text)] if self._parser is None else self._parser.feed(text))
+
+    def finish(self, completion: Completion) -> list[GenerationEvent]:
+        """End the answer; the last event is :class:`Finished`."""
+        events: list[GenerationEvent] = []
+        if self._parser is not None:
+            events += self._note(self._parser.close())
+        reason: FinishReason = completion.stop_reason
+        if reason == "stop" and self._calls:
+            reason = "tool_calls"
+        generation = Generation(
+            id=self._id,
+            text="".join(self._text),
+            tool_calls=tuple(self._calls),
+            finish_reason=reason,
+            usage=Usage(completion.prompt_tokens, len(completion.token_ids)),
+            timing=Timing(completion.queued_s, completion.time_to_first_token_s, completion.total_s),
+            token_ids=completion.token_ids,
+        )
+        return [*events, Finished(generation)]
+
+    def _note(self, events: list[ParserEvent]) -> list[ParserEvent]:
+        """Keep what the generation will hold; give each call its id."""
+        noted: list[ParserEvent] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._text.append(event.text)
+            elif isinstance(event, CallFinished):
+                call = replace(event.call, id=f"call_{secrets.token_hex(12)}")
+                self._calls.append(call)
+                event = CallFinished(event.index, call)
+            noted.append(event)
+        return noted

@@ -1,0 +1,17 @@
+"""A model directory, checked, transformed to paged attention and compiled, with its tokenizer."""
+
+from .call_formats import detect_call_format
+from .detokenizer import Detokenizer
+from .directory import ModelDirectory, open_model_directory
+from .paged import PagedModel, compile_paged_model
+from .tokenizer import Tokenizer
+
+__all__ = [
+    "Detokenizer",
+    "ModelDirectory",
+    "PagedModel",
+    "Tokenizer",
+    "compile_paged_model",
+    "detect_call_format",
+    "open_model_directory",
+]

@@ -1,0 +1,146 @@
+"""A model on disk: is it there, is it whole, and what does it say about itself?
+
+Everything is checked before OpenVINO sees a file: reading a graph whose weights file is too short is
+undefined behaviour there, not an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentrt.errors import ModelFormatError, ModelNotFoundError
+
+from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
+
+_EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
+_GRAPHS = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
+_CONSTANT_EXTENT = re.compile(rb'\boffset="(\d+)"\s+size="(\d+)"')
+_EXPORT_HINT = (
+    "Export the model again: optimum-cli export openvino --model NAME --task text-generation-with-past "
+    "--weight-format int8 DIRECTORY"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDirectory:
+    """A complete OpenVINO LLM directory and the facts its JSON files state."""
+
+    path: Path
+    model_id: str
+    """The name it was opened by: an embedded model's name, or the directory's."""
+    context_length: int
+    """Tokens of prompt and answer together (``max_position_embeddings``)."""
+    end_token_ids: frozenset[int]
+    """Tokens that end an answer, from ``generation_config.json`` or ``config.json``."""
+    model_type: str
+
+    @property
+    def graph(self) -> Path:
+        """The LLM's graph; its weights lie beside it as ``.bin``."""
+        return self.path / "openvino_model.xml"
+
+    @property
+    def tokenizer_graph(self) -> Path:
+        """The tokenizer's graph."""
+        return self.path / "openvino_tokenizer.xml"
+
+
+def open_model_directory(model: str | os.PathLike[str]) -> ModelDirectory:
+    """Find the model called ``model`` and check that all of its files are there and whole.
+
+    ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``) or the path of a directory
+    as ``optimum-cli export openvino`` writes it.
+
+    Raises:
+        ModelNotFoundError: there is no such name or directory.
+        ModelFormatError: a file is missing, truncated or unreadable; the message names it.
+    """
+    name = os.fspath(model)
+    path = _EMBEDDED.get(name) or Path(name).expanduser()
+    if not path.exists():
+        known = ", ".join(repr(known) for known in _EMBEDDED)
+        raise ModelNotFoundError(
+            f"there is no model {name!r}: it is neither an embedded model ({known}) nor a path that exists. "
+            "Check the spelling, or give the directory of an exported OpenVINO model."
+        )
+    if not path.is_dir():
+        raise ModelFormatError(
+            f"{path} is a file, but a model is a directory that holds openvino_model.xml. {_EXPORT_HINT}"
+        )
+    for graph in _GRAPHS:
+        _check_graph(path / f"{graph}.xml")
+    config = _read_json(path / "config.json")
+    generation_file = path / "generation_config.json"
+    generation = _read_json(generation_file) if generation_file.exists() else {}
+    return ModelDirectory(
+        path=path,
+        model_id=name if name in _EMBEDDED else path.resolve().name,
+        context_length=_context_length(config, path),
+        end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
+        model_type=str(config.get("model_type", "")),
+    )
+
+
+def _check_graph(xml: Path) -> None:
+    """Compare the extents of the graph's constants with the size of the weights file beside it."""
+    weights = xml.with_suffix(".bin")
+    for file in (xml, weights):
+        if not file.is_file():
+            missing_tokenizer = "tokenizer" in file.name
+            raise ModelFormatError(
+                f"{file} is missing. "
+                + (
+                    f"Convert the tokenizer: convert_tokenizer NAME --with-detokenizer -o {file.parent}"
+                    if missing_tokenizer
+                    else _EXPORT_HINT
+                )
+            )
+    try:
+        text = xml.read_bytes()
+        size = weights.stat().st_size
+    except OSError as error:
+        raise ModelFormatError(
+            f"{error.filename} cannot be read ({error.strerror}). Check its permissions."
+        ) from error
+    if not text.rstrip().endswith(b"</net>"):
+        raise ModelFormatError(f"{xml} is truncated or not an OpenVINO graph. Copy it again. {_EXPORT_HINT}")
+    needed = max((int(m[1]) + int(m[2]) for m in _CONSTANT_EXTENT.finditer(text)), default=0)
+    if size < needed:
+        raise ModelFormatError(
+            f"{weights} is truncated: it has {size} bytes, but the graph's constants reach to byte {needed}. "
+            "Copy the file again, or export the model again."
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelFormatError(f"{path} is missing. Copy it from the original model.") from None
+    except (OSError, ValueError) as error:
+        raise ModelFormatError(
+            f"{path} cannot be read as JSON ({error}). Copy it again from the original model."
+        ) from error
+    if not isinstance(content, dict):
+        raise ModelFormatError(f"{path} must hold a JSON object. Copy it again from the original model.")
+    return content
+
+
+def _context_length(config: dict[str, Any], path: Path) -> int:
+    length = config.get("max_position_embeddings")
+    if not isinstance(length, int) or length < 2:
+        raise ModelFormatError(
+            f"{path / 'config.json'} states no usable max_position_embeddings, so the context length is "
+            "unknown. Add it: the number of tokens the model was trained for."
+        )
+    return length
+
+
+def _token_ids(value: object) -> frozenset[int]:
+    ids = value if isinstance(value, list) else [value]
+    return frozenset(id for id in ids if isinstance(id, int))

@@ -1,0 +1,180 @@
+"""From a stock OpenVINO LLM graph to a compiled paged-attention model (DESIGN: "from a stock model").
+
+The transformed graph takes one flat row of tokens from any number of sequences, reads and writes keys and
+values in block tensors that the caller owns, and returns logits only for the rows it is asked for::
+
+    input_ids, position_ids         [tokens] int64
+    past_lens                       [sequences] int32       tokens already in the cache
+    subsequence_begins              [sequences + 1] int32   where each sequence's tokens start
+    block_indices                   [blocks] int32          all block tables, one after the other
+    block_indices_begins            [sequences + 1] int32   where each table starts
+    max_context_len                 [] int32                longest past + new of any sequence
+    sampled_token_indices           [rows] int64            positions in the flat row to have logits for
+    key_cache.i, value_cache.i      [blocks, …]             one pair per layer
+    -> logits                       [rows, 1, vocabulary] float32
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import openvino as ov
+import openvino.opset15 as opset
+from openvino._offline_transformations import paged_attention_transformation
+
+from agentrt.errors import ConfigurationError, ModelFormatError
+
+from .directory import ModelDirectory
+
+INPUTS: Final = (
+    "input_ids",
+    "position_ids",
+    "past_lens",
+    "subsequence_begins",
+    "block_indices",
+    "block_indices_begins",
+    "max_context_len",
+    "sampled_token_indices",
+)
+"""The inputs of every forward pass, beside the cache tensors."""
+
+# Between the LM head and the logits only these may stand: they treat every row by itself.
+_ROW_WISE: Final = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInput:
+    """One key or value cache input of the compiled model: what one block of it looks like."""
+
+    index: int
+    """Position among the model's inputs."""
+    element_type: ov.Type
+    block_shape: tuple[int, ...]
+    """Without the leading dimension, which counts blocks."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes one block takes in this tensor."""
+        elements = 1
+        for extent in self.block_shape:
+            elements *= extent
+        return int(elements * self.element_type.bitwidth) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class PagedModel:
+    """A compiled paged-attention model and the geometry of its KV blocks, read off the compiled model."""
+
+    compiled: ov.CompiledModel
+    inputs: dict[str, int]
+    """Position of each of :data:`INPUTS` among the model's inputs."""
+    caches: tuple[CacheInput, ...]
+    block_tokens: int
+    """Tokens in one KV block."""
+    vocabulary_size: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes one KV block takes over all layers, keys and values."""
+        return sum(cache.block_bytes for cache in self.caches)
+
+
+def compile_paged_model(directory: ModelDirectory, device: str, properties: dict[str, Any]) -> PagedModel:
+    """Read, transform and compile the graph of ``directory`` for an OpenVINO ``device``.
+
+    Raises:
+        ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
+        ConfigurationError: the device refuses these properties.
+    """
+    core = ov.Core()
+    try:
+        model = core.read_model(directory.graph)
+    except RuntimeError as error:
+        raise ModelFormatError(
+            f"OpenVINO cannot read {directory.graph}: {_last_line(error)} "
+            "Copy the directory again, or export it again."
+        ) from error
+    _transform(model, directory)
+    try:
+        compiled = core.compile_model(model, device, properties)
+    except (RuntimeError, TypeError) as error:
+        settings = ", ".join(f"{name}={value}" for name, value in properties.items())
+        raise ConfigurationError(
+            f"OpenVINO cannot compile the model for {device} with {settings}: {_last_line(error)} "
+            "Leave precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
+        ) from error
+    return _describe(compiled, directory)
+
+
+def _transform(model: ov.Model, directory: ModelDirectory) -> None:
+    problem = (
+        f"{directory.graph} is not a model that paged attention understands ({{}}). "
+        "Use a decoder-only text model exported with --task text-generation-with-past."
+    )
+    try:
+        paged_attention_transformation(model)
+    except RuntimeError as error:
+        raise ModelFormatError(problem.format(_last_line(error))) from error
+    names = {name for port in model.inputs for name in port.names}
+    if "key_cache.0" not in names:
+        raise ModelFormatError(problem.format("it has no attention with a key-value cache"))
+    unknown = {
+        name for name in names if name not in INPUTS and not name.startswith(("key_cache.", "value_cache."))
+    }
+    if unknown:
+        raise ModelFormatError(problem.format(f"it also wants {', '.join(sorted(unknown))}"))
+    if len(model.outputs) != 1:
+        raise ModelFormatError(problem.format(f"it has {len(model.outputs)} outputs instead of the logits"))
+    _gather_before_head(model)
+    # Generated names differ from load to load; profiles and cut points need names that do not.
+    for index, node in enumerate(model.get_ordered_ops()):
+        if node.get_type_name() != "Parameter":
+            node.set_friendly_name(f"n{index}")
+
+
+def _gather_before_head(model: ov.Model) -> None:
+    """Let only the sampled rows reach the LM head: it is most of a prefill when the vocabulary is large."""
+    target = model.get_results()[0].input(0)
+    while target.get_source_output().get_node().get_type_name() in _ROW_WISE:
+        target = target.get_source_output().get_node().input(0)
+    if target.get_source_output().get_node().get_type_name() == "MatMul":
+        target = target.get_source_output().get_node().input(0)
+    rows = opset.parameter([-1], ov.Type.i64, name="sampled_token_indices")
+    rows.output(0).set_names({"sampled_token_indices"})
+    gathered = opset.gather(target.get_source_output(), rows, opset.constant(0, ov.Type.i64))
+    target.replace_source_output(gathered.output(0))
+    model.add_parameters([rows])
+    model.validate_nodes_and_infer_types()
+
+
+def _describe(compiled: ov.CompiledModel, directory: ModelDirectory) -> PagedModel:
+    inputs: dict[str, int] = {}
+    caches: list[CacheInput] = []
+    block_tokens = 0
+    for index, port in enumerate(compiled.inputs):
+        name = port.get_any_name()
+        if not name.startswith(("key_cache.", "value_cache.")):
+            inputs[name] = index
+            continue
+        shape = tuple(
+            extent.get_length() if extent.is_static else 0 for extent in list(port.get_partial_shape())[1:]
+        )
+        if 0 in shape:
+            raise ModelFormatError(
+                f"the block shape of {name} is not known after compiling {directory.graph}. "
+                "Update OpenVINO: pip install -U openvino"
+            )
+        caches.append(CacheInput(index, port.get_element_type(), shape))
+        if name == "value_cache.0":
+            # [heads, tokens, head size (+ scale and zero point when quantised)] on every device; key blocks
+            # put their dimensions and their scales elsewhere.
+            block_tokens = shape[1]
+    vocabulary = compiled.outputs[0].get_partial_shape()[2]
+    return PagedModel(compiled, inputs, tuple(caches), block_tokens, vocabulary.get_length())
+
+
+def _last_line(error: Exception) -> str:
+    """OpenVINO's errors are stacks of source locations; the last line says what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].rstrip(".") + "." if lines else type(error).__name__

@@ -1,0 +1,151 @@
+"""Chat messages to tokens and tokens to text, with the model's own template, tokenizer and detokenizer."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import openvino_genai
+
+from agentrt.errors import InvalidRequestError, ModelFormatError
+
+from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
+from .directory import ModelDirectory
+
+_TRUSTED_TEXT: Final = ("system", "developer", "assistant")
+"""Roles whose text may contain control tokens: the application's own, and what the model once said."""
+
+
+class Tokenizer:
+    """The tokenizer of one model. Thread-safe; nothing here touches the engine.
+
+    Text from outside (user and tool messages, tool definitions, call arguments) cannot forge the
+    template's markup: a control token's spelling inside it, such as ``<|im_end|>``, is encoded as the
+    ordinary characters it consists of.
+    """
+
+    def __init__(self, directory: ModelDirectory) -> None:
+        """Load the tokenizer, detokenizer and chat template of ``directory``.
+
+        Raises:
+            ModelFormatError: one of them cannot be loaded, or there is no chat template.
+        """
+        try:
+            self._tokenizer = openvino_genai.Tokenizer(str(directory.path))
+        except RuntimeError as error:
+            raise ModelFormatError(
+                f"the tokenizer in {directory.path} cannot be loaded "
+                f"({str(error).strip().splitlines()[-1]}). "
+                f"Convert it again: convert_tokenizer NAME --with-detokenizer -o {directory.path}"
+            ) from error
+        self.chat_template: str = self._tokenizer.chat_template
+        if not self.chat_template:
+            raise ModelFormatError(
+                f"{directory.path} has no chat template. Copy chat_template.jinja or tokenizer_config.json "
+                "from the original model; base models without one cannot chat."
+            )
+        end_token = self._tokenizer.get_eos_token_id()
+        self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
+        self._control_token = _control_token_pattern(directory.tokenizer_graph)
+        self._token_bytes = self._byte_table()
+        # Splits a control token's spelling while the template is rendered. Nobody can write it by accident
+        # or guess it, and no template treats letters and digits specially.
+        self._seam = secrets.token_hex(16)
+
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> str:
+        """Apply the chat template and open the assistant's answer, with seams inside forged control tokens.
+
+        Raises:
+            InvalidRequestError: the template itself refuses these messages.
+        """
+        safe_messages = [self._defuse_message(message) for message in messages]
+        safe_tools = None if tools is None else [self._defuse(tool) for tool in tools]
+        try:
+            rendered: str = self._tokenizer.apply_chat_template(
+                safe_messages, add_generation_prompt=True, tools=safe_tools
+            )
+        except (RuntimeError, TypeError) as error:
+            raise InvalidRequestError(
+                "messages",
+                f"the model's chat template refuses them: {str(error).strip().splitlines()[-1]} "
+                "Use the roles, and the order of roles, that this model was trained with.",
+            ) from error
+        return rendered
+
+    def encode(self, rendered: str) -> list[int]:
+        """Tokenize what :meth:`render` returned."""
+        tokens: list[int] = []
+        for piece in rendered.split(self._seam):
+            # The template has written every special token itself.
+            encoded = self._tokenizer.encode(piece, add_special_tokens=False)
+            tokens += np.asarray(encoded.input_ids.data)[0].tolist()
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of a whole token sequence, special tokens left out."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def detokenizer(self) -> Detokenizer:
+        """A fresh incremental detokenizer for one answer."""
+        if self._token_bytes is not None:
+            return ByteDetokenizer(self._token_bytes)
+        return WindowDetokenizer(self.decode)
+
+    def _defuse_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        if message["role"] not in _TRUSTED_TEXT:
+            return dict(self._defuse(message))
+        return {key: value if key == "content" else self._defuse(value) for key, value in message.items()}
+
+    def _defuse(self, value: Any) -> Any:
+        """Put a seam behind the first character of every control token's spelling in ``value``."""
+        if isinstance(value, str):
+            return self._control_token.sub(lambda match: f"{match[0][:1]}{self._seam}{match[0][1:]}", value)
+        if isinstance(value, Mapping):
+            return {self._defuse(key): self._defuse(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._defuse(item) for item in value]
+        return value
+
+    def _byte_table(self) -> list[bytes] | None:
+        """The bytes of every token, or None if this vocabulary's tokens do not simply concatenate."""
+        vocabulary: dict[bytes, int] = self._tokenizer.get_vocab()
+        size = max(vocabulary.values()) + 1
+        shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
+        table = [b""] * size
+        for token, id in vocabulary.items():
+            if shown[id]:
+                table[id] = token
+        # The vocabulary is byte-level exactly if concatenated bytes say what the detokenizer says.
+        text = self.decode(range(size))
+        return table if b"".join(table).decode("utf-8", "replace") == text else None
+
+
+def _control_token_pattern(tokenizer_graph: Path) -> re.Pattern[str]:
+    """The expression by which this tokenizer finds control tokens in text, read from its graph."""
+    root = ElementTree.parse(tokenizer_graph).getroot()
+    layers = {layer.get("id"): layer for layer in root.iter("layer")}
+    sources = {
+        (edge.get("to-layer"), edge.get("to-port")): edge.get("from-layer") for edge in root.iter("edge")
+    }
+    alternatives: list[str] = []
+    with tokenizer_graph.with_suffix(".bin").open("rb") as weights:
+        for layer in root.iter("layer"):
+            if layer.get("type") != "SpecialTokensSplit":
+                continue
+            port = layer.findall("input/port")[-1].get("id")
+            constant = layers[sources[layer.get("id"), port]].find("data")
+            assert constant is not None
+            weights.seek(int(constant.get("offset", "0")))
+            alternatives.append(weights.read(int(constant.get("size", "0"))).decode("utf-8"))
+    try:
+        return re.compile("|".join(alternatives) or r"(?!)")
+    except re.error as error:
+        raise ModelFormatError(
+            f"{tokenizer_graph} splits special tokens by an expression Python cannot read ({error}). "
+            "Convert the tokenizer again with a current openvino-tokenizers."
+        ) from error

@@ -1,0 +1,177 @@
+"""Checks what a caller hands in as messages and tools, and brings it into the one shape templates take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agentrt.errors import InvalidRequestError
+
+_ROLES: Final = ("system", "developer", "user", "assistant", "tool")
+
+
+def check_messages(messages: object) -> list[dict[str, Any]]:
+    """Normalise OpenAI chat messages: text parts are joined, call arguments become objects.
+
+    Raises:
+        InvalidRequestError: the field that is wrong is named as ``messages[i]…``.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        raise InvalidRequestError(
+            "messages", "must be a list of {'role': …, 'content': …}. Give such a list."
+        )
+    if not messages:
+        raise InvalidRequestError("messages", "is empty. Give at least one message, usually role 'user'.")
+    return [_check_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+
+
+def check_tools(tools: object) -> list[dict[str, Any]] | None:
+    """Check OpenAI function definitions; an empty list counts as None.
+
+    Raises:
+        InvalidRequestError: the field that is wrong is named as ``tools[i]…``.
+    """
+    if tools is None:
+        return None
+    if not isinstance(tools, Sequence) or isinstance(tools, (str, bytes)):
+        raise InvalidRequestError("tools", "must be a list of function definitions. Give a list.")
+    names: set[str] = set()
+    checked: list[dict[str, Any]] = []
+    for index, tool in enumerate(tools):
+        field = f"tools[{index}]"
+        checked.append(_check_tool(tool, field))
+        name = checked[-1]["function"]["name"]
+        if name in names:
+            raise InvalidRequestError(f"{field}.function.name", f"{name!r} is there twice. Rename one tool.")
+        names.add(name)
+    return checked or None
+
+
+def _check_message(message: object, field: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise InvalidRequestError(field, "must be a dict with 'role' and 'content'. Give one.")
+    role = message.get("role")
+    if role not in _ROLES:
+        raise InvalidRequestError(f"{field}.role", f"{role!r} is unknown. Use one of {', '.join(_ROLES)}.")
+    calls = message.get("tool_calls")
+    if calls is not None and role != "assistant":
+        raise InvalidRequestError(f"{field}.tool_calls", "only an assistant message has calls. Remove them.")
+    content = message.get("content")
+    if content is None and calls:
+        content = ""
+    checked: dict[str, Any] = {
+        # Templates know the newer name of the system role as little as their models do.
+        "role": "system" if role == "developer" else role,
+        "content": _check_content(content, f"{field}.content"),
+    }
+    if role == "user" and not checked["content"].strip():
+        raise InvalidRequestError(f"{field}.content", "is empty. Say what the model should do.")
+    if calls:
+        if not isinstance(calls, Sequence) or isinstance(calls, (str, bytes)):
+            raise InvalidRequestError(f"{field}.tool_calls", "must be a list of calls. Give a list.")
+        checked["tool_calls"] = [
+            _check_call(call, f"{field}.tool_calls[{index}]") for index, call in enumerate(calls)
+        ]
+    for key in ("name", "tool_call_id"):
+        if message.get(key) is not None:
+            checked[key] = _check_text(message[key], f"{field}.{key}")
+    return checked
+
+
+def _check_content(content: object, field: str) -> str:
+    if isinstance(content, str):
+        return _check_text(content, field)
+    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
+        raise InvalidRequestError(field, f"must be text, not {type(content).__name__}. Give a string.")
+    texts: list[str] = []
+    for index, part in enumerate(content):
+        if not isinstance(part, Mapping) or part.get("type") != "text":
+            raise InvalidRequestError(
+                f"{field}[{index}]", "only parts of type 'text' are understood. Remove images and sound."
+            )
+        texts.append(_check_text(part.get("text"), f"{field}[{index}].text"))
+    return "".join(texts)
+
+
+def _check_call(call: object, field: str) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        raise InvalidRequestError(
+            field, "must be {'id', 'type', 'function': {'name', 'arguments'}}. Give that."
+        )
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequestError(
+                f"{field}.function.arguments", f"is not JSON ({error}). Give the JSON text of an object."
+            ) from None
+    if not isinstance(arguments, Mapping):
+        raise InvalidRequestError(
+            f"{field}.function.arguments", "must be a JSON object. Give one, perhaps {}."
+        )
+    checked = {
+        "type": "function",
+        "function": {
+            "name": _check_name(function.get("name"), f"{field}.function.name"),
+            "arguments": _plain_json(arguments, f"{field}.function.arguments"),
+        },
+    }
+    if call.get("id") is not None:
+        checked["id"] = _check_text(call["id"], f"{field}.id")
+    return checked
+
+
+def _check_tool(tool: object, field: str) -> dict[str, Any]:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    if not isinstance(tool, Mapping) or tool.get("type") != "function" or not isinstance(function, Mapping):
+        raise InvalidRequestError(
+            field,
+            "must be {'type': 'function', 'function': {'name', 'description', 'parameters'}}. Give that.",
+        )
+    _check_name(function.get("name"), f"{field}.function.name")
+    if function.get("description") is not None:
+        _check_text(function["description"], f"{field}.function.description")
+    parameters = function.get("parameters")
+    if parameters is not None and (
+        not isinstance(parameters, Mapping)
+        or parameters.get("type", "object") != "object"
+        or not isinstance(parameters.get("properties", {}), Mapping)
+    ):
+        raise InvalidRequestError(
+            f"{field}.function.parameters", "must be a JSON Schema of type 'object'. Give its 'properties'."
+        )
+    plain: dict[str, Any] = _plain_json(tool, field)
+    return plain
+
+
+def _check_name(name: object, field: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidRequestError(field, f"{name!r} is not a name. Give the tool's name.")
+    return _check_text(name, field)
+
+
+def _check_text(text: object, field: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidRequestError(field, f"must be text, not {type(text).__name__}. Give a string.")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidRequestError(
+            field, "holds half of a character (a lone surrogate). Decode the text with errors='replace'."
+        ) from None
+    return text
+
+
+def _plain_json(value: Mapping[str, Any], field: str) -> Any:
+    """``value`` as plain dicts, lists and scalars; whatever JSON cannot say is refused."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode("utf-8")
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequestError(
+            field, f"cannot be written as JSON ({error}). Use JSON types only."
+        ) from None

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
@@ -25,7 +25,7 @@ import anyio.to_thread
 import httpx
 from agentrt.adapters.langchain import speculate
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelCallLimitMiddleware, wrap_tool_call
+from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, wrap_tool_call
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
@@ -152,8 +152,11 @@ def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[Base
 
 def assistant_agent(model: BaseChatModel, tools: Sequence[BaseTool]) -> Agent:
     """A LangGraph agent that answers from ``tools``."""
-    limit = ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end")
-    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=[limit, _report_tool_errors])
+    middleware: list[AgentMiddleware[Any, Any]] = [
+        _report_tool_errors,
+        ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end"),
+    ]
+    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=middleware)
 
 
 @wrap_tool_call
@@ -203,9 +206,10 @@ async def ask(
     """Run one turn and return what it added to ``messages``; the view sees it word by word."""
     history = list(messages)
     view = view or NoView()
-    async for kind, part in agent.astream(
+    events: AsyncIterator[Any] = agent.astream(
         {"messages": history}, {"callbacks": list(callbacks)}, stream_mode=["messages", "values"]
-    ):
+    )
+    async for kind, part in events:
         if kind == "values":
             for message in part["messages"][len(history) :]:
                 view.message(message)

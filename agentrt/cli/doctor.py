@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import typer
 
-from .. import errors
-from ..bench.machine import describe_machine
+from ..errors import AgentRTError
 from .extras import MODULES, Extra, missing_modules
 
 _LITTLE_DISK = 1_000_000_000
@@ -30,6 +29,7 @@ class Finding:
 def doctor() -> None:
     """Say what this machine has, and whether the demo can run here; exit code 1 if it cannot."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -38,7 +38,7 @@ def doctor() -> None:
     for finding in examine():
         missing = bool(finding.advice)
         ready = ready and not (missing and finding.needed_for_demo)
-        table.add_row("[red]-[/]" if missing else "[green]ok[/]", finding.subject, finding.found)
+        table.add_row("[red]-[/]" if missing else "[green]ok[/]", finding.subject, escape(finding.found))
         if missing:
             advices.append(finding.advice)
     console.print(table)
@@ -51,6 +51,8 @@ def doctor() -> None:
 
 def examine() -> Iterator[Finding]:
     """Everything the doctor looks at, in order."""
+    from ..bench.machine import describe_machine
+
     machine = describe_machine()
     yield Finding(
         "processor", f"{machine.cpu}, {machine.usable_cores} of {machine.logical_cores} cores usable"
@@ -79,7 +81,7 @@ def _extra(extra: Extra) -> Finding:
 
 
 def _openvino() -> Iterator[Finding]:
-    import openvino
+    import openvino  # type: ignore[import-untyped]
 
     core = openvino.Core()
     yield Finding("openvino", str(openvino.__version__))
@@ -95,6 +97,6 @@ def _nano_model() -> Finding:
     try:
         with LocalRuntime.open("nano") as runtime:
             found = f"{runtime.model_id}, opens, {runtime.context_length} tokens of context"
-    except errors.AgentRTError as error:
+    except AgentRTError as error:
         return Finding("nano model", "does not open", str(error), needed_for_demo=True)
     return Finding("nano model", found)

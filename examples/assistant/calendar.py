@@ -120,7 +120,7 @@ def _naive_rule(rule: icalendar.vRecur, zone: dt.tzinfo | None) -> str:
     """The rule as text with UNTIL, if any, in the wall-clock time of ``zone``."""
     naive = icalendar.vRecur(rule)
     naive.pop("UNTIL", None)
-    text = naive.to_ical().decode()
+    text: str = naive.to_ical().decode()  # type: ignore[no-untyped-call]
     until = rule.get("UNTIL")
     if until:
         last = until[0]

@@ -8,6 +8,7 @@ Speculation may change when things happen, never what is said: the two transcrip
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import difflib
 import json
@@ -101,8 +102,13 @@ def compare(
         WeatherService(weather_delay) as weather,
         LocalRuntime.open("nano") as runtime,
     ):
-        model = ChatAgentRT(runtime=runtime)
-        runner = _Runner(source, folder, weather.url, model, view, requests, dt.date.today())
+        for name in ("plain", "speculative"):
+            copy_data(source, folder / name)
+        if requests is None:
+            with contextlib.closing(PersonalData.open(folder / "plain")) as data:
+                requests = requests_about(data)
+        # The same day for both runs, even if one of them ends after midnight.
+        runner = _Runner(folder, dt.date.today(), weather.url, ChatAgentRT(runtime=runtime), requests, view)
         return asyncio.run(runner.both())
 
 
@@ -110,13 +116,12 @@ def compare(
 class _Runner:
     """What both runs have in common."""
 
-    source: Path
     folder: Path
+    today: dt.date
     weather_url: str
     model: BaseChatModel
+    requests: Sequence[str]
     view: View
-    requests: Sequence[str] | None
-    today: dt.date
 
     async def both(self) -> Comparison:
         plain = await self._run("plain", self.model)
@@ -124,7 +129,6 @@ class _Runner:
 
     async def _run(self, name: str, model: BaseChatModel) -> Run:
         folder = self.folder / name
-        await asyncio.to_thread(copy_data, self.source, folder)
         data = await asyncio.to_thread(PersonalData.open, folder, lambda: self.today)
         try:
             async with httpx.AsyncClient(base_url=self.weather_url) as client:
@@ -132,13 +136,12 @@ class _Runner:
                 background = assistant_agent(self.model, tools)
                 agent = assistant_agent(model, tools)
                 await ask(agent, [HumanMessage(_WARM_UP)])
-                requests = self.requests or await asyncio.to_thread(requests_about, data)
-                self.view.run(name, len(requests))
+                self.view.run(name, len(self.requests))
                 index = FolderIndex(folder / "index.db")
                 async with asyncio.TaskGroup() as tasks:
                     digest = tasks.create_task(digest_mail(background, data, self.view))
                     summaries = tasks.create_task(index_files(background, data, index, self.view))
-                    turns = [await self._turn(agent, request) for request in requests]
+                    turns = [await self._turn(agent, request) for request in self.requests]
                 return Run(tuple(turns), digest.result(), summaries.result())
         finally:
             data.close()

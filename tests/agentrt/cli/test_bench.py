@@ -1,0 +1,70 @@
+import json
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentrt.bench.machine import describe_machine
+from agentrt.bench.report import BenchReport, Table
+from agentrt.cli.main import app
+
+REPORT = BenchReport(
+    bench="engine",
+    machine=describe_machine(),
+    figures={"greedy_equal_prompts": 50, "decode_ratio": 0.987654},
+    tables=(Table(title="prompts", columns=("prompt", "equal"), rows=(("hello", True), ("bye", None))),),
+    method="It was measured so.",
+)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the command passes to the bench."""
+    given: dict[str, Any] = {}
+
+    def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
+        given.update(quick=quick, workloads=workloads)
+        progress("half of it is done")
+        return REPORT
+
+    module = types.ModuleType("agentrt.bench.engine")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "agentrt.bench.engine", module)
+    return given
+
+
+def test_it_runs_the_bench_and_shows_its_figures(given: dict[str, Any], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "engine", "--quick", "--workloads", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert given == {"quick": True, "workloads": tmp_path}
+    assert result.stderr == "half of it is done\n"
+    assert "greedy_equal_prompts" in result.stdout
+    assert "0.9877" in result.stdout
+    assert "It was measured so." in result.stdout
+
+
+def test_it_writes_the_report(given: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    assert CliRunner().invoke(app, ["bench", "engine", "--json", str(file)]).exit_code == 0
+    assert given == {"quick": False, "workloads": None}
+    assert json.loads(file.read_text()) == json.loads(REPORT.to_json())
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(app, ["bench", "engine", "--json", str(tmp_path / "nowhere" / "report.json")])
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+    assert given == {}
+
+
+def test_an_unknown_bench_is_a_usage_error_that_names_the_known_ones() -> None:
+    result = CliRunner().invoke(app, ["bench", "nonsense"])
+    assert result.exit_code == 2
+    assert "engine" in result.output
+    assert "speculation" in result.output

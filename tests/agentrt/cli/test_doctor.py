@@ -1,0 +1,55 @@
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from agentrt.cli import doctor
+from agentrt.cli.doctor import Finding
+from agentrt.cli.main import app
+from agentrt.errors import ModelFormatError
+from agentrt.runtime import LocalRuntime
+
+
+def test_it_reports_what_this_machine_has() -> None:
+    findings = {finding.subject: finding for finding in doctor.examine()}
+    assert "cores usable" in findings["processor"].found
+    assert findings["memory"].found.endswith("GiB")
+    assert "GB free" in findings["disk"].found
+    assert "CPU" in " ".join(findings)
+    assert findings["openvino"].found
+    assert findings["extra langgraph"].advice == ""
+
+
+def test_a_missing_package_comes_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langgraph", None)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert f"{sys.executable} -m pip install 'agentrt[langgraph]'" in result.output
+    assert "The demo cannot run yet." in result.output
+
+
+def test_without_the_runtime_nothing_of_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    findings = {finding.subject: finding for finding in doctor.examine()}
+    assert "agentrt[runtime]" in findings["extra runtime"].advice
+    assert "nano model" not in findings
+
+
+def test_the_demo_needs_no_openai(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor, "examine", lambda: iter([Finding("extra openai", "without openai", "pip install it")])
+    )
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    assert "pip install it" in result.output
+    assert "The demo can run" in result.output
+
+
+def test_a_broken_model_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> LocalRuntime:
+        raise ModelFormatError("the weights are cut short. Install agentrt again.")
+
+    monkeypatch.setattr(LocalRuntime, "open", fail)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert "the weights are cut short. Install agentrt again." in result.output

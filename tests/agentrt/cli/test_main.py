@@ -1,0 +1,86 @@
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code with ``arguments`` as the command line."""
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+START = """
+from agentrt.__main__ import main
+main()
+"""
+
+
+def test_help_names_every_command() -> None:
+    ended = run(START, "--help")
+    assert ended.returncode == 0
+    for command in ("demo", "chat", "doctor", "bench"):
+        assert f" {command} " in ended.stdout
+
+
+def test_python_m_agentrt_is_the_same() -> None:
+    command = [sys.executable, "-m", "agentrt", "--help"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "doctor" in ended.stdout
+
+
+@pytest.mark.parametrize("command", [[], ["demo"], ["chat"], ["doctor"], ["bench"]])
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
+    code = """
+        import sys
+        from agentrt.__main__ import main
+        try:
+            main()
+        finally:
+            heavy = {"langchain", "langchain_core", "langgraph", "openvino", "numpy", "httpx", "icalendar"}
+            print("heavy:", sorted(heavy & set(sys.modules)))
+    """
+    assert "heavy: []" in run(code, *command, "--help").stdout
+
+
+@pytest.mark.parametrize("module", ["typer", "rich"])
+def test_without_the_cli_extra_it_says_how_to_get_it(module: str) -> None:
+    ended = run(f"import sys; sys.modules[{module!r}] = None\n" + START, "--help")
+    assert ended.returncode == 2
+    assert ended.stderr == f"agentrt: {module} is not installed. Run: pip install 'agentrt[cli]'\n"
+
+
+@pytest.mark.parametrize("command", ["demo", "chat"])
+def test_without_the_demo_extra_it_says_how_to_get_it(command: str) -> None:
+    ended = run("import sys; sys.modules['icalendar'] = None\n" + START, command)
+    assert ended.returncode == 2
+    assert ended.stderr == "agentrt: icalendar is not installed. Run: pip install 'agentrt[demo]'\n"
+
+
+def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2() -> None:
+    ended = run(START, "demo", "--weather-delay", "-1")
+    assert ended.returncode == 2
+    assert ended.stderr == "agentrt: the weather delay is -1.0 s; choose between 0 and 60 seconds.\n"
+
+
+def test_an_unexpected_error_keeps_its_traceback() -> None:
+    code = """
+        import sys, types
+        broken = types.ModuleType("agentrt.bench.engine")
+        def fail(**options):
+            raise KeyError("a fault of ours")
+        broken.run = fail
+        sys.modules["agentrt.bench.engine"] = broken
+    """
+    ended = run(textwrap.dedent(code) + START, "bench", "engine")
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr
+    assert "a fault of ours" in ended.stderr
+
+
+def test_a_wrong_option_is_a_usage_error() -> None:
+    ended = run(START, "demo", "--dta", ".")
+    assert ended.returncode == 2
+    assert "--dta" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,110 @@
+"""Where the tasks of a turn run: on the caller's event loop, or on a worker loop for code without one."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from anyio.abc import TaskGroup
+
+Main = Callable[[], Coroutine[Any, Any, None]]
+_EXIT_SECONDS = 2.0
+
+
+class Host(Protocol):
+    """Starts a turn's task tree in a copy of the caller's context, without waiting for it."""
+
+    runs_coroutine_tools: bool
+    """Whether this is the loop on which the caller's own coroutines run."""
+
+    def start(self, main: Main) -> None:
+        """Start ``main`` soon."""
+        ...
+
+
+class TaskGroupHost:
+    """Runs turns in an open task group: what a session started ends with the session."""
+
+    runs_coroutine_tools = True
+
+    def __init__(self, group: TaskGroup) -> None:
+        """``group`` must stay open as long as turns are started."""
+        self._group = group
+
+    def start(self, main: Main) -> None:
+        """Start ``main`` soon."""
+        self._group.start_soon(main)
+
+
+class RunningLoopHost:
+    """Runs each turn as one task of the running asyncio loop, for frameworks that give us no scope.
+
+    A turn's task ends with its last speculation; ``asyncio.run`` cancels those left at its end.
+    """
+
+    runs_coroutine_tools = True
+
+    def __init__(self) -> None:
+        """The host serves any number of loops."""
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps weak references only
+
+    def start(self, main: Main) -> None:
+        """Start ``main`` soon on the loop that runs in this thread."""
+        task = asyncio.get_running_loop().create_task(main(), name="agentrt turn")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class WorkerLoopHost:
+    """Runs turns on one event loop in a daemon thread, started when first needed.
+
+    The loop ends with the process: its tasks are cancelled, threads of hanging tools are left behind.
+    """
+
+    runs_coroutine_tools = False  # a coroutine tool may hold connections of the caller's loop
+
+    def __init__(self) -> None:
+        """Nothing is started yet."""
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+
+    def start(self, main: Main) -> None:
+        """Start ``main`` soon on the worker loop."""
+        # Unlike a blocking portal this does not wait for the loop: it may be busy, the caller is not.
+        self._running_loop().call_soon_threadsafe(running_loop.start, main)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._process != os.getpid():  # a fork leaves the thread behind
+                ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+                thread = threading.Thread(target=_serve, args=(ready,), name="agentrt turns", daemon=True)
+                thread.start()
+                self._loop, stopped = ready.result()
+                self._process = os.getpid()
+                atexit.register(_stop, self._loop, stopped, thread)
+            return self._loop
+
+
+def _serve(ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    async def main() -> None:
+        stopped = asyncio.Event()
+        ready.set_result((asyncio.get_running_loop(), stopped))
+        await stopped.wait()
+
+    asyncio.run(main())
+
+
+def _stop(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event, thread: threading.Thread) -> None:
+    if thread.is_alive():  # false in a forked child
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join(_EXIT_SECONDS)
+
+
+running_loop = RunningLoopHost()
+worker_loop = WorkerLoopHost()

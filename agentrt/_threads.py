@@ -1,0 +1,81 @@
+"""Crossing between threads and event loops without ever blocking a loop."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import anyio
+from anyio import NoEventLoopError
+from anyio.lowlevel import current_token
+
+T = TypeVar("T")
+
+
+def on_event_loop() -> bool:
+    """Whether this thread is running an event loop, so that blocking it would block everything on it."""
+    try:
+        current_token()
+    except NoEventLoopError:
+        return False
+    return True
+
+
+def loop_caller() -> Callable[[Callable[[], object]], None]:
+    """Return a function that runs a callback on this thread's event loop soon, from any thread.
+
+    It does nothing once that loop is closed: whatever lived there is gone.
+    """
+    native: Any = current_token().native_token
+    # asyncio's token is its loop; trio's has a method of its own. Neither waits for the callback.
+    submit = native.call_soon_threadsafe if hasattr(native, "call_soon_threadsafe") else native.run_sync_soon
+
+    def call_soon(callback: Callable[[], object]) -> None:
+        try:
+            submit(callback)
+        except RuntimeError:  # closed; trio's RunFinishedError is one as well
+            return
+
+    return call_soon
+
+
+async def wait_for(future: Future[T]) -> None:
+    """Wait until ``future`` is done, whichever thread completes it; never raises its outcome."""
+    if future.done():
+        return
+    done = anyio.Event()
+    call_soon = loop_caller()
+    future.add_done_callback(lambda _: call_soon(done.set))
+    await done.wait()
+
+
+def start_in_thread(function: Callable[[], T], *, name: str) -> Future[T]:
+    """Start a blocking function in a thread of its own, in a copy of this context.
+
+    The thread is a daemon, so that a function that hangs cannot keep the process alive.
+    """
+    outcome: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            outcome.set_result(context.run(function))
+        except BaseException as error:  # noqa: BLE001 - handed over to whoever waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return outcome
+
+
+async def run_in_thread(function: Callable[[], T], *, name: str) -> T:
+    """Run a blocking function in a thread of its own and wait for it without blocking the loop.
+
+    Cancelling the wait abandons the thread: Python cannot stop it, so the function runs to its end and
+    its outcome is dropped.
+    """
+    outcome = start_in_thread(function, name=name)
+    await wait_for(outcome)
+    return outcome.result()

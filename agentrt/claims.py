@@ -1,0 +1,188 @@
+"""Handing a speculation from the model's turn to the tool, by ``tool_call_id``.
+
+When the main model answers, a :class:`Ticket` is left at the tool for each of its calls. The id of the
+call is what reaches the tool through every framework, thread and graph; context variables do not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ._threads import on_event_loop
+from .futures import Speculation
+
+R = TypeVar("R")
+
+
+class ClaimRecorder(Protocol):
+    """Learns how the calls of a turn went."""
+
+    def claimed(self, tool: str, *, tool_s: float, waited_s: float, draft_s: float) -> None:
+        """The call was answered by a speculation that ran ``tool_s`` and was waited for ``waited_s``."""
+        ...
+
+    def missed(self, tool: str, *, tool_s: float, reason: str) -> None:
+        """The tool was run for real and took ``tool_s``."""
+        ...
+
+    def wasted(self, speculation: Speculation, reason: str) -> None:
+        """A speculation was started and not used, for ``reason`` unless it says why itself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What the model's turn leaves at the tool for one call.
+
+    ``speculation`` is None for a miss, and ``reason`` then says why.
+    ``key`` is the canonical key of the call as the model wrote it. A call that arrives with other
+    arguments, because a person or a middleware edited them, finds no match and runs for real.
+    """
+
+    key: str | None
+    speculation: Speculation | None
+    recorder: ClaimRecorder
+    reason: str = ""
+
+
+class ClaimTable:
+    """The open tickets of one tool, by call id. Thread-safe, bounded, and each kept ``ttl`` seconds.
+
+    An id that is issued again while its first ticket is open is ambiguous: neither ticket is honoured,
+    so that endpoints with weak ids (``call_0``) cause misses, never someone else's result.
+    """
+
+    def __init__(
+        self, *, ttl: float, max_tickets: int = 256, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """The table is empty."""
+        self._ttl = ttl
+        self._max_tickets = max_tickets
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tickets: OrderedDict[str, tuple[float, Ticket]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many tickets are open, counting those that expired and were not yet swept."""
+        with self._lock:
+            return len(self._tickets)
+
+    def leave(self, call_id: str, ticket: Ticket) -> None:
+        """Leave a ticket for the call with this id."""
+        with self._lock:
+            dropped = self._sweep()
+            known = self._tickets.pop(call_id, None)
+            if known is not None:
+                reason = "its call id was issued twice"
+                dropped += [(known[1], reason), (ticket, reason)]
+                ticket = Ticket(None, None, ticket.recorder, reason)
+            self._tickets[call_id] = (self._clock(), ticket)
+            while len(self._tickets) > self._max_tickets:
+                dropped.append((self._tickets.popitem(last=False)[1][1], "too many calls were left unmade"))
+        _discard(dropped)
+
+    def take(self, call_id: str) -> Ticket | None:
+        """Remove and return the ticket for this id, if it is there and not expired."""
+        with self._lock:
+            dropped = self._sweep()
+            found = self._tickets.pop(call_id, None)
+        _discard(dropped)
+        return None if found is None else found[1]
+
+    def _sweep(self) -> list[tuple[Ticket, str]]:
+        oldest = self._clock() - self._ttl
+        dropped = []
+        while self._tickets:
+            call_id, (left_at, ticket) = next(iter(self._tickets.items()))
+            if left_at >= oldest:
+                break
+            del self._tickets[call_id]
+            dropped.append((ticket, "its call was not made in time"))
+        return dropped
+
+
+def _discard(dropped: list[tuple[Ticket, str]]) -> None:
+    for ticket, reason in dropped:
+        if ticket.speculation is not None:
+            ticket.speculation.cancel(reason)
+            ticket.recorder.wasted(ticket.speculation, reason)
+
+
+def redeem(
+    claims: ClaimTable, tool: str, call_id: str | None, key: Callable[[], str], run: Callable[[], R]
+) -> R:
+    """Answer a call from its speculation, or else with ``run()``. Blocks, but never an event loop.
+
+    ``key`` gives the canonical key of the call as it reached the tool; where it fails nothing matches.
+    On an event loop's thread only a finished speculation is used; anywhere else an unfinished one is
+    waited for, unless it needs a loop to proceed.
+    """
+    ticket = claims.take(call_id) if call_id is not None else None
+    if ticket is None:
+        return run()
+    speculation, reason = _match(ticket, key)
+    if speculation is not None and not speculation.done and (speculation.needs_loop or on_event_loop()):
+        speculation, reason = None, "waiting for it would have blocked an event loop"
+    if speculation is not None:
+        asked = time.monotonic()
+        outcome = speculation.result()
+        if outcome.usable:
+            _record_claim(ticket, speculation, tool, asked)
+            return outcome.value  # type: ignore[no-any-return]
+        reason = speculation.lost_because
+    with _recorded_miss(ticket, tool, reason):
+        return run()
+
+
+async def aredeem(
+    claims: ClaimTable,
+    tool: str,
+    call_id: str | None,
+    key: Callable[[], str],
+    run: Callable[[], Awaitable[R]],
+) -> R:
+    """:func:`redeem` for coroutines: an unfinished speculation is awaited."""
+    ticket = claims.take(call_id) if call_id is not None else None
+    if ticket is None:
+        return await run()
+    speculation, reason = _match(ticket, key)
+    if speculation is not None:
+        asked = time.monotonic()
+        outcome = await speculation.aresult()
+        if outcome.usable:
+            _record_claim(ticket, speculation, tool, asked)
+            return outcome.value  # type: ignore[no-any-return]
+        reason = speculation.lost_because
+    with _recorded_miss(ticket, tool, reason):
+        return await run()
+
+
+def _match(ticket: Ticket, key: Callable[[], str]) -> tuple[Speculation | None, str]:
+    if ticket.speculation is None:
+        return None, ticket.reason
+    with suppress(Exception):  # a canonicaliser is the user's; one that fails names no equal call
+        if key() == ticket.key:
+            return ticket.speculation, ""
+    return None, "the arguments were edited"
+
+
+def _record_claim(ticket: Ticket, speculation: Speculation, tool: str, asked_at: float) -> None:
+    waited_s = time.monotonic() - asked_at
+    ticket.recorder.claimed(tool, tool_s=speculation.seconds, waited_s=waited_s, draft_s=speculation.draft_s)
+
+
+@contextmanager
+def _recorded_miss(ticket: Ticket, tool: str, reason: str) -> Iterator[None]:
+    """Discard the ticket's speculation, and record how long the real run takes, however it ends."""
+    _discard([(ticket, reason)])
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        ticket.recorder.missed(tool, tool_s=time.monotonic() - started, reason=reason)

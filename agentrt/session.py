@@ -1,0 +1,157 @@
+"""Speculation for a tool loop without a framework."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+import anyio
+from pydantic import ValidationError
+
+from ._hosts import Host, TaskGroupHost, worker_loop
+from ._threads import run_in_thread
+from .calls import ToolCall
+from .config import SpeculationConfig
+from .drafts import DraftRequest, Speculator
+from .errors import ConfigurationError, InvalidRequestError
+from .report import Reporter, SpeculationObserver, SpeculationReport
+from .speculable import Invocation, SpeculableTool, speculable_tool
+from .turn import Turn
+
+
+class SpeculationSession:
+    """Speculates beside the model calls of a tool loop that you write yourself.
+
+    ::
+
+        async with SpeculationSession([search_notes, read_note], [predictor]) as session:
+            with session.turn(messages, schemas) as turn:       # the predictors start guessing
+                answer = await my_model(messages, schemas)
+                turn.bind(answer.calls)                         # right guesses are kept, others cancelled
+            results = [await session.acall(call) for call in answer.calls]
+
+    ``tools`` are those declared ``@speculable``; calls of other tools are yours to make. In code without
+    an event loop use ``with`` and :meth:`call`. What a session started ends with the session.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Callable[..., Any]],
+        predictors: Sequence[Speculator],
+        *,
+        samples: int = 1,
+        config: SpeculationConfig | None = None,
+        observers: Sequence[SpeculationObserver] = (),
+    ) -> None:
+        """``samples`` is how many guesses each predictor is asked for (SpecTools' λ)."""
+        self._config = config or SpeculationConfig()
+        self._tools: dict[str, SpeculableTool] = {}
+        for tool in tools:
+            described = speculable_tool(tool)
+            if described is None:
+                raise ConfigurationError(f"{tool!r} is not speculable. Decorate it with @speculable.")
+            self._tools[described.name] = described
+        self._predictors = tuple(predictors)
+        self._samples = samples
+        self._reporter = Reporter(turns_kept=self._config.report_turns, observers=observers)
+        self._host: Host | None = None
+        self._exit = AsyncExitStack()
+        self._turns: WeakSet[Turn] = WeakSet()
+
+    async def __aenter__(self) -> Self:
+        """Open the session on this event loop."""
+        group = await self._exit.enter_async_context(anyio.create_task_group())
+        self._exit.callback(group.cancel_scope.cancel)
+        self._host = TaskGroupHost(group)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancel what is still running and wait until it has stopped."""
+        self.__exit__(kind, error, traceback)
+        await self._exit.__aexit__(kind, error, traceback)
+
+    def __enter__(self) -> Self:
+        """Open the session for code without an event loop: predictors run on agentrt's worker loop."""
+        self._host = worker_loop
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancel what is still running."""
+        self._host = None
+        for turn in self._turns:
+            turn.abandon()
+
+    def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Turn:
+        """Start to speculate on the answer to ``messages``; use the turn as a context manager.
+
+        Both arguments have the shape of OpenAI's chat completions, and are passed to the predictors.
+        """
+        if self._host is None:
+            raise ConfigurationError("the session is not open. Use it in a with or async with block.")
+        turn = Turn(
+            tools=self._tools,
+            predictors=self._predictors,
+            request=functools.partial(DraftRequest, messages, tools, self._samples),
+            config=self._config,
+            reporter=self._reporter,
+        )
+        self._turns.add(turn)
+        turn.start(self._host)
+        return turn
+
+    def call(self, call: ToolCall) -> Any:
+        """Make a call the model asked for: its speculation's result, or else the tool's, run now.
+
+        Raises what the tool raises, and :class:`InvalidRequestError` if the session has no such tool, if
+        it refuses the arguments, or if it is a coroutine function (then use :meth:`acall`).
+        """
+        tool, invocation = self._bind(call)
+        if tool.call is None:
+            raise InvalidRequestError("name", f"{tool.name} is a coroutine function. Use acall().")
+        return tool.redeem(
+            call.id, invocation, functools.partial(tool.call, *invocation.args, **invocation.kwargs)
+        )
+
+    async def acall(self, call: ToolCall) -> Any:
+        """:meth:`call` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
+        tool, invocation = self._bind(call)
+        run: Callable[[], Awaitable[Any]]
+        if tool.acall is not None:
+            run = functools.partial(tool.acall, *invocation.args, **invocation.kwargs)
+        else:
+            assert tool.call is not None
+            function = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
+            run = functools.partial(run_in_thread, function, name=f"agentrt {tool.name}")
+        return await tool.aredeem(call.id, invocation, run)
+
+    def report(self) -> SpeculationReport:
+        """What speculation did in this session so far."""
+        return self._reporter.report()
+
+    def _bind(self, call: ToolCall) -> tuple[SpeculableTool, Invocation]:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            raise InvalidRequestError(
+                "name",
+                f"no tool {call.name!r} in this session, only {sorted(self._tools)}. Call it yourself.",
+            )
+        try:
+            return tool, tool.bind(call.arguments)
+        except ValidationError as error:
+            raise InvalidRequestError(
+                "arguments", f"{tool.name} refuses them: {error}. Tell the model what to correct."
+            ) from error

@@ -1,0 +1,203 @@
+"""`@speculable`: a tool's declaration that it may be run before the model asks for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import threading
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, TypeAdapter
+
+from .calls import canonical_key
+from .claims import ClaimTable, aredeem, redeem
+from .errors import InvalidRequestError, NotSpeculableError
+
+Tool = TypeVar("Tool")
+R = TypeVar("R")
+Canonical = Callable[..., Mapping[str, Any]]
+MARK = "__speculable__"
+
+
+class SpeculableOptions(BaseModel):
+    """How a tool may be speculated.
+
+    ``ttl`` is how many seconds a finished result, or a call the model has asked for, may wait to be
+    picked up. ``max_concurrency`` bounds the tool's early runs at one time, over all sessions.
+    ``timeout`` is how many seconds an early run may take; it is lifted once the model has really asked
+    for the call. ``canonical`` maps the validated arguments (passed as keywords) to those that identify
+    the call, where the schema says less than the tool knows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ttl: PositiveFloat = 60.0
+    max_concurrency: PositiveInt = 8
+    timeout: PositiveFloat = 60.0
+    canonical: Canonical | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The arguments of one call as the tool's function receives them, after validation."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+class SpeculableTool:
+    """A tool as a session sees it, whatever framework it comes from."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bind: Callable[[Mapping[str, Any]], Invocation],
+        call: Callable[..., Any] | None,
+        acall: Callable[..., Awaitable[Any]] | None,
+        options: SpeculableOptions,
+    ) -> None:
+        """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None."""
+        self.name = name
+        self.bind = bind
+        self.call = call
+        self.acall = acall
+        self.options = options
+        self.claims = ClaimTable(ttl=options.ttl)
+        self.slots = threading.BoundedSemaphore(options.max_concurrency)
+        """Taken without waiting by each early run, given back when its function has really ended."""
+
+    def key(self, invocation: Invocation) -> str:
+        """The canonical key of a call; raises :class:`InvalidRequestError` where there is none."""
+        if self.options.canonical is not None:
+            return canonical_key(self.name, self.options.canonical(*invocation.args, **invocation.kwargs))
+        if invocation.args:
+            return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
+        return canonical_key(self.name, invocation.kwargs)
+
+    def redeem(self, call_id: str | None, invocation: Invocation, run: Callable[[], R]) -> R:
+        """Answer the call with this id from its speculation, or else with ``run()``; see :func:`redeem`."""
+        return redeem(self.claims, self.name, call_id, functools.partial(self.key, invocation), run)
+
+    async def aredeem(
+        self, call_id: str | None, invocation: Invocation, run: Callable[[], Awaitable[R]]
+    ) -> R:
+        """:meth:`redeem` for coroutines."""
+        key = functools.partial(self.key, invocation)
+        return await aredeem(self.claims, self.name, call_id, key, run)
+
+
+@overload
+def speculable(tool: Tool, /) -> Tool: ...
+@overload
+def speculable(
+    *, ttl: float = ..., max_concurrency: int = ..., timeout: float = ..., canonical: Canonical | None = ...
+) -> Callable[[Tool], Tool]: ...
+@overload
+def speculable(
+    tool: Tool,
+    /,
+    *,
+    ttl: float = ...,
+    max_concurrency: int = ...,
+    timeout: float = ...,
+    canonical: Canonical | None = ...,
+) -> Tool: ...
+def speculable(tool: Any = None, /, **options: Any) -> Any:
+    """Declare that a tool is stateless and cheap, so that it may be run early and in vain.
+
+    Use it on a plain function, sync or async, on a LangChain tool, or above LangChain's ``@tool``, with
+    or without :class:`SpeculableOptions` as keywords::
+
+        @speculable(ttl=10)
+        @tool
+        def search_notes(query: str) -> str: ...
+
+    A function comes back as it is, with a mark; a LangChain tool comes back as a copy that is still an
+    instance of its class. A sync function runs early in a thread of its own, which Python cannot stop:
+    if the call is not made, the function runs to its end and what it returns is dropped.
+
+    Raises:
+        NotSpeculableError: the tool is no tool, or needs something that only the real call has.
+    """
+    if tool is None:
+        return functools.partial(speculable, **options)
+    parsed = SpeculableOptions(**options)
+    if inspect.isfunction(tool):
+        setattr(tool, MARK, _from_function(tool, parsed))
+        return tool
+    for base in type(tool).__mro__:
+        for framework, module in _ADAPTERS.items():
+            if base.__module__.partition(".")[0] == framework:
+                importlib.import_module(module)
+        if base in _WRAPPERS:
+            return _WRAPPERS[base](tool, parsed)
+    raise NotSpeculableError(
+        f"{tool!r} is neither a function nor a tool of a supported framework. Decorate the function."
+    )
+
+
+def speculable_tool(tool: object) -> SpeculableTool | None:
+    """Return what ``@speculable`` attached to this tool, or None if it was not declared speculable."""
+    found = getattr(tool, MARK, None)
+    return found if isinstance(found, SpeculableTool) else None
+
+
+# The core does not know frameworks: an adapter registers how its tools are wrapped. Ours are imported
+# when the first tool of their framework comes by, so that no import order is required of users.
+_ADAPTERS = {"langchain_core": "agentrt.adapters.langchain"}
+_WRAPPERS: dict[type, Callable[[Any, SpeculableOptions], Any]] = {}
+
+
+def register_tool_type(kind: type, wrap: Callable[[Any, SpeculableOptions], Any]) -> None:
+    """Teach :func:`speculable` the tools of a framework: ``wrap`` returns the speculable copy."""
+    _WRAPPERS[kind] = wrap
+
+
+def _from_function(function: Callable[..., Any], options: SpeculableOptions) -> SpeculableTool:
+    is_async = inspect.iscoroutinefunction(function)
+    return SpeculableTool(
+        function.__name__,
+        bind=_binder(function),
+        call=None if is_async else function,
+        acall=function if is_async else None,
+        options=options,
+    )
+
+
+def _binder(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Invocation]:
+    """Validate keyword arguments by the function's annotations and fill in its defaults."""
+    name = function.__name__
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise NotSpeculableError(
+            f"{name} has an annotation that cannot be resolved ({error}). Import what it names."
+        ) from error
+    adapters: dict[str, TypeAdapter[Any]] = {}
+    defaults: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise NotSpeculableError(
+                f"{name} takes {parameter}, which a model cannot fill in by name. Use named parameters."
+            )
+        adapters[parameter.name] = TypeAdapter(hints.get(parameter.name, Any))
+        if parameter.default is not parameter.empty:
+            defaults[parameter.name] = parameter.default
+
+    def bind(arguments: Mapping[str, Any]) -> Invocation:
+        unknown = arguments.keys() - adapters.keys()
+        missing = adapters.keys() - arguments.keys() - defaults.keys()
+        if unknown or missing:
+            raise InvalidRequestError(
+                "arguments",
+                f"{name} takes {sorted(adapters)}; unknown {sorted(unknown)}, missing {sorted(missing)}.",
+            )
+        validated = {key: adapters[key].validate_python(value) for key, value in arguments.items()}
+        return Invocation(kwargs={**defaults, **validated})
+
+    return bind

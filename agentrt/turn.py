@@ -1,0 +1,230 @@
+"""One model call with its speculations: SpecTools, Algorithm 2."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ._hosts import Host
+from ._threads import loop_caller, start_in_thread
+from .calls import ToolCall
+from .claims import Ticket
+from .config import SpeculationConfig
+from .drafts import DraftRequest, Speculator
+from .futures import FuturesCache, Speculation
+from .report import (
+    DraftArrived,
+    DraftRefused,
+    PredictorFailed,
+    Reporter,
+    SpeculationStarted,
+    TurnAnswered,
+    TurnRecorder,
+)
+from .speculable import Invocation, SpeculableTool
+
+
+class Turn:
+    """Speculates beside one call of the main model.
+
+    Life: :meth:`start` sets the predictors going; each guess starts its tool at once; when the model has
+    answered, :meth:`bind` leaves the matching speculations at their tools and cancels the rest, or
+    :meth:`discard` cancels them all. None of the three waits for anything, and each may be called from
+    any thread. Leaving the context manager without having bound discards.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, SpeculableTool],
+        predictors: Sequence[Speculator],
+        request: Callable[[], DraftRequest],
+        config: SpeculationConfig,
+        reporter: Reporter,
+    ) -> None:
+        """``request`` is called beside the main call, so that building it costs the main call nothing."""
+        self._tools = tools
+        self._predictors = predictors
+        self._request = request
+        self._reporter = reporter
+        self._number = reporter.next_turn()
+        self._recorder = TurnRecorder(reporter, self._number)
+        self._cache = FuturesCache(config.max_speculations)
+        self._speculations: list[Speculation] = []
+        self._started_at = time.monotonic()
+        self._stop_drafting: Callable[[], None] | None = None
+        self._may_run_coroutines = False
+
+    def __enter__(self) -> Turn:
+        """Return the turn itself, started by whoever made it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Discard the speculations unless the turn was bound."""
+        self.discard()
+
+    def start(self, host: Host) -> None:
+        """Set the predictors going on ``host``, in a copy of this context."""
+        self._may_run_coroutines = host.runs_coroutine_tools
+        host.start(self._run)
+
+    def bind(self, calls: Sequence[ToolCall]) -> None:
+        """Take the main model's answer: leave a ticket at each called tool, cancel the other runs."""
+        generation_s = time.monotonic() - self._started_at
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if tool is None or call.id is None:
+                continue
+            # Arguments that the tool will refuse, or that have no key, match nothing.
+            key = None
+            with suppress(Exception):
+                key = tool.key(tool.bind(call.arguments))
+            speculation, reason = None, "its arguments are not valid"
+            if key is not None:
+                speculation, reason = self._cache.take(key), self._cache.why_missing(key)
+            if speculation is not None:
+                speculation.expect()
+            tool.claims.leave(call.id, Ticket(key, speculation, self._recorder, reason))
+        self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
+        self._close("the model did not make this call")
+
+    def discard(self) -> None:
+        """Cancel everything that was not bound; without effect on what was."""
+        if not self._cache.closed:
+            self._close("the model gave no answer")
+
+    def abandon(self) -> None:
+        """Cancel everything, also what was bound and not yet claimed."""
+        self.discard()
+        for speculation in self._speculations:
+            speculation.cancel("the session was closed")
+
+    def _close(self, reason: str) -> None:
+        for speculation in self._cache.close(reason):
+            self._recorder.wasted(speculation, reason)
+        if self._stop_drafting is not None:
+            self._stop_drafting()
+
+    # From here on everything runs on the host's loop.
+
+    async def _run(self) -> None:
+        try:
+            async with anyio.create_task_group() as runs, anyio.create_task_group() as drafting:
+                call_soon = loop_caller()
+                self._stop_drafting = lambda: call_soon(drafting.cancel_scope.cancel)
+                if self._cache.closed:  # answered before this task got its first step
+                    return
+                for predictor in self._predictors:
+                    drafting.start_soon(self._draft, predictor, runs)
+        finally:
+            # A task that is cancelled before its first step runs no code of its own.
+            for speculation in self._speculations:
+                speculation.cancel("its event loop ended")
+
+    async def _draft(self, predictor: Speculator, runs: TaskGroup) -> None:
+        name = getattr(predictor, "name", type(predictor).__name__)
+        try:
+            async for call in predictor.drafts(self._request()):
+                self._offer(call, name, runs)
+        except Exception as error:  # noqa: BLE001 - a predictor may fail in any way; the report says so
+            self._reporter.note(PredictorFailed(self._number, name, f"{type(error).__name__}: {error}"))
+
+    def _offer(self, call: ToolCall, predictor: str, runs: TaskGroup) -> None:
+        """Start the tool that ``call`` guesses, unless something speaks against it."""
+        draft_s = time.monotonic() - self._started_at
+        self._reporter.note(DraftArrived(self._number, predictor, call.name, draft_s))
+        refusal = self._start_early(call, draft_s, runs)
+        if refusal:
+            self._reporter.note(DraftRefused(self._number, predictor, call.name, refusal))
+
+    def _start_early(self, call: ToolCall, draft_s: float, runs: TaskGroup) -> str | None:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return "no speculable tool of this name"
+        as_coroutine = tool.acall is not None and self._may_run_coroutines
+        if not as_coroutine and tool.call is None:
+            return "a coroutine tool cannot run early in a sync turn"
+        try:
+            invocation = tool.bind(call.arguments)
+            key = tool.key(invocation)
+        except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
+            return f"bad arguments ({type(error).__name__})"
+        if key in self._cache:
+            return None
+        if not tool.slots.acquire(blocking=False):
+            return "max_concurrency of the tool is reached"
+        speculation = Speculation(
+            tool.name, key, ttl=tool.options.ttl, draft_s=draft_s, needs_loop=as_coroutine
+        )
+        if not self._cache.add(speculation):
+            tool.slots.release()
+            return None if self._cache.closed else "max_speculations of the turn is reached"
+        self._speculations.append(speculation)
+        self._reporter.note(SpeculationStarted(self._number, tool.name))
+        if as_coroutine:
+            speculation.when_over(tool.slots.release)
+            runs.start_soon(_run_coroutine, tool, invocation, speculation)
+        else:
+            _start_function(tool, invocation, speculation)
+            runs.start_soon(_watch_function, tool, speculation)
+        return None
+
+
+async def _run_coroutine(tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
+    assert tool.acall is not None
+    try:
+        with _deadline(tool, speculation):
+            try:
+                speculation.finish(await tool.acall(*invocation.args, **invocation.kwargs))
+            except Exception as error:  # noqa: BLE001 - a failed speculation is a miss
+                speculation.fail(error)
+    finally:
+        speculation.cancel("the early run was cancelled")
+
+
+def _start_function(tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
+    function: Callable[..., Any] | None = tool.call
+    assert function is not None
+
+    def work() -> None:
+        # The outcome is set in this thread, so that a thread that waits for it depends on no event loop.
+        try:
+            speculation.finish(function(*invocation.args, **invocation.kwargs))
+        except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
+            speculation.fail(error)
+        finally:
+            tool.slots.release()
+
+    start_in_thread(work, name=f"agentrt early {tool.name}")
+
+
+async def _watch_function(tool: SpeculableTool, speculation: Speculation) -> None:
+    with _deadline(tool, speculation):
+        await speculation.over()
+
+
+@contextmanager
+def _deadline(tool: SpeculableTool, speculation: Speculation) -> Iterator[None]:
+    """Cancel a run that takes too long, unless the model has really asked for its call."""
+    call_soon = loop_caller()
+    timeout = tool.options.timeout
+    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as scope:
+
+        def lift() -> None:
+            scope.deadline = float("inf")
+
+        speculation.attach(cancel=lambda: call_soon(scope.cancel), expect=lambda: call_soon(lift))
+        yield
+    if scope.cancelled_caught:
+        speculation.cancel(f"the early run took longer than {timeout} s")

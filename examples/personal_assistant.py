@@ -48,7 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Agent = CompiledStateGraph[Any, Any, Any, Any]
 
-SYSTEM_PROMPT = "You are a helpful assistant. Use the tools."
+SYSTEM_PROMPT = "You are a personal assistant. Use the tools to answer."
 TOOL_TIMEOUT = 15.0  # seconds
 _LONGEST_TEXT = 400  # characters of a note, mail or file that the model is shown
 _MOST_MODEL_CALLS = 6  # in one turn

@@ -45,7 +45,7 @@ def demo(
             write_sample_data(data, dt.date.today())
         view: View = PlainView(console)
         if live and console.is_terminal:
-            picture = LiveView(console, "agentrt demo")
+            picture = LiveView(console)
             stack.enter_context(picture.live)
             view = picture
         comparison = compare(data, weather_delay, view)

@@ -90,44 +90,49 @@ class PlainView:
 
 
 class LiveView:
-    """A picture that is drawn anew several times a second; use it in a ``with`` block of its ``live``."""
+    """A picture of the present, drawn anew several times a second above which the past scrolls away.
 
-    def __init__(self, console: Console, title: str) -> None:
-        """Draw on ``console`` under ``title``."""
-        self._title = title
+    Enter ``live`` as a context manager to have it drawn.
+    """
+
+    def __init__(self, console: Console) -> None:
+        """Draw on ``console``."""
+        self._past = PlainView(console)
         self._run = ""
         self._requests = 0
         self._number = 0
         self._request = ""
-        self._lines: list[str] = []
+        self._messages: list[AnyMessage] = []
         self._writing = ""
-        self._answered: list[str] = []
         self._background: dict[str, tuple[int, int]] = {}
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=12, transient=True)
 
     def run(self, name: str, requests: int) -> None:
         """Begin a new picture."""
-        self._run, self._requests, self._number = name, requests, 0
-        self._request, self._lines, self._writing = "", [], ""
-        self._answered, self._background = [], {}
+        self._past.run(name, requests)
+        self._run, self._requests, self._number, self._background = name, requests, 0, {}
 
     def request(self, text: str) -> None:
-        """Show the request in the panel."""
+        """Show the request."""
         self._number += 1
-        self._request, self._lines, self._writing = text, [], ""
+        self._request, self._messages, self._writing = text, [], ""
 
     def token(self, text: str) -> None:
         """Show the text as it comes."""
         self._writing += text
 
     def message(self, message: AnyMessage) -> None:
-        """Show the call, the result or the answer as a line."""
+        """Show the call, the result or the answer."""
+        self._messages.append(message)
         self._writing = ""
-        self._lines += describe(message)
 
     def turn(self, seconds: float) -> None:
-        """Move the request to the list of answered ones."""
-        self._answered.append(f"{seconds:6.2f} s  {self._request}")
+        """Let the request and all that came of it scroll away."""
+        self._past.request(self._request)
+        for message in self._messages:
+            self._past.message(message)
+        self._past.turn(seconds)
+        self._request, self._messages = "", []
 
     def background(self, task: str, done: int, total: int) -> None:
         """Move the task's bar."""
@@ -135,21 +140,16 @@ class LiveView:
 
     def _draw(self) -> RenderableType:
         if not self._run:
-            return Text(f"{self._title}\nloading the model ...")
-        now = Text(self._request, style="bold")
-        for line in [*self._lines, f"{self._writing}▌"]:
+            return Text("loading the model ...")
+        now = Text(self._request or "waiting for the background tasks", style="bold")
+        for line in [line for message in self._messages for line in describe(message)]:
             now.append(f"\n  {line}", style="not bold")
+        now.append(f"\n  {self._writing}▌", style="not bold")
         bars = Table.grid(padding=(0, 1))
         for task, (done, total) in self._background.items():
             bars.add_row(f"background: {task}", ProgressBar(total, done, width=24), f"{done} of {total}")
-        return Group(
-            Text(self._title),
-            *(Text(line, style="dim") for line in self._answered),
-            Panel(
-                now, title=f"{self._run} run, request {self._number} of {self._requests}", title_align="left"
-            ),
-            bars,
-        )
+        title = f"{self._run} run, request {self._number} of {self._requests}"
+        return Group(Panel(now, title=title, title_align="left"), bars)
 
 
 def describe(message: AnyMessage) -> list[str]:

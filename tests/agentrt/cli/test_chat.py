@@ -1,0 +1,113 @@
+import asyncio
+import io
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from rich.console import Console
+
+from agentrt.cli.chat import _Conversation
+from agentrt.errors import PromptTooLongError
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look up a word."""
+    return f"{word} is a word"
+
+
+class Echo(BaseChatModel):
+    """Answers with the number of messages it was sent and the last of them, after a tool call if asked to."""
+
+    asked: list[list[BaseMessage]]
+
+    @property
+    def _llm_type(self) -> str:
+        return "echo"
+
+    def bind_tools(self, tools: Sequence[Any], **options: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
+        self.asked.append(messages)
+        last = messages[-1]
+        if last.text == "interrupt":
+            signal.raise_signal(signal.SIGINT)
+        if last.text == "long":
+            raise PromptTooLongError(9000, 2048, "the model's context", "Ask something shorter.")
+        calls = [{"name": "look_up", "args": {"word": "roof"}, "id": "c1"}] if last.text == "look" else []
+        message = AIMessage("" if calls else f"you said {last.text}", tool_calls=calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
+        result = self._generate(messages)
+        if messages[-1].text == "interrupt":
+            await asyncio.Event().wait()  # until the interrupt cancels it
+        return result
+
+
+class Chat:
+    """A conversation with an echo; ``say`` holds it over some lines and returns what was printed."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self.model = Echo(asked=[])
+        self.printed = io.StringIO()
+        self._runner = runner
+
+    def say(self, monkeypatch: pytest.MonkeyPatch, *lines: str, characters: int = 10_000) -> str:
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        agent = create_agent(self.model, [look_up])
+        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).hold()
+        return self.printed.getvalue()
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    with asyncio.Runner() as runner:
+        yield Chat(runner)
+
+
+def test_it_answers_line_by_line_until_the_input_ends(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = chat.say(monkeypatch, "hello", "", "  ", "bye")
+    assert "you said hello" in printed
+    assert "you said bye" in printed
+    assert len(chat.model.asked) == 2  # nothing was asked for the empty lines
+
+
+def test_it_shows_tool_calls(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = chat.say(monkeypatch, "look")
+    assert '* look_up(word="roof")' in printed
+    assert "= roof is a word" in printed
+    assert "you said roof is a word" in printed
+
+
+def test_what_was_said_is_remembered(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat.say(monkeypatch, "one", "two")
+    assert [message.text for message in chat.model.asked[-1]] == ["one", "you said one", "two"]
+
+
+def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat.say(monkeypatch, "x" * 300, "two", "three", characters=300)
+    assert [message.text for message in chat.model.asked[1]] == ["two"]
+    assert [message.text for message in chat.model.asked[2]] == ["two", "you said two", "three"]
+
+
+def test_an_interrupt_stops_the_answer_and_not_the_chat(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = chat.say(monkeypatch, "interrupt", "next")
+    assert "(stopped)" in printed
+    assert "you said next" in printed
+    assert [message.text for message in chat.model.asked[-1]] == ["next"]
+
+
+def test_a_prompt_that_is_too_long_is_explained_and_the_chat_goes_on(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = chat.say(monkeypatch, "one", "long", "next")
+    assert "the prompt has 9000 tokens" in printed
+    assert [message.text for message in chat.model.asked[-1]] == ["next"]

@@ -1,0 +1,100 @@
+import io
+
+from langchain_core.messages import AIMessage, ToolMessage
+from rich.console import Console
+
+from agentrt.examples.assistant.view import LiveView, PlainView, describe
+
+CALL = AIMessage("", tool_calls=[{"name": "search_notes", "args": {"query": "[bold]x", "n": 3}, "id": "c1"}])
+RESULT = ToolMessage('[{"id": "n1"}]', tool_call_id="c1")
+ANSWER = AIMessage("All is well.")
+
+
+def test_a_message_in_short() -> None:
+    assert describe(CALL) == ['* search_notes(query="[bold]x", n=3)']
+    assert describe(RESULT) == ['= [{"id": "n1"}]']
+    assert describe(ANSWER) == ["All is well."]
+    assert describe(AIMessage("Let me see.", tool_calls=CALL.tool_calls)) == [*describe(CALL), "Let me see."]
+    assert len(describe(ToolMessage("x" * 1000, tool_call_id="c1"))[0]) < 100
+
+
+def show(view: PlainView | LiveView) -> None:
+    view.run("plain", 2)
+    view.background("digest new mail", 0, 3)
+    view.request("What is new [today]?")
+    view.message(CALL)
+    view.message(RESULT)
+    view.token("All is ")
+
+
+def test_plain_lines() -> None:
+    printed = io.StringIO()
+    view = PlainView(Console(file=printed, width=40))
+    show(view)
+    view.message(ANSWER)
+    view.turn(1.234)
+    view.background("digest new mail", 3, 3)
+    assert printed.getvalue().splitlines() == [
+        "",
+        "plain run: 2 requests",
+        "  > What is new [today]?",
+        '    * search_notes(query="[bold]x", n=3)',
+        '    = [{"id": "n1"}]',
+        "    All is well.",
+        "    (1.23 s)",
+        "  background: digest new mail, 3 of 3 done",
+    ]
+
+
+def drawn(view: LiveView) -> str:
+    console = Console(file=io.StringIO(), width=100, record=True)
+    console.print(view.live.get_renderable())
+    return console.export_text()
+
+
+def test_the_live_picture_shows_what_is_going_on() -> None:
+    printed = io.StringIO()
+    view = LiveView(Console(file=printed, width=100))
+    assert "loading the model" in drawn(view)
+    show(view)
+    picture = drawn(view)
+    for part in (
+        "plain run, request 1 of 2", "What is new [today]?", 'search_notes(query="[bold]x", n=3)',
+        '= [{"id": "n1"}]', "All is ▌", "background: digest new mail", "0 of 3",
+    ):  # fmt: skip
+        assert part in picture
+    assert "What is new" not in printed.getvalue()
+
+
+def test_an_answered_request_scrolls_away() -> None:
+    printed = io.StringIO()
+    view = LiveView(Console(file=printed, width=100))
+    show(view)
+    view.message(ANSWER)
+    view.turn(1.234)
+    view.background("digest new mail", 2, 3)
+    assert "waiting for the background tasks" in drawn(view)
+    view.request("And now?")
+    picture = drawn(view)
+    assert "request 2 of 2" in picture
+    assert "And now?" in picture
+    assert "All is" not in picture
+    assert "2 of 3" in picture
+    assert printed.getvalue().splitlines()[2:] == [
+        "  > What is new [today]?",
+        '    * search_notes(query="[bold]x", n=3)',
+        '    = [{"id": "n1"}]',
+        "    All is well.",
+        "    (1.23 s)",
+    ]
+
+
+def test_a_second_run_starts_with_an_empty_picture() -> None:
+    view = LiveView(Console(file=io.StringIO()))
+    show(view)
+    view.turn(1.0)
+    view.run("speculative", 5)
+    picture = drawn(view)
+    assert "speculative run" in picture
+    assert "What is new" not in picture
+    assert "digest" not in picture

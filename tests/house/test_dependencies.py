@@ -28,8 +28,8 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
 # The packages that `pip install agentrt` brings.
 CORE_DEPENDENCIES = {"anyio", "pydantic", "pydantic_core", "typing_extensions"}
 
-# Only the recipe that trains the nano model may know these.
-TRAINING = {"nncf", "optimum", "tokenizers", "torch", "transformers"}
+# Only the recipe that trains the nano model may know these, and its command inside a function.
+TRAINING = {"nncf", "optimum", "safetensors", "tokenizers", "torch", "transformers"}
 
 
 def part_of(name: str) -> str:
@@ -51,8 +51,8 @@ def offence(name: str, imported: Import) -> str | None:
         if part_of(imported.target) in lazily:
             return None if imported.lazy else f"imports {imported.target} outside a function"
         return f"imports {imported.target}"
-    if top in TRAINING and not within(name, "agentrt.runtime.nano"):
-        return f"imports {top}"
+    if top in TRAINING and not within(name, "agentrt.runtime.nano.recipe"):
+        return None if imported.lazy and within(name, "agentrt.runtime.nano") else f"imports {top}"
     if (
         part in ("core", "speculators")
         and not imported.lazy
@@ -95,7 +95,8 @@ def test_every_import_keeps_the_dependency_rule() -> None:
         ("agentrt.runtime.engine", "from .. import session", False),
         ("agentrt.runtime.engine", "def f():\n    from agentrt.futures import FuturesCache", False),
         ("agentrt.runtime.engine", "def f():\n    import torch", False),
-        ("agentrt.runtime.nano.training", "import torch", True),
+        ("agentrt.runtime.nano.evaluation", "import torch", False),
+        ("agentrt.runtime.nano.recipe.training", "import torch", True),
     ],
 )
 def test_the_rule_itself(name: str, source: str, allowed: bool, tmp_path: Path) -> None:
@@ -132,13 +133,7 @@ def test_importing_agentrt_loads_nothing_but_its_core() -> None:
 
 
 def test_no_import_touches_the_network() -> None:
-    names = [
-        name
-        for name, path in modules()
-        if not name.endswith("__main__")
-        and not any(imported.target.split(".")[0] in TRAINING for imported in imports(name, path))
-    ]
-    assert len(names) > 10
+    names = [name for name, _ in modules() if not name.endswith("__main__")]
 
     in_fresh_interpreter(
         f"""
@@ -150,6 +145,10 @@ def test_no_import_touches_the_network() -> None:
 
         sys.addaudithook(refuse)
         for name in {names}:
-            importlib.import_module(name)
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as missing:
+                if missing.name not in {TRAINING}:
+                    raise
         """
     )

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from agentrt.adapters.langchain import ChatAgentRT
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
+from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
 
 from ..personal_assistant import (

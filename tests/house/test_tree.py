@@ -68,7 +68,12 @@ def test_the_pattern_leaves_other_paths_alone(line: str) -> None:
 
 
 def test_every_file_ends_with_a_newline_and_has_no_windows_line_ends() -> None:
-    careless = [str(path) for path, text in texts() if text and (not text.endswith("\n") or "\r\n" in text)]
+    exported = ROOT / "runtime/nano/weights"
+    careless = [
+        str(path)
+        for path, text in texts()
+        if text and (not text.endswith("\n") or "\r\n" in text) and not (ROOT / path).is_relative_to(exported)
+    ]
 
     assert careless == []
 

@@ -23,7 +23,6 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 import anyio.to_thread
 import httpx
-from agentrt.adapters.langchain import speculate
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, wrap_tool_call
 from langchain_core.callbacks import BaseCallbackHandler
@@ -35,6 +34,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from agentrt import Priority, priority, speculable
+from agentrt.adapters.langchain import speculate
+from agentrt.report import SpeculationObserver
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator
 
@@ -189,9 +190,9 @@ async def _report_tool_errors(
 # there already. If not, nothing is lost but a little work.
 
 
-def speculative(model: BaseChatModel) -> BaseChatModel:
-    """The same model with the nano draft model guessing its tool calls."""
-    return speculate(model, LocalSpeculator(DRAFT_DIRECTORY))
+def speculative(model: BaseChatModel, observers: Sequence[SpeculationObserver] = ()) -> BaseChatModel:
+    """The same model with the nano draft model guessing its tool calls; observers see what comes of it."""
+    return speculate(model, LocalSpeculator(DRAFT_DIRECTORY), observers=observers)
 
 
 # 4. Asking.

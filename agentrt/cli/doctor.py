@@ -81,7 +81,7 @@ def _extra(extra: Extra) -> Finding:
 
 
 def _openvino() -> Iterator[Finding]:
-    import openvino  # type: ignore[import-untyped]
+    import openvino
 
     core = openvino.Core()
     yield Finding("openvino", str(openvino.__version__))

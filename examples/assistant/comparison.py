@@ -35,6 +35,7 @@ from ..personal_assistant import (
 )
 from .data import PersonalData, copy_data, workspace
 from .folder_index import FolderIndex
+from .guesses import GuessCounter, Guesses
 from .requests import requests_about
 from .stopwatch import Stopwatch
 from .view import View
@@ -52,17 +53,17 @@ class Turn:
     seconds: float
     model_seconds: float
     tool_seconds: float
-    hits: int
-    misses: int
+    guesses: Guesses
 
 
 @dataclass(frozen=True)
 class Run:
-    """All turns of one agent, and the answers of the background tasks."""
+    """All turns of one agent, the answers of the background tasks, and what the runtime wrote for all."""
 
     turns: tuple[Turn, ...]
     digest: dict[str, str]
     index: dict[str, str]
+    tokens_per_second: float
 
     @property
     def seconds(self) -> float:
@@ -108,7 +109,7 @@ def compare(
             with contextlib.closing(PersonalData.open(folder / "plain")) as data:
                 requests = requests_about(data)
         # The same day for both runs, even if one of them ends after midnight.
-        runner = _Runner(folder, dt.date.today(), weather.url, ChatAgentRT(runtime=runtime), requests, view)
+        runner = _Runner(folder, dt.date.today(), weather.url, runtime, requests, view)
         return asyncio.run(runner.both())
 
 
@@ -119,34 +120,43 @@ class _Runner:
     folder: Path
     today: dt.date
     weather_url: str
-    model: BaseChatModel
+    runtime: LocalRuntime
     requests: Sequence[str]
     view: View
 
     async def both(self) -> Comparison:
-        plain = await self._run("plain", self.model)
-        return Comparison(plain, await self._run("speculative", speculative(self.model)))
+        model = ChatAgentRT(runtime=self.runtime)
+        counter = GuessCounter(self.view)
+        plain = await self._run("plain", model, model, counter)
+        guessing = await asyncio.to_thread(speculative, model, [counter])
+        return Comparison(plain, await self._run("speculative", guessing, model, counter))
 
-    async def _run(self, name: str, model: BaseChatModel) -> Run:
+    async def _run(
+        self, name: str, model: BaseChatModel, background_model: BaseChatModel, counter: GuessCounter
+    ) -> Run:
         folder = self.folder / name
         data = await asyncio.to_thread(PersonalData.open, folder, lambda: self.today)
         try:
             async with httpx.AsyncClient(base_url=self.weather_url) as client:
                 tools = assistant_tools(data, client)
-                background = assistant_agent(self.model, tools)
+                background = assistant_agent(background_model, tools)
                 agent = assistant_agent(model, tools)
                 await ask(agent, [HumanMessage(_WARM_UP)])
+                counter.take()
                 self.view.run(name, len(self.requests))
                 index = FolderIndex(folder / "index.db")
+                began, written = time.perf_counter(), self.runtime.statistics().engine.sampled_tokens
                 async with asyncio.TaskGroup() as tasks:
                     digest = tasks.create_task(digest_mail(background, data, self.view))
                     summaries = tasks.create_task(index_files(background, data, index, self.view))
-                    turns = [await self._turn(agent, request) for request in self.requests]
-                return Run(tuple(turns), digest.result(), summaries.result())
+                    turns = [await self._turn(agent, request, counter) for request in self.requests]
+                written = self.runtime.statistics().engine.sampled_tokens - written
+                rate = written / (time.perf_counter() - began)
+                return Run(tuple(turns), digest.result(), summaries.result(), rate)
         finally:
             data.close()
 
-    async def _turn(self, agent: Agent, request: str) -> Turn:
+    async def _turn(self, agent: Agent, request: str, counter: GuessCounter) -> Turn:
         self.view.request(request)
         stopwatch = Stopwatch()
         began = time.perf_counter()
@@ -157,8 +167,7 @@ class _Runner:
             time.perf_counter() - began,
             stopwatch.model_seconds,
             stopwatch.tool_seconds,
-            0,
-            0,
+            counter.take(),
         )
         self.view.turn(turn.seconds)
         return turn

@@ -35,6 +35,9 @@ class View(TurnView, Protocol):
     def request(self, text: str) -> None:
         """The user asks something."""
 
+    def early(self, tool: str) -> None:
+        """A tool was started on a guess, before the model has asked for it. Comes from any thread."""
+
     def turn(self, seconds: float) -> None:
         """The request has been answered."""
 
@@ -74,16 +77,24 @@ class PlainView:
     def message(self, message: AnyMessage) -> None:
         """Print calls, results and answers."""
         for line in describe(message):
-            self._print(f"    {line}")
+            self.line(line)
+
+    def early(self, tool: str) -> None:
+        """Print the tool."""
+        self.line(f"+ {tool} started early")
 
     def turn(self, seconds: float) -> None:
         """Print the time."""
-        self._print(f"    ({seconds:.2f} s)")
+        self.line(f"({seconds:.2f} s)")
 
     def background(self, task: str, done: int, total: int) -> None:
         """Print the end of the task."""
         if done == total:
             self._print(f"  background: {task}, {done} of {total} done")
+
+    def line(self, line: str) -> None:
+        """Print a line that belongs to the request."""
+        self._print(f"    {line}")
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -102,7 +113,7 @@ class LiveView:
         self._requests = 0
         self._number = 0
         self._request = ""
-        self._messages: list[AnyMessage] = []
+        self._lines: list[str] = []
         self._writing = ""
         self._background: dict[str, tuple[int, int]] = {}
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=12, transient=True)
@@ -115,7 +126,7 @@ class LiveView:
     def request(self, text: str) -> None:
         """Show the request."""
         self._number += 1
-        self._request, self._messages, self._writing = text, [], ""
+        self._request, self._lines, self._writing = text, [], ""
 
     def token(self, text: str) -> None:
         """Show the text as it comes."""
@@ -123,16 +134,20 @@ class LiveView:
 
     def message(self, message: AnyMessage) -> None:
         """Show the call, the result or the answer."""
-        self._messages.append(message)
+        self._lines += describe(message)
         self._writing = ""
+
+    def early(self, tool: str) -> None:
+        """Show the tool."""
+        self._lines.append(f"+ {tool} started early")
 
     def turn(self, seconds: float) -> None:
         """Let the request and all that came of it scroll away."""
         self._past.request(self._request)
-        for message in self._messages:
-            self._past.message(message)
+        for line in self._lines:
+            self._past.line(line)
         self._past.turn(seconds)
-        self._request, self._messages = "", []
+        self._request, self._lines = "", []
 
     def background(self, task: str, done: int, total: int) -> None:
         """Move the task's bar."""
@@ -142,7 +157,7 @@ class LiveView:
         if not self._run:
             return Text("loading the model ...")
         now = Text(self._request or "waiting for the background tasks", style="bold")
-        for line in [line for message in self._messages for line in describe(message)]:
+        for line in self._lines:
             now.append(f"\n  {line}", style="not bold")
         now.append(f"\n  {self._writing}▌", style="not bold")
         bars = Table.grid(padding=(0, 1))

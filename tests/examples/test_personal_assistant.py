@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool, tool
 from pydantic import Field
 
 from agentrt.examples import personal_assistant
-from agentrt.examples.assistant.data import PersonalData
+from agentrt.examples.assistant.data import PersonalData, copy_data
 from agentrt.examples.assistant.folder_index import FolderIndex
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.weather import WeatherService
@@ -35,9 +35,16 @@ from agentrt.speculable import speculable_tool
 WEDNESDAY = dt.date(2026, 11, 18)
 
 
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sample") / "data"
+    write_sample_data(folder, WEDNESDAY)
+    return folder
+
+
 @pytest.fixture
-def data(tmp_path: Path) -> Iterator[PersonalData]:
-    write_sample_data(tmp_path / "data", WEDNESDAY)
+def data(sample: Path, tmp_path: Path) -> Iterator[PersonalData]:
+    copy_data(sample, tmp_path / "data")
     data = PersonalData.open(tmp_path / "data", lambda: WEDNESDAY)
     yield data
     data.close()
@@ -75,7 +82,7 @@ class Scripted(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def call(data: PersonalData, name: str, url: str = "http://nowhere.invalid", **arguments: Any) -> Any:
+def call(data: PersonalData, name: str, url: str = "http://127.0.0.1:9", **arguments: Any) -> Any:
     """The JSON that a tool answers through the agent, as the model sees it."""
 
     async def go() -> list[AnyMessage]:

@@ -92,8 +92,8 @@ class LocalRuntime:
     def __init__(self, model: str | os.PathLike[str], config: RuntimeConfig) -> None:
         """Load ``model``; :meth:`open` is the usual way in and says what may go wrong."""
         directory = open_model_directory(model)
-        self._tokenizer = Tokenizer(directory)
         paged = compile_paged_model(directory, "CPU", config.device_properties())
+        self._tokenizer = Tokenizer(directory, paged.vocabulary_size)
         arena = KVArena(paged, config.memory_bytes)
         self._pool = BlockPool(arena.blocks)
         self._arena = arena

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Protocol
 
 DecodeTokens = Callable[[Sequence[int]], str]
-"""Text of a token sequence as the model's own detokenizer gives it, special tokens left out."""
+"""Text of a token sequence as the model's own detokenizer gives it."""
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -26,7 +26,7 @@ class ByteDetokenizer:
     """For byte-level vocabularies (GPT-2, Qwen, Llama 3, …): each token stands for fixed bytes."""
 
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
-        """``token_bytes[id]`` are the bytes of token ``id``; empty for special tokens."""
+        """``token_bytes[id]`` are the bytes of token ``id``; empty for hidden tokens."""
         self._token_bytes = token_bytes
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
@@ -46,15 +46,18 @@ class WindowDetokenizer:
     moves on whenever its text ends in a whole character, so the work does not grow with the answer.
     """
 
-    def __init__(self, decode: DecodeTokens) -> None:
-        """``decode`` is the model's own detokenizer."""
+    def __init__(self, decode: DecodeTokens, hidden: Container[int]) -> None:
+        """``decode`` is the model's own detokenizer; ``hidden`` tokens have no text."""
         self._decode = decode
+        self._hidden = hidden
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
 
     def push(self, token: int) -> str:
         """Take the next token; text that ends in an incomplete character is held back."""
+        if token in self._hidden:
+            return ""
         self._pending.append(token)
         text = self._decode(self._context + self._pending)
         # Some byte sequences stay invalid for ever; a character has at most four bytes.
@@ -70,10 +73,8 @@ class WindowDetokenizer:
 
     def _advance(self, text: str) -> str:
         delta = text[len(self._context_text) :]
-        # A token without text (a special one) must not become the window: the next word would look like
-        # the first of a text, and lose the space before it.
+        # A token that shows nothing by itself (a space at the start of a text) shows beside the next one.
         if delta:
-            self._context = self._pending
+            self._context, self._pending = self._pending, []
             self._context_text = self._decode(self._context)
-        self._pending = []
         return delta

@@ -37,7 +37,6 @@ class ModelDirectory:
     """Tokens of prompt and answer together (``max_position_embeddings``)."""
     end_token_ids: frozenset[int]
     """Tokens that end an answer, from ``generation_config.json`` or ``config.json``."""
-    model_type: str
 
     @property
     def graph(self) -> Path:
@@ -82,7 +81,6 @@ def open_model_directory(model: str | os.PathLike[str]) -> ModelDirectory:
         model_id=name if name in _EMBEDDED else path.resolve().name,
         context_length=_context_length(config, path),
         end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
-        model_type=str(config.get("model_type", "")),
     )
 
 

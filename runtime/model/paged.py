@@ -80,34 +80,19 @@ class PagedModel:
         return sum(cache.block_bytes for cache in self.caches)
 
 
-def compile_paged_model(directory: ModelDirectory, device: str, properties: dict[str, Any]) -> PagedModel:
-    """Read, transform and compile the graph of ``directory`` for an OpenVINO ``device``.
+def read_paged_graph(directory: ModelDirectory) -> ov.Model:
+    """Read the graph of ``directory`` and transform it to paged attention. Its nodes are named by position.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
-        ConfigurationError: the device refuses these properties.
     """
-    core = ov.Core()
     try:
-        model = core.read_model(directory.graph)
+        model = ov.Core().read_model(directory.graph)
     except RuntimeError as error:
         raise ModelFormatError(
             f"OpenVINO cannot read {directory.graph}: {_last_line(error)} "
             "Copy the directory again, or export it again."
         ) from error
-    _transform(model, directory)
-    try:
-        compiled = core.compile_model(model, device, properties)
-    except (RuntimeError, TypeError) as error:
-        settings = ", ".join(f"{name}={value}" for name, value in properties.items())
-        raise ConfigurationError(
-            f"OpenVINO cannot compile the model for {device} with {settings}: {_last_line(error)} "
-            "Leave precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
-        ) from error
-    return _describe(compiled, directory)
-
-
-def _transform(model: ov.Model, directory: ModelDirectory) -> None:
     problem = (
         f"{directory.graph} is not a model that paged attention understands ({{}}). "
         "Use a decoder-only text model exported with --task text-generation-with-past."
@@ -131,6 +116,26 @@ def _transform(model: ov.Model, directory: ModelDirectory) -> None:
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":
             node.set_friendly_name(f"n{index}")
+    return model
+
+
+def compile_paged_model(directory: ModelDirectory, device: str, properties: dict[str, Any]) -> PagedModel:
+    """Read, transform and compile the graph of ``directory`` for an OpenVINO ``device``.
+
+    Raises:
+        ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
+        ConfigurationError: the device refuses these properties.
+    """
+    graph = read_paged_graph(directory)
+    try:
+        compiled = ov.Core().compile_model(graph, device, properties)
+    except (RuntimeError, TypeError) as error:
+        settings = ", ".join(f"{name}={value}" for name, value in properties.items())
+        raise ConfigurationError(
+            f"OpenVINO cannot compile the model for {device} with {settings}: {_last_line(error)} "
+            "Leave precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
+        ) from error
+    return _describe(compiled, directory)
 
 
 def _gather_before_head(model: ov.Model) -> None:

@@ -21,6 +21,10 @@ _TRUSTED_TEXT: Final = ("system", "developer", "assistant")
 """Roles whose text may contain control tokens: the application's own, and what the model once said."""
 
 
+_CALL_MARKUP: Final = ("<tool_call>", "</tool_call>", "<|python_tag|>")
+"""Special tokens by which models mark tool calls: a parser must see them, so they are text."""
+
+
 class Tokenizer:
     """The tokenizer of one model. Thread-safe; nothing here touches the engine.
 
@@ -29,8 +33,10 @@ class Tokenizer:
     ordinary characters it consists of.
     """
 
-    def __init__(self, directory: ModelDirectory) -> None:
+    def __init__(self, directory: ModelDirectory, vocabulary_size: int) -> None:
         """Load the tokenizer, detokenizer and chat template of ``directory``.
+
+        ``vocabulary_size`` is the model's, which is often padded beyond the tokenizer's.
 
         Raises:
             ModelFormatError: one of them cannot be loaded, or there is no chat template.
@@ -52,7 +58,7 @@ class Tokenizer:
         end_token = self._tokenizer.get_eos_token_id()
         self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
         self._control_token = _control_token_pattern(directory.tokenizer_graph)
-        self._token_bytes = self._byte_table()
+        self._hidden, self._token_bytes = self._read_vocabulary(vocabulary_size)
         # Splits a control token's spelling while the template is rendered. Nobody can write it by accident
         # or guess it, and no template treats letters and digits specially.
         self._seam = secrets.token_hex(16)
@@ -70,9 +76,10 @@ class Tokenizer:
                 safe_messages, add_generation_prompt=True, tools=safe_tools
             )
         except (RuntimeError, TypeError) as error:
+            reason = re.search(r"Minja's error: (.*)", str(error))
             raise InvalidRequestError(
                 "messages",
-                f"the model's chat template refuses them: {str(error).strip().splitlines()[-1]} "
+                f"the model's chat template refuses them: {reason[1] if reason else error}. "
                 "Use the roles, and the order of roles, that this model was trained with.",
             ) from error
         return rendered
@@ -87,14 +94,15 @@ class Tokenizer:
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of a whole token sequence, special tokens left out."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+        """Text of a whole token sequence. Special tokens are left out, except those that mark tool calls."""
+        shown = [token for token in tokens if token not in self._hidden]
+        return str(self._tokenizer.decode(shown, skip_special_tokens=False))
 
     def detokenizer(self) -> Detokenizer:
         """A fresh incremental detokenizer for one answer."""
         if self._token_bytes is not None:
             return ByteDetokenizer(self._token_bytes)
-        return WindowDetokenizer(self.decode)
+        return WindowDetokenizer(self.decode, self._hidden)
 
     def _defuse_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         if message["role"] not in _TRUSTED_TEXT:
@@ -111,18 +119,22 @@ class Tokenizer:
             return [self._defuse(item) for item in value]
         return value
 
-    def _byte_table(self) -> list[bytes] | None:
-        """The bytes of every token, or None if this vocabulary's tokens do not simply concatenate."""
-        vocabulary: dict[bytes, int] = self._tokenizer.get_vocab()
-        size = max(vocabulary.values()) + 1
+    def _read_vocabulary(self, vocabulary_size: int) -> tuple[frozenset[int], list[bytes] | None]:
+        """Which tokens have no text, and the bytes of all others if texts of tokens simply concatenate."""
+        ids: dict[bytes, int] = self._tokenizer.get_vocab()
+        size = max(vocabulary_size, max(ids.values()) + 1)
         shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
+        markup = {ids.get(token.encode()) for token in _CALL_MARKUP}
+        hidden = frozenset(id for id in range(size) if not shown[id] and id not in markup)
         table = [b""] * size
-        for token, id in vocabulary.items():
-            if shown[id]:
+        for token, id in ids.items():
+            if id not in hidden:
                 table[id] = token
         # The vocabulary is byte-level exactly if concatenated bytes say what the detokenizer says.
-        text = self.decode(range(size))
-        return table if b"".join(table).decode("utf-8", "replace") == text else None
+        text = self._tokenizer.decode(
+            [id for id in range(size) if id not in hidden], skip_special_tokens=False
+        )
+        return hidden, table if b"".join(table).decode("utf-8", "replace") == text else None
 
 
 def _control_token_pattern(tokenizer_graph: Path) -> re.Pattern[str]:

@@ -83,7 +83,9 @@ class Scheduler:
         admitted: list[Sequence] = []
         preempted: list[Sequence] = []
         budget = self.prefill_chunk_tokens
-        for sequence in heapq.merge(tuple(self._running), self._waiting, key=_by_order):
+        # No step lets more sequences in than it has places, so that a long queue costs nothing here.
+        waiting = self._waiting[: self._max_batch_size]
+        for sequence in heapq.merge(tuple(self._running), waiting, key=_by_order):
             if len(step) == self._max_batch_size or sequence in preempted:
                 break
             prefills = sequence.computed < sequence.prompt_tokens

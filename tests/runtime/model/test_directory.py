@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentrt.errors import ModelFormatError, ModelNotFoundError
+from agentrt.runtime.model import ModelDirectory, open_model_directory
+
+
+@pytest.fixture
+def broken(tmp_path: Path, nano_directory: ModelDirectory) -> Path:
+    """A whole copy of the nano model, for a test to break."""
+    return shutil.copytree(nano_directory.path, tmp_path / "model")
+
+
+def test_embedded_model(nano_directory: ModelDirectory) -> None:
+    assert nano_directory.model_id == "nano"
+    assert nano_directory.context_length == 2048
+    assert nano_directory.end_token_ids == {2}
+    assert nano_directory.graph.is_file()
+    assert open_model_directory("nano-draft").model_id == "nano-draft"
+
+
+def test_a_path_opens_the_same_model(broken: Path) -> None:
+    assert open_model_directory(broken).model_id == "model"
+    assert open_model_directory(str(broken)).end_token_ids == {2}
+
+
+@pytest.mark.parametrize("name", ["nanoo", "/no/such/directory", ""])
+def test_unknown_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ModelNotFoundError, ModelFormatError), match=r"nano|openvino_model\.xml"):
+        open_model_directory(name)
+
+
+def test_unknown_name_says_what_there_is() -> None:
+    with pytest.raises(ModelNotFoundError, match="'nano', 'nano-draft'"):
+        open_model_directory("llama")
+
+
+def test_a_file_is_not_a_model(broken: Path) -> None:
+    with pytest.raises(ModelFormatError, match="optimum-cli export openvino"):
+        open_model_directory(broken / "openvino_model.xml")
+
+
+@pytest.mark.parametrize(
+    ("file", "fix"),
+    [
+        ("openvino_model.xml", "optimum-cli"),
+        ("openvino_model.bin", "optimum-cli"),
+        ("openvino_tokenizer.xml", "convert_tokenizer"),
+        ("openvino_detokenizer.bin", "convert_tokenizer"),
+        ("config.json", "Copy it"),
+    ],
+)
+def test_missing_file_is_named(broken: Path, file: str, fix: str) -> None:
+    (broken / file).unlink()
+    with pytest.raises(ModelFormatError, match=rf"(?s){file}.*{fix}"):
+        open_model_directory(broken)
+
+
+@pytest.mark.parametrize("file", ["openvino_model.bin", "openvino_tokenizer.bin", "openvino_detokenizer.bin"])
+@pytest.mark.parametrize("cut", [lambda size: size - 1, lambda size: size // 2, lambda size: 0])
+def test_truncated_weights(broken: Path, file: str, cut: Callable[[int], int]) -> None:
+    weights = broken / file
+    with weights.open("r+b") as stream:
+        stream.truncate(cut(weights.stat().st_size))
+    with pytest.raises(ModelFormatError, match=rf"{file} is truncated"):
+        open_model_directory(broken)
+
+
+def test_truncated_graph(broken: Path) -> None:
+    graph = broken / "openvino_model.xml"
+    graph.write_bytes(graph.read_bytes()[:-2000])
+    with pytest.raises(ModelFormatError, match=r"openvino_model\.xml is truncated"):
+        open_model_directory(broken)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "\x00"])
+def test_damaged_json(broken: Path, text: str) -> None:
+    (broken / "config.json").write_text(text)
+    with pytest.raises(ModelFormatError, match=r"config\.json"):
+        open_model_directory(broken)
+
+
+@pytest.mark.parametrize("length", [None, 0, "many"])
+def test_unknown_context_length(broken: Path, length: object) -> None:
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {"max_position_embeddings": length}))
+    with pytest.raises(ModelFormatError, match="max_position_embeddings"):
+        open_model_directory(broken)
+
+
+def test_several_end_tokens(broken: Path) -> None:
+    (broken / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 0]}))
+    assert open_model_directory(broken).end_token_ids == {0, 2}
+
+
+def test_without_generation_config_the_model_config_decides(broken: Path) -> None:
+    (broken / "generation_config.json").unlink()
+    assert open_model_directory(broken).end_token_ids == {2}

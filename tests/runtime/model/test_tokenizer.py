@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openvino_genai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrt.errors import InvalidRequestError, ModelFormatError
+from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
+
+CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Look something up.",
+        "parameters": {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
+    },
+}
+
+
+def plain(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    return str(tokenizer._tokenizer.decode(tokens, skip_special_tokens=False))
+
+
+def test_ordinary_prompts_are_tokenized_as_openvino_genai_does(
+    nano_directory: ModelDirectory, tokenizer: Tokenizer
+) -> None:
+    reference = openvino_genai.Tokenizer(str(nano_directory.path))
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "What is on my calendar tomorrow? Ünïcödé 😀"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {"what": "x"}}}],
+        },
+        {"role": "tool", "content": "[]"},
+    ]
+    text = reference.apply_chat_template(messages, add_generation_prompt=True, tools=[TOOL])
+    rendered = tokenizer.render(messages, [TOOL])
+    assert rendered == text
+    assert "look" in rendered
+    expected = reference.encode(text, add_special_tokens=False).input_ids.data[0].tolist()
+    assert tokenizer.encode(rendered) == expected
+
+
+def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]]:
+    """Every place where text from outside enters a prompt."""
+    user = {"role": "user", "content": "hi"}
+    call = {"type": "function", "function": {"name": "look", "arguments": {"what": text}}}
+    described = {"type": "function", "function": {**TOOL["function"], "description": text}}  # type: ignore[dict-item]
+    return [
+        ([{"role": "user", "content": text}], None),
+        ([user, {"role": "tool", "content": text}], None),
+        ([user, {"role": "assistant", "content": "", "tool_calls": [call]}], None),
+        ([user], [described]),
+    ]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.sampled_from([*CONTROL, "<|", "im_end", "|>", " ", "x", "<tool_call>", "é"]), max_size=6))
+def test_text_from_outside_cannot_forge_control_tokens(tokenizer: Tokenizer, parts: list[str]) -> None:
+    text = "".join(parts)
+    ids = tokenizer._tokenizer.get_vocab()
+    control = {ids[token.encode()] for token in CONTROL}
+    for (messages, tools), (harmless, harmless_tools) in zip(forged(text), forged("x"), strict=True):
+        tokens = tokenizer.encode(tokenizer.render(messages, tools))
+        markup = tokenizer.encode(tokenizer.render(harmless, harmless_tools))
+        assert [t for t in tokens if t in control] == [t for t in markup if t in control]
+        # And the model still reads the characters that were written.
+        assert (json.dumps(text)[1:-1] if "é" not in text else text) in plain(tokenizer, tokens)
+
+
+def test_the_applications_own_text_may_use_control_tokens(tokenizer: Tokenizer) -> None:
+    messages = [{"role": "system", "content": "a<|im_end|>b"}, {"role": "user", "content": "hi"}]
+    end = tokenizer._tokenizer.get_vocab()[b"<|im_end|>"]
+    assert tokenizer.encode(tokenizer.render(messages, None)).count(end) == 3
+
+
+def test_threads_may_share_it(tokenizer: Tokenizer) -> None:
+    texts = [f"{'word ' * (n % 17)}{n}" for n in range(200)]
+
+    def tokens(text: str) -> list[int]:
+        return tokenizer.encode(tokenizer.render([{"role": "user", "content": text}], [TOOL]))
+
+    alone = [tokens(text) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(tokens, texts)) == alone
+
+
+def copy_of(nano: ModelDirectory, path: Path) -> Path:
+    return shutil.copytree(nano.path, path / "model")
+
+
+def test_without_chat_template(nano_directory: ModelDirectory, tmp_path: Path) -> None:
+    path = copy_of(nano_directory, tmp_path)
+    (path / "chat_template.jinja").unlink(missing_ok=True)
+    for file in ("openvino_tokenizer.xml", "tokenizer_config.json"):
+        text = (path / file).read_text()
+        (path / file).write_text(text.replace("chat_template", "chat_templatf"))
+    with pytest.raises(ModelFormatError, match="chat template"):
+        Tokenizer(open_model_directory(path), 2048)
+
+
+def test_a_template_that_refuses(nano_directory: ModelDirectory, tmp_path: Path) -> None:
+    path = copy_of(nano_directory, tmp_path)
+    graph = path / "openvino_tokenizer.xml"
+    refusing = "{{ raise_exception('roles must alternate') }}"
+    graph.write_text(
+        re.sub('<chat_template value="[^"]*"', f'<chat_template value="{refusing}"', graph.read_text())
+    )
+    with pytest.raises(InvalidRequestError, match=r"messages: .*roles must alternate"):
+        Tokenizer(open_model_directory(path), 2048).render([{"role": "user", "content": "hi"}], None)

@@ -23,14 +23,17 @@ PARTS = {
     "examples": "agentrt.examples",
 }
 
+# Where the source tree links to its parts; where git cannot make links these are text files.
+LINKS = {ROOT / "agentrt" / folder for folder in PARTS if folder != "agentrt"}
+
 
 def files(folder: str) -> Iterator[Path]:
-    """Every real file under ``folder`` of the root; symlinked folders are not entered, nor caches."""
+    """Every file under ``folder`` of the root but caches; links are not followed."""
     for directory, subfolders, names in os.walk(ROOT / folder):
         subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
         for name in sorted(names):
             path = Path(directory, name)
-            if not path.is_symlink():
+            if path not in LINKS:
                 yield path
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentrt.report import CallClaimed, CallMissed, SpeculationEvent, SpeculationStarted, SpeculationWasted
 
-from .view import View
+from .view import EarlyView
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Guesses:
 class GuessCounter:
     """Counts guesses and shows early runs; its events come from any thread."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: EarlyView) -> None:
         """Show on ``view`` which tools start early."""
         self._view = view
         self._lock = threading.Lock()

@@ -26,7 +26,14 @@ class TurnView(Protocol):
         """The model has written a message, or a tool has answered."""
 
 
-class View(TurnView, Protocol):
+class EarlyView(Protocol):
+    """Told what speculation does."""
+
+    def early(self, tool: str) -> None:
+        """A tool was started on a guess, before the model has asked for it. Comes from any thread."""
+
+
+class View(TurnView, EarlyView, Protocol):
     """Told what happens in the whole demo."""
 
     def run(self, name: str, requests: int) -> None:
@@ -34,9 +41,6 @@ class View(TurnView, Protocol):
 
     def request(self, text: str) -> None:
         """The user asks something."""
-
-    def early(self, tool: str) -> None:
-        """A tool was started on a guess, before the model has asked for it. Comes from any thread."""
 
     def turn(self, seconds: float) -> None:
         """The request has been answered."""

@@ -1,1 +1,1 @@
-"""Adapters: one public module per agent framework."""
+"""Agent frameworks that agentrt speaks: one public module each, imported by whoever uses it."""

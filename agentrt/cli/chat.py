@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +49,7 @@ def chat(
     import httpx
     from rich.console import Console
 
-    from agentrt.adapters.langchain import ChatAgentRT
+    from agentrt.adapters.langchain import ChatAgentRT, report_of
     from agentrt.examples.assistant.data import PersonalData, workspace
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.weather import WeatherService
@@ -64,9 +66,11 @@ def chat(
         runner = stack.enter_context(asyncio.Runner())
         client = httpx.AsyncClient(base_url=weather.url)
         stack.callback(lambda: runner.run(client.aclose()))
-        agent = assistant_agent(speculative(ChatAgentRT(runtime=runtime)), assistant_tools(opened, client))
+        guessing = speculative(ChatAgentRT(runtime=runtime))
+        agent = assistant_agent(guessing, assistant_tools(opened, client))
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
-        _Conversation(agent, runner, Console(), characters).hold()
+        conversation = _Conversation(agent, runner, Console(), characters)
+        conversation.hold(lambda: report_of(guessing).total.claims)
 
 
 class _Conversation:
@@ -77,8 +81,8 @@ class _Conversation:
         self._characters = characters
         self._turns: list[list[AnyMessage]] = []
 
-    def hold(self) -> None:
-        """Answer line by line until the input ends."""
+    def hold(self, hits: Callable[[], int]) -> None:
+        """Answer line by line until the input ends; ``hits`` counts right guesses so far."""
         self._console.print("Ask something. Ctrl-C stops an answer, Ctrl-D leaves.")
         while True:
             try:
@@ -87,8 +91,13 @@ class _Conversation:
                 return
             except KeyboardInterrupt:
                 continue
-            if line:
-                self._answer(line)
+            if not line:
+                continue
+            began, before = time.perf_counter(), hits()
+            self._answer(line)
+            seconds, ahead = time.perf_counter() - began, hits() - before
+            guessed = f", {ahead} tool call{'s' * (ahead > 1)} guessed ahead" if ahead else ""
+            self._console.print(f"({seconds:.2f} s{guessed})", style="dim", highlight=False)
 
     def _answer(self, line: str) -> None:
         from langchain_core.messages import HumanMessage

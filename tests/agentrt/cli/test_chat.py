@@ -63,7 +63,9 @@ class Chat:
     def say(self, monkeypatch: pytest.MonkeyPatch, *lines: str, characters: int = 10_000) -> str:
         monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         agent = create_agent(self.model, [look_up])
-        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).hold()
+        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).hold(
+            iter(range(100)).__next__
+        )
         return self.printed.getvalue()
 
 
@@ -77,6 +79,7 @@ def test_it_answers_line_by_line_until_the_input_ends(chat: Chat, monkeypatch: p
     printed = chat.say(monkeypatch, "hello", "", "  ", "bye")
     assert "you said hello" in printed
     assert "you said bye" in printed
+    assert " s, 1 tool call guessed ahead)" in printed
     assert len(chat.model.asked) == 2  # nothing was asked for the empty lines
 
 

@@ -1,0 +1,4 @@
+"""The recipe that trains and exports the nano models.
+
+It needs the ``train`` extra; nothing at run time imports it.
+"""

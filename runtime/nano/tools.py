@@ -1,0 +1,195 @@
+"""Tools as the model sees them: of a known family under many names, or invented on the spot."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from .families import DEMO_FAMILIES, FAMILIES, Family, Parameter
+from .smalltalk import GENERIC_DESCRIPTION_ENDINGS
+from .vocabulary import Vocabulary
+
+VERBS = "get fetch check update delete open start stop list send approve archive assign block cancel close compare count create download enable disable export find grant import inspect install invite label launch lock merge move pause print publish rate refresh rename report reset restore resume review scan share sort submit sync test unlock upload validate verify feed charge rent buy sell order measure ping arm mount paint route query".split()
+SYNONYMS = {
+    "get": ["retrieve", "return", "fetch", "look up", "show"],
+    "fetch": ["get", "retrieve"],
+    "delete": ["remove", "erase"],
+    "start": ["launch", "begin", "run"],
+    "stop": ["end", "halt"],
+    "create": ["make", "add"],
+    "update": ["change", "modify", "edit"],
+    "find": ["search", "locate"],
+    "check": ["inspect", "show"],
+    "send": ["submit", "deliver"],
+    "cancel": ["stop", "abort"],
+}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool as the model sees it; ``family`` is ``None`` for invented tools."""
+
+    name: str
+    description: str
+    parameters: tuple[tuple[Parameter, str], ...]  # (parameter, its name in this dialogue)
+    optional: tuple[tuple[str, str], ...] = ()
+    family: Family | None = None
+    verb: str = ""
+    noun: str = ""
+
+    def schema(self) -> dict[str, Any]:
+        """The OpenAI function schema of this tool."""
+        properties: dict[str, Any] = {}
+        for parameter, name in self.parameters:
+            properties[name] = (
+                {"type": "string", "enum": parameter.type.split("|")}
+                if "|" in parameter.type
+                else {"type": parameter.type}
+            )
+        for name, kind in self.optional:
+            properties[name] = {"type": kind}
+        required = [name for _, name in self.parameters]
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": {"type": "object", "properties": properties, "required": required},
+            },
+        }
+
+
+class Toolsmith:
+    """Draws tools from one random source."""
+
+    def __init__(self, rng: Random, vocabulary: Vocabulary) -> None:
+        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
+        self.rng = rng
+        self.vocabulary = vocabulary
+
+    def tool(self, family: Family, *, names: str = "mixed", plain: bool = False) -> Tool:
+        """One tool of a family. ``names``: "usual", "mixed" (training) or "held-out"; ``plain``: usual parameters."""
+        rng = self.rng
+        name = family.names[0]
+        if names == "held-out":
+            name = rng.choice(family.held_out_names) if rng.random() < 0.5 else self._invented_name(family)
+        elif names == "mixed":
+            draw = rng.random()
+            if draw > 0.72:
+                name = rng.choice(family.names)
+            elif draw > 0.36:
+                name = self._invented_name(family)
+        parameters = tuple(
+            (p, rng.choice(p.aliases) if not plain and p.aliases and rng.random() < 0.3 else p.name)
+            for p in family.parameters
+        )
+        if len({n for _, n in parameters}) < len(parameters):
+            parameters = tuple((p, p.name) for p in family.parameters)
+        optional: tuple[tuple[str, str], ...] = ()
+        if not plain and rng.random() < 0.1:
+            optional = (
+                (
+                    rng.choice(["limit", "verbose", "language", "format", "max_results", "unit", "page"]),
+                    rng.choice(["integer", "string", "boolean"]),
+                ),
+            )
+        description = rng.choice(family.descriptions) + rng.choice(GENERIC_DESCRIPTION_ENDINGS)
+        return Tool(name, description, parameters, optional, family)
+
+    def invented_tool(self) -> Tool:
+        """A tool of no family: its use follows from its description and parameters alone."""
+        rng, v = self.rng, self.vocabulary
+        noun = v.noun(rng) if rng.random() < 0.8 else f"{v.noun(rng)} {v.noun(rng)}"
+        verb = rng.choice(VERBS)
+        shown = rng.choice(SYNONYMS[verb]) if verb in SYNONYMS and rng.random() < 0.3 else verb
+        kinds = (
+            ("code", "id"),
+            ("id", "id"),
+            ("name", "person"),
+            ("name", "word"),
+            ("key", "id"),
+            ("target", "topic"),
+            ("value", "number"),
+            ("city", "city"),
+            ("date", "date"),
+            ("time", "time"),
+            ("amount", "number"),
+            ("label", "noun"),
+            ("level", "integer"),
+            ("owner", "person"),
+            ("path", "path"),
+            ("query", "topic"),
+            ("title", "title"),
+            ("text", "text"),
+            ("text", "short"),
+            ("symbol", "symbol"),
+            ("room", "room"),
+            ("person", "person"),
+            ("count", "integer"),
+            ("topic", "topic"),
+        )
+        chosen: dict[str, str] = {}
+        for _ in range(rng.choice([1, 1, 1, 1, 2, 2, 3])):
+            parameter_name, slot = rng.choice(kinds)
+            if rng.random() < 0.15:
+                parameter_name = v.noun(rng)
+            if slot not in chosen.values():
+                chosen.setdefault(re.sub(r"\W+", "_", parameter_name), slot)
+        parameters = tuple(
+            (Parameter(n, s, "integer" if s == "integer" else "number" if s == "number" else "string"), n)
+            for n, s in chosen.items()
+        )
+        words = shown.split() + noun.split() if rng.random() < 0.7 else noun.split() + shown.split()
+        if rng.random() < 0.12:
+            words = [v.invented(rng)] + ([v.invented(rng)] if rng.random() < 0.4 else [])
+        first = parameters[0][1]
+        description = (
+            f"{shown.capitalize()} {rng.choice(['the ', 'a ', '', 'one '])}{noun}"
+            + rng.choice(
+                ["", "", "", f" by {first}", f" by its {first}", f" of a {first}", f" for a {first}"]
+            )
+            + rng.choice(GENERIC_DESCRIPTION_ENDINGS)
+        )
+        return Tool(self._join_name(words), description, parameters, (), None, verb, noun)
+
+    def tools(self, count: int, *, demo: bool, names: str) -> list[Tool]:
+        """``count`` tools in random order: the demo's, or any families with a few invented ones."""
+        rng = self.rng
+        if demo:
+            chosen = list(DEMO_FAMILIES)
+            while len(chosen) > count:
+                chosen.remove(rng.choice(chosen))
+            result = [self.tool(FAMILIES[key], names=names, plain=True) for key in chosen]
+        else:
+            invented = rng.choice([0, 1, 1, 2, 2, 3, 4]) if count > 1 else rng.choice([0, 1])
+            keys = rng.sample(sorted(FAMILIES), max(0, count - invented))
+            for key in tuple(keys):
+                target = FAMILIES[key].chain_to
+                if target and target not in keys and rng.random() < 0.85:
+                    keys.append(target)
+            result = [self.tool(FAMILIES[key], names=names) for key in keys] + [
+                self.invented_tool() for _ in range(invented)
+            ]
+        unique = list({tool.name: tool for tool in result}.values())
+        rng.shuffle(unique)
+        return unique
+
+    def _invented_name(self, family: Family) -> str:
+        rng, v = self.rng, self.vocabulary
+        first = v.noun(rng) if rng.random() < 0.5 else rng.choice(VERBS)
+        second = rng.choice(family.nouns) if rng.random() < 0.6 else v.noun(rng)
+        return self._join_name([first, second] if rng.random() < 0.5 else [second, first])
+
+    def _join_name(self, words: list[str]) -> str:
+        rng = self.rng
+        words = [re.sub(r"\W+", "", word.lower()) or "x" for word in words]
+        style = rng.random()
+        if style < 0.72:
+            return "_".join(words)
+        if style < 0.84:
+            return words[0] + "".join(word.capitalize() for word in words[1:])
+        if style < 0.92:
+            return ".".join(words)
+        return "-".join(words) if style < 0.96 else "".join(words)

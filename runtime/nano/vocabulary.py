@@ -1,0 +1,515 @@
+"""The things that synthetic dialogues talk about: words, people, places, dates, files, short prose.
+
+Everything is drawn from a seeded ``random.Random``. Each open-class item belongs to exactly one split,
+decided by a hash of its lower-cased text, so that evaluation meets words, names, places and invented
+words that training never produced.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+Split = Literal["train", "held-out"]
+
+_HELD_OUT_OF_EIGHT = 1
+
+_NOUNS = """
+account address album alarm album anchor ankle apple apron archive arm article attic aunt autumn award axe baby
+backpack badge bag bakery balcony ball balloon banana band bank banner barn basket bath battery beach bead bean bear bed
+bee bell belt bench bicycle bike bill bird birthday biscuit blanket blender blog board boat boiler bolt bone bonus book
+boot bottle bowl box bracelet branch brand brass bread breakfast brick bridge broom brother brush bucket budget bug
+building bulb bus bush business butter button cabin cabinet cable cactus cake calendar camera camp candle canoe canvas car
+carbon card career cargo carpet carrot cart cartoon castle cat cattle ceiling cellar cello cement census chain chair chalk
+channel chapter charger chart cheese chef cherry chess chicken chimney chocolate choir church cinema circle circuit
+citizen clay cleaning clinic clock cloth cloud club coach coal coast coat code coffee coin collar college colour column
+comb comet committee compass compost computer concert conference contract cookie copper cord corn corner cottage cotton
+couch course court cousin cow crane crayon cream credit crew cricket crop crown cup curtain cushion customer cycle dairy
+dance data daughter deadline deal deck delivery dentist deposit desert desk dessert diary diet dinner diploma direction
+dish doctor document dog doll dolphin donation door dragon drain drawer drawing dress drill drink driver drum duck duty
+eagle earring east editor egg elbow election elephant email engine envelope estate evening exam exercise exhibition
+expense eye fabric factory fair family fan farm farmer father feather fee feedback fence fern ferry festival field film
+filter finance finger fire fireplace firewall fish flag flame flat flight flood floor flour flower flute folder food
+football forest fork form fountain fox frame freezer friend frog fruit fuel fund furniture galaxy gallery game garage
+garden garlic gas gate gift giraffe glacier glass glove glue goal goat gold golf grain grandfather grandmother grant grape
+graph grass gravel grid grocery group guest guide guitar gym hail hair hall hammer hammock handle harbour harvest hat
+hedge heater helmet herb highway hike hill history hobby holiday honey hood hook horse hose hospital hostel hotel house
+hybrid ice idea igloo index ink insurance interview invitation invoice iron island ivy jacket jam jar jazz jeans jewel
+job joint journal judge juice jumper jungle kayak kettle key keyboard kitchen kite kitten knee knife knot ladder lake
+lamb lamp language laptop laser laundry lawn lawyer leaf league lease leather lecture lemon lens letter lettuce library
+licence lighthouse lion list litter loan lobby lock log lunch machine magazine magnet mail manager mango manual map
+marathon marble market marketing mask mattress meadow meal meat mechanic medal medicine meeting melon member menu merger
+metal meter milestone milk mill mineral mirror model module moon mortgage mosaic mother motor mountain mouse movie mug
+museum mushroom music nail napkin needle neighbour nephew nest network newsletter niece north notebook novel nurse nut
+oak oat ocean office oil olive onion opera orange orchard orchestra order organ oven owl owner paddle padlock paint palace
+palm pan panda paper parade parcel parent park parking parrot partner party passport password pasta patch path patient
+pavement payment payroll peach peanut pear pearl pencil penguin pension pepper permit petition phone photo piano picnic
+picture pie pig pillow pilot pine pipe pizza plan planet plant plaster plate platform player plum plumber poem poet police
+policy pond pony pool porch portrait postcard poster potato pottery presentation printer prize product profile program
+project proposal protein pudding pump pumpkin puppet puppy purse puzzle quarter queen quilt quiz rabbit race radiator
+radio raft railway rain rainbow ranch raspberry receipt recipe record recycling refund register rehearsal release renovation
+rent repair report research reservation restaurant review reward rice ring river road robot rocket roof room rope rose
+router rug ruler sail sailor salad salary salmon salt sand sandal sandwich sauce sauna saw scarf schedule school science
+scissors scooter screen screw script sculpture sea season seat seed seminar server sewing shampoo shark shed sheep shelf
+shell shift ship shirt shoe shop shoulder shovel shower sign silk silver singer sink sister skate skirt sky sled sleeve
+smoke snack snail snow soap soccer sock sofa software soil soldier song soup south spade speaker spice spider spinach
+spoon sponge spring squirrel stable stadium staff stage stairs stamp star station statue steel stew stone storage store
+storm story stove straw strawberry stream street student studio subscription subway sugar suit suitcase summary summer
+sunset supper supplier surfboard survey swan sweater swing sword syrup table tailor tank tape target tax taxi tea teacher
+team telescope temple tenant tennis tent terrace textbook theatre thesis thread ticket tiger tile timber timetable tire
+tissue toast toaster toilet tomato tool tooth torch tournament towel tower town toy tractor trail train training trip
+trophy truck trumpet trunk tulip tunnel turkey turtle tutor umbrella uncle uniform upgrade vaccine vacation valley van
+vase vegetable vehicle vendor veranda vest vet video village vineyard violin visa visitor voice volcano volunteer voucher
+wage wagon waiter walk wall wallet walnut wardrobe warehouse warranty washer watch waterfall wave wax wedding wheat wheel
+whistle wife wind window wine winter wire wolf wood wool workshop yacht yard yarn yoga yogurt zebra zipper zoo
+"""
+_ADJECTIVES = """
+old new big small red blue green white black yellow broken quick slow warm cold fresh dry wet local annual monthly weekly
+daily final first second third quarterly early late open closed free private public secret simple spare used digital
+modern wooden plastic electric wild sweet sour salty spicy vegan gluten-free low-fat half-price long-term last-minute
+northern southern eastern western upper lower front back heavy light narrow wide quiet loud happy lucky urgent
+"""
+_FIRST_NAMES = """
+Ada Adam Agnes Ahmed Aiko Alan Albert Alice Amara Amir Amy Ana Anders Andrea Anika Anna Anton Arjun Astrid Aya Beatriz Ben
+Bianca Bo Boris Bruno Camille Carl Carla Carlos Cecilia Chen Chloe Chris Clara Daniel David Diana Diego Dina Dora Edgar
+Elena Eli Elif Emil Emma Enzo Erik Esther Eva Fatima Felix Fiona Frank Frida Gabriel George Gina Greta Gustav Hana Hans
+Hassan Heidi Helen Henry Hugo Ida Igor Ines Ingrid Irina Isaac Ivan Jack Jacob Jana Jasper Javier Jean Jin Joel Johan John
+Jonas Jorge Julia Kai Karim Karl Kate Keiko Ken Kira Kofi Lara Lars Laura Leah Leila Lena Leo Liam Lin Lisa Lola Louis
+Lucas Lucia Lukas Luna Magnus Malik Marco Maria Marie Mark Marta Martin Mateo Max Maya Mei Mia Miguel Mila Mina Mohammed
+Nadia Naomi Nils Nina Noah Nora Olga Oliver Omar Oscar Otto Pablo Paul Paula Pedro Peter Petra Piotr Priya Rafael Rania
+Ravi Rita Robert Rosa Ruth Sadia Sam Samuel Sara Sean Silvia Simon Sofia Stefan Sven Tara Theo Thomas Tim Tina Tom Uma
+Vera Victor Viktor Wei Will Xavier Yara Yuki Yusuf Zara Zoe
+"""
+_SURNAMES = """
+Abbott Adler Ahmed Almeida Andersen Bauer Becker Berg Bianchi Blanc Bond Brandt Brown Carter Castro Chan Chavez Chen
+Clark Costa Cruz Dahl Davies Diaz Dubois Duran Eriksen Evans Falk Farah Ferrari Fischer Flores Fuentes Garcia Gill Gomez
+Gray Green Gupta Haas Hahn Hall Hansen Harris Hill Hoffman Horvat Hughes Ito Ivanov Jansen Jensen Jones Kaya Keller Khan
+Kim King Klein Koch Kovacs Kowalski Kumar Lang Larsen Lee Lehmann Lewis Lima Lopez Lund Mann Marin Martin Mehta Meyer
+Mills Moore Moreau Morgan Moretti Murphy Nagy Nguyen Nielsen Novak Obi Okafor Okonkwo Olsen Ortiz Park Patel Perez Petrov
+Price Quinn Ramos Rao Reed Reyes Ricci Rivera Rossi Russo Sato Schmidt Shah Silva Singh Smith Soto Stein Stone Suzuki
+Tanaka Taylor Torres Tran Turner Vega Vogel Wagner Walker Wang Weber White Wolf Wood Wright Yamada Yilmaz Young Zhang
+"""
+_CITIES = """
+Aachen Accra Adelaide Algiers Almaty Amman Amsterdam Ankara Antwerp Athens Atlanta Auckland Austin Baku Bangkok Barcelona
+Basel Beijing Beirut Belfast Belgrade Bergen Berlin Bern Bilbao Bogota Bologna Bombay Boston Bratislava Bremen Brighton
+Brisbane Bristol Brno Brussels Bucharest Budapest Cairo Calgary Cardiff Chicago Cologne Copenhagen Cordoba Cork Cracow
+Cusco Dakar Dallas Damascus Delhi Denver Detroit Doha Dresden Dubai Dublin Durban Edinburgh Florence Fukuoka Galway
+Geneva Genoa Ghent Glasgow Gothenburg Granada Graz Hamburg Hanoi Harare Havana Helsinki Houston Innsbruck Istanbul Izmir
+Jakarta Jerusalem Kampala Karachi Kathmandu Kiel Kigali Kyiv Kyoto Lagos Lahore Lausanne Leeds Leipzig Lima Linz Lisbon
+Liverpool Ljubljana London Lusaka Luxembourg Lviv Lyon Madrid Malaga Malmo Manchester Manila Maputo Marseille Melbourne
+Memphis Mexico Miami Milan Minsk Montreal Moscow Mumbai Munich Muscat Nairobi Nantes Naples Nice Nicosia Odessa Osaka
+Oslo Ottawa Oxford Palermo Panama Paris Perth Porto Prague Pretoria Quito Rabat Reykjavik Riga Rome Rotterdam Salzburg
+Santiago Sarajevo Seattle Seoul Seville Shanghai Singapore Sofia Split Stockholm Strasbourg Stuttgart Sydney Taipei
+Tallinn Tampere Tartu Tbilisi Tehran Tokyo Toledo Toronto Toulouse Trieste Tripoli Tromso Tunis Turin Utrecht Valencia
+Vancouver Venice Verona Vienna Vilnius Warsaw Wellington Winnipeg Yerevan York Zagreb Zaragoza Zurich
+"""
+_ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl cr dr fl fr gl gr kl kr pl pr qu sc sh sk sl sp st str sw th tr tw".split()
+_NUCLEI = "a e i o u a e i o u ai au ea ee ei ia ie io oa oo ou ui y".split()
+_CODAS = [
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "b",
+    "ck",
+    "d",
+    "f",
+    "g",
+    "l",
+    "ll",
+    "m",
+    "n",
+    "nd",
+    "ng",
+    "nk",
+    "nt",
+    "p",
+    "r",
+    "rd",
+    "rk",
+    "rt",
+    "s",
+    "sh",
+    "ss",
+    "st",
+    "t",
+    "th",
+    "x",
+    "z",
+]
+_ACCENTED = {
+    "a": "áàâäãå",
+    "e": "éèêë",
+    "i": "íìîï",
+    "o": "óòôöõø",
+    "u": "úùûü",
+    "c": "çčć",
+    "s": "šśş",
+    "z": "žźż",
+    "n": "ñń",
+    "l": "ł",
+    "r": "ř",
+    "y": "ý",
+    "g": "ğ",
+}
+_MONTHS = "January February March April May June July August September October November December".split()
+_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_EXTENSIONS = "txt md csv pdf json py log docx xlsx html yaml ini sh tex odt rst".split()
+_SKIES = (
+    "rain;light rain;heavy rain;sun;sunny;clouds;cloudy;light clouds;snow;light snow;fog;wind;clear sky;thunder;"
+    "drizzle;hail;a clear sky;strong wind;scattered clouds;overcast;showers;mist;sleet;storms;partly cloudy"
+).split(";")
+
+
+def _split_of(text: str) -> Split:
+    return "held-out" if zlib.crc32(text.lower().encode()) % 8 < _HELD_OUT_OF_EIGHT else "train"
+
+
+def _pool(words: str, split: Split) -> tuple[str, ...]:
+    return tuple(sorted({word for word in words.split() if _split_of(word) == split}))
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Draws entities of one split. Every method takes the random source first and returns text."""
+
+    split: Split
+    nouns: tuple[str, ...]
+    adjectives: tuple[str, ...]
+    first_names: tuple[str, ...]
+    surnames: tuple[str, ...]
+    cities: tuple[str, ...]
+
+    @classmethod
+    def of(cls, split: Split) -> Vocabulary:
+        """The vocabulary of one split; the two share no open-class word."""
+        return cls(
+            split,
+            _pool(_NOUNS, split),
+            _pool(_ADJECTIVES, split),
+            _pool(_FIRST_NAMES, split),
+            _pool(_SURNAMES, split),
+            _pool(_CITIES, split),
+        )
+
+    def invented(self, rng: Random, syllables: int = 0) -> str:
+        """A pronounceable word that means nothing: only copying gets it right."""
+        while True:
+            count = syllables or rng.choice([1, 2, 2, 2, 2, 3])
+            word = "".join(
+                rng.choice(_ONSETS) + rng.choice(_NUCLEI) + rng.choice(_CODAS) for _ in range(count)
+            )
+            if 2 < len(word) < 14 and _split_of(word) == self.split:
+                if rng.random() < 0.05:
+                    plain = rng.choice([letter for letter in word if letter in _ACCENTED] or ["\0"])
+                    return word.replace(plain, rng.choice(_ACCENTED.get(plain, plain)), 1)
+                return word
+
+    def noun(self, rng: Random) -> str:
+        """A known noun three times in four, else an invented word."""
+        return rng.choice(self.nouns) if rng.random() < 0.75 else self.invented(rng)
+
+    def topic(self, rng: Random) -> str:
+        """What a note, mail or file may be about: one to six words, no leading article."""
+        n, v = self.noun, self.invented
+        shape = rng.random()
+        if shape < 0.24:
+            text = n(rng)
+        elif shape < 0.46:
+            text = f"{n(rng)} {n(rng)}"
+        elif shape < 0.58:
+            text = f"{rng.choice(self.adjectives)} {n(rng)}"
+        elif shape < 0.66:
+            text = f"{n(rng)} {n(rng)} {n(rng)}"
+        elif shape < 0.72:
+            text = f"{n(rng)} {rng.choice(['for', 'of', 'in', 'with', 'and', 'from', 'without', 'to'])} {rng.choice(['', '', 'the ', 'my '])}{n(rng)}"
+        elif shape < 0.77:
+            text = f"{rng.choice([self.person(rng), n(rng), 'mum', 'grandma'])}'s {n(rng)}"
+        elif shape < 0.81:
+            text = f"{n(rng)} {rng.choice([str(rng.randint(1, 2030)), 'Q' + str(rng.randint(1, 4)), chr(rng.randint(65, 90)) + str(rng.randint(1, 99))])}"
+        elif shape < 0.85:
+            text = f"how to {rng.choice(['fix', 'make', 'clean', 'grow', 'cook', 'sell', 'repair', 'paint', 'build'])} {rng.choice(['', 'a ', 'the '])}{n(rng)}"
+        elif shape < 0.89:
+            text = f"{rng.choice(self.cities)} {n(rng)}"
+        elif shape < 0.92:
+            text = f"{v(rng)}-{rng.choice([n(rng), str(rng.randint(1, 99)), v(rng)])}"
+        elif shape < 0.95:
+            text = f"{v(rng)} {v(rng)}"
+        elif shape < 0.97:
+            text = self.person(rng)
+        else:
+            text = f"{n(rng)}{rng.choice([' & ', ', ', ' / '])}{n(rng)}"
+        return self.recase(rng, text)
+
+    def recase(self, rng: Random, text: str) -> str:
+        """Mostly as it is; sometimes capitalised, title-cased or in capitals."""
+        shape = rng.random()
+        if shape < 0.78:
+            return text
+        if shape < 0.88:
+            return text[0].upper() + text[1:]
+        if shape < 0.97:
+            return " ".join(word[:1].upper() + word[1:] for word in text.split(" "))
+        return text.upper()
+
+    def title(self, rng: Random) -> str:
+        """A note's, event's or mail's title: a topic, more often capitalised."""
+        if rng.random() < 0.12:
+            text = f"{rng.choice(['lunch', 'dinner', 'meeting', 'call', 'coffee', 'appointment', 'interview', 'walk', 'breakfast', 'chat'])} with {self.person(rng)}"
+        else:
+            text = self.topic(rng)
+        return text[0].upper() + text[1:] if rng.random() < 0.6 else text
+
+    def person(self, rng: Random) -> str:
+        """A first name, a full name, or an invented one."""
+        first = rng.choice(self.first_names) if rng.random() < 0.65 else self.invented(rng).capitalize()
+        if rng.random() < 0.5:
+            return first
+        last = rng.choice(self.surnames) if rng.random() < 0.65 else self.invented(rng).capitalize()
+        return f"{first} {last}"
+
+    def city(self, rng: Random) -> str:
+        """A city, known or invented, sometimes of two words, sometimes in lower case."""
+        shape = rng.random()
+        name = rng.choice(self.cities) if shape < 0.5 else self.invented(rng).capitalize()
+        if shape > 0.88:
+            name = f"{rng.choice(['New', 'San', 'Port', 'Fort', 'Lake', 'Saint', 'Upper', 'North', 'Los', 'El'])} {name}"
+        if rng.random() < 0.05:
+            name = f"{name}, {self.invented(rng).capitalize()}"
+        return name.lower() if rng.random() < 0.07 else name
+
+    def file_name(self, rng: Random) -> str:
+        """A path of one to three parts with an extension, in the many ways people name files."""
+        joiner = rng.choice(["_", "-", "", "_", "-", ".", ""])
+        words = [self.noun(rng) for _ in range(rng.choice([1, 1, 2, 2, 3]))]
+        style = rng.random()
+        if style < 0.2:
+            words = [word.capitalize() for word in words]
+        elif style < 0.25:
+            words = [word.upper() for word in words]
+        if rng.random() < 0.2:
+            words.append(
+                rng.choice(
+                    [
+                        str(rng.randint(1, 2030)),
+                        "final",
+                        "v" + str(rng.randint(1, 9)),
+                        "Q" + str(rng.randint(1, 4)),
+                        "draft",
+                    ]
+                )
+            )
+        if rng.random() < 0.06:
+            words.insert(0, "Q" + str(rng.randint(1, 4)))
+        name = (
+            rng.choice(["_", "-"]) if len(words) > 1 and not joiner and rng.random() < 0.5 else joiner
+        ).join(words)
+        if rng.random() < 0.08 and len(words) > 1:
+            name = f"{words[0]}_{'-'.join(words[1:])}"
+        folders = "".join(f"{self.noun(rng)}/" for _ in range(rng.choice([0, 0, 0, 1, 1, 2])))
+        return f"{folders}{name}.{rng.choice(_EXTENSIONS)}" if rng.random() < 0.95 else f"{folders}{name}"
+
+    def date(self, rng: Random) -> str:
+        """A date as people say it (at times in lower case); the tool parses it, the model copies it."""
+        text = self._date(rng)
+        return text.lower() if rng.random() < 0.08 else text
+
+    def _date(self, rng: Random) -> str:
+        day, month, weekday = rng.randint(1, 31), rng.choice(_MONTHS), rng.choice(_WEEKDAYS)
+        ordinal = (
+            f"{day}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10 if day not in (11, 12, 13) else 0, 'th') }"
+        )
+        shape = rng.random()
+        if shape < 0.22:
+            return rng.choice(
+                [
+                    "today",
+                    "tomorrow",
+                    "tonight",
+                    "tomorrow",
+                    "this weekend",
+                    "next week",
+                    "this week",
+                    "the day after tomorrow",
+                    "yesterday",
+                    "next month",
+                ]
+            )
+        if shape < 0.36:
+            return weekday
+        if shape < 0.5:
+            return f"{rng.choice(['next', 'this', 'next', 'last', 'coming'])} {weekday}"
+        if shape < 0.64:
+            return f"{month} {rng.choice([str(day), ordinal])}"
+        if shape < 0.7:
+            return f"{rng.choice([str(day), ordinal])} {month}"
+        if shape < 0.76:
+            return f"{ordinal} of {month}"
+        if shape < 0.92:
+            return f"{rng.randint(2024, 2031)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+        if shape < 0.96:
+            return f"{rng.randint(1, 12)}/{rng.randint(1, 28)}"
+        return f"{weekday}, {month} {day}"
+
+    def time(self, rng: Random) -> str:
+        """A time of day in one of the usual notations."""
+        shape = rng.random()
+        if shape < 0.5:
+            return f"{rng.randint(0, 23):02d}:{rng.choice([0, 0, 15, 30, 45, rng.randint(0, 59)]):02d}"
+        if shape < 0.6:
+            return f"{rng.randint(1, 12)}:{rng.choice([0, 15, 30, 45]):02d}"
+        if shape < 0.75:
+            return f"{rng.randint(1, 12)}{rng.choice(['am', 'pm'])}"
+        if shape < 0.88:
+            return f"{rng.randint(1, 12)}{rng.choice(['', ':30', ':15'])} {rng.choice(['am', 'pm'])}"
+        if shape < 0.93:
+            return f"{rng.randint(1, 12)} o'clock"
+        return rng.choice(["noon", "midnight"])
+
+    def identifier(self, rng: Random, prefix: str = "") -> str:
+        """A record's id: a letter and digits most of the time, as tools return them."""
+        shape = rng.random()
+        if shape < 0.6:
+            return f"{prefix or rng.choice('abcdefghijklmnopqrstuvwxyz')}{rng.randint(1, rng.choice([9, 99, 99, 999, 99999]))}"
+        if shape < 0.8:
+            return (prefix or rng.choice("abcdefxyz")) + "".join(
+                rng.choice("0123456789abcdef") for _ in range(rng.randint(2, 6))
+            )
+        if shape < 0.92:
+            return f"{self.invented(rng, 1)}-{rng.randint(1, 999)}"
+        return f"{''.join(rng.choice('ABCDEFGHKLMNPRSTXZ') for _ in range(rng.randint(2, 3)))}-{rng.randint(1, 9999)}"
+
+    def integer(self, rng: Random, digits: int = 4) -> str:
+        """A positive whole number of up to ``digits`` digits."""
+        return str(rng.randint(1, 10 ** rng.randint(1, digits)))
+
+    def amount(self, rng: Random) -> str:
+        """A price or quantity, sometimes with a fraction or a thousands comma."""
+        shape = rng.random()
+        if shape < 0.5:
+            return self.integer(rng)
+        if shape < 0.85:
+            return (
+                f"{rng.randint(0, 999)}.{rng.randint(0, 99):02d}"
+                if rng.random() < 0.6
+                else f"{rng.randint(0, 99)}.{rng.randint(1, 9)}"
+            )
+        return f"{rng.randint(1, 99)},{rng.randint(0, 999):03d}"
+
+    def sky(self, rng: Random) -> str:
+        """What the sky does, in a weather report's words."""
+        return rng.choice(_SKIES)
+
+    def sentence(self, rng: Random) -> str:
+        """One plain sentence of three to sixteen words, with the punctuation that breaks careless copying."""
+
+        def n() -> str:
+            return self.noun(rng)
+
+        verb = rng.choice(
+            "bring buy check clean collect cancel call order pay paint plan repair return send sell sign move water wash".split()
+        )
+        shape = rng.randrange(29)
+        if shape == 0:
+            text = (
+                f"the {n()} is {rng.choice(self.adjectives)} and the {n()} is {rng.choice(self.adjectives)}"
+            )
+        elif shape == 1:
+            text = f"please {verb} the {n()} before {self.date(rng)}"
+        elif shape == 2:
+            text = f"it costs {self.amount(rng)} {rng.choice(['euros', 'dollars', 'pounds', 'francs', 'a month', 'each', 'in total'])}"
+        elif shape == 3:
+            text = f"{self.person(rng)} will {verb} the {n()} {self.date(rng)} at {self.time(rng)}"
+        elif shape == 4:
+            text = f"{n()}, {n()}, {n()} and {n()}"
+        elif shape == 5:
+            text = f"we meet at the {n()} {rng.choice(['station', 'in ' + self.city(rng), 'on ' + rng.choice(_WEEKDAYS)])}"
+        elif shape == 6:
+            text = f"the code is {self.identifier(rng)}"
+        elif shape == 7:
+            text = f"{verb} {self.amount(rng)} {n()}s, then {verb} the {n()}"
+        elif shape == 8:
+            text = f"I can't find the {n()}, do you have it"
+        elif shape == 9:
+            text = f"bake for {rng.randint(5, 90)} minutes at {rng.randint(12, 25) * 10} degrees"
+        elif shape == 10:
+            text = f"the {n()} meeting moved to {self.date(rng)}"
+        elif shape == 11:
+            text = f"{rng.choice(['revenue', 'rent', 'the price', n()])} {rng.choice(['grew', 'fell', 'rose', 'dropped'])} {rng.randint(1, 99)}% {rng.choice(['this year', 'in ' + rng.choice(_MONTHS), 'since ' + str(rng.randint(1990, 2026))])}"
+        elif shape == 12:
+            text = f"{self.person(rng)} said that the {n()} needs a new {n()}"
+        elif shape == 13:
+            text = f"don't forget the {n()} for {self.person(rng)}"
+        elif shape == 14:
+            text = f"call {self.person(rng)} on {rng.randint(100, 999)} {rng.randint(1000, 9999)}"
+        elif shape == 15:
+            text = f"there are {rng.randint(2, 99)} {n()}s in the {n()}"
+        elif shape == 16:
+            text = f"the {n()} opens at {self.time(rng)} and closes at {self.time(rng)}"
+        elif shape == 17:
+            text = f"our flight to {self.city(rng)} leaves {self.date(rng)} at {self.time(rng)}"
+        elif shape == 18:
+            text = f"{rng.choice(['thanks', 'thank you', 'many thanks'])} for the {n()}"
+        elif shape == 19:
+            text = (
+                f"use {self.amount(rng)} {rng.choice(['grams', 'kg', 'litres', 'cups', 'spoons'])} of {n()}"
+            )
+        elif shape == 20:
+            text = f"the {n()} ({n()}) is in the {n()}"
+        elif shape == 21:
+            text = f"see {self.file_name(rng)} for the {n()}"
+        elif shape == 22:
+            text = f"{rng.choice(['my', 'her', 'his', 'our', 'their'])} {n()} {rng.choice(['was', 'looks', 'seems', 'is still'])} {rng.choice(self.adjectives)}"
+        elif shape == 23:
+            text = f"{rng.choice(['who', 'when', 'where', 'why'])} {rng.choice(['did', 'will', 'should'])} you {verb} the {n()}"
+        elif shape == 24:
+            text = f'{self.person(rng)} wrote "{n()} {n()}" on the {n()}'
+        elif shape == 25:
+            text = f"buy {n()}, {n()} and {n()}"
+        elif shape == 26:
+            text = f"{n()} {rng.choice(['—', '–', '-', '='])} {self.amount(rng)}{rng.choice([' €', '€', ' °C', '%', ' km', '$'])}, {rng.choice(['it’s', 'that’s', 'it is'])} {rng.choice(self.adjectives)}"
+        elif shape == 27:
+            text = " ".join(n() for _ in range(rng.randint(3, 7)))
+        else:
+            text = f"{n()}: {n()}; {n()}: {self.amount(rng)}"
+        if rng.random() < 0.7:
+            text = text[0].upper() + text[1:]
+        return text
+
+    def prose(self, rng: Random, longest: int = 4) -> str:
+        """One to ``longest`` sentences: what a note, mail or file says."""
+        count = min(longest, rng.choice([1, 1, 1, 2, 2, 3, 4]))
+        sentences = [self.sentence(rng) for _ in range(count)]
+        if count == 1 and rng.random() < 0.4:
+            return sentences[0]
+        ends = [rng.choice([".", ".", ".", ".", "!", "?"]) for _ in sentences]
+        return " ".join(sentence + end for sentence, end in zip(sentences, ends, strict=True))
+
+    def expression(self, rng: Random) -> str:
+        """An arithmetic expression, with decimals and parentheses at times."""
+
+        def number() -> str:
+            return self.integer(rng, 3) if rng.random() < 0.7 else f"{rng.randint(0, 99)}.{rng.randint(1, 9)}"
+
+        def operator() -> str:
+            return rng.choice([" + ", " - ", " * ", " / ", "+", "*", "-", "/"])
+
+        text = number() + operator() + number()
+        if rng.random() < 0.3:
+            text = (
+                f"({text}){operator()}{number()}" if rng.random() < 0.5 else f"{number()}{operator()}({text})"
+            )
+        elif rng.random() < 0.3:
+            text += operator() + number()
+        return text
+
+    def amount_plain(self, rng: Random) -> str:
+        """A number that JSON can hold as it is written: no thousands comma, no trailing zero."""
+        return self.integer(rng, 3) if rng.random() < 0.7 else f"{rng.randint(0, 99)}.{rng.randint(1, 9)}"

@@ -1,0 +1,205 @@
+"""How requests are worded: the template grammar, politeness, and the entities that fill the slots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from .families import HELD_OUT_PREFIXES, HELD_OUT_SUFFIXES, POLITE_PREFIXES, POLITE_SUFFIXES, Parameter
+from .smalltalk import COUNTRIES
+from .tools import Tool
+from .vocabulary import Split, Vocabulary
+
+LANGUAGES = "French German Spanish Italian Dutch Polish Czech Danish Swedish Finnish Greek Turkish Arabic Hindi Japanese Chinese Korean Portuguese Slovenian Latin".split()
+CURRENCIES = (
+    "euros dollars pounds francs yen rupees crowns pesos zloty lira dinars rand USD EUR GBP CHF JPY".split()
+)
+ROOMS = [
+    "kitchen",
+    "bathroom",
+    "bedroom",
+    "living room",
+    "hall",
+    "garage",
+    "office",
+    "cellar",
+    "attic",
+    "garden",
+    "nursery",
+    "dining room",
+]
+CUISINES = "Italian Thai Indian Mexican Greek Japanese Chinese vegan French Turkish Korean Lebanese Spanish Vietnamese".split()
+
+
+def expand(rng: Random, line: str) -> str:
+    """Choose one alternative of every ``[a|b]``, innermost first; spaces left by empty ones are removed."""
+    while (match := re.search(r"\[([^\[\]]*)\]", line)) is not None:
+        line = line[: match.start()] + rng.choice(match.group(1).split("|")) + line[match.end() :]
+    return re.sub(r" +([,.?!:])", r"\1", re.sub(r" {2,}", " ", line)).strip()
+
+
+class Wording:
+    """Words requests of one split; ``held_out`` chooses the lines that training never uses."""
+
+    def __init__(self, rng: Random, vocabulary: Vocabulary, wording: Split) -> None:
+        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
+        self.rng = rng
+        self.vocabulary = vocabulary
+        self.wording = wording
+        v = self.vocabulary
+        self._slots: dict[str, Callable[[Random], str]] = {
+            "topic": v.topic,
+            "mail_topic": lambda r: v.person(r) if r.random() < 0.25 else v.topic(r),
+            "mail_topic_only": v.topic,
+            "person_topic": v.person,
+            "bare_topic": v.topic,
+            "prose": self._request_prose,
+            "topic_prose": v.topic,
+            "date": v.date,
+            "title": v.title,
+            "time": v.time,
+            "path": v.file_name,
+            "city": v.city,
+            "city2": v.city,
+            "minutes": lambda r: str(r.randint(1, 120)),
+            "noun": v.noun,
+            "expression": v.expression,
+            "person": v.person,
+            "task": self._task,
+            "short": self._short,
+            "number": v.amount_plain,
+            "currency": lambda r: r.choice(CURRENCIES),
+            "currency2": lambda r: r.choice(CURRENCIES),
+            "language": lambda r: r.choice(LANGUAGES),
+            "room": lambda r: r.choice(ROOMS),
+            "on_off": lambda r: r.choice(["on", "off"]),
+            "degrees": lambda r: str(r.randint(5, 30)),
+            "cuisine": lambda r: r.choice(CUISINES),
+            "symbol": lambda r: (
+                "".join(r.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ") for _ in range(r.randint(2, 5)))
+                if r.random() < 0.6
+                else v.invented(r).capitalize()
+            ),
+            "id": v.identifier,
+            "country": lambda r: r.choice(COUNTRIES),
+            "adjective": lambda r: r.choice(v.adjectives),
+            "integer": v.integer,
+            "amount": v.amount,
+            "text": self._short,
+            "name": v.person,
+            "word": v.noun,
+        }
+
+    def ask(self, lines: tuple[str, ...], held_out: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+        """A worded request and its slot values."""
+        rng = self.rng
+        line = expand(rng, rng.choice(held_out if self.wording == "held-out" and held_out else lines))
+        values: dict[str, str] = {}
+        question = line.endswith("?") and not line.endswith("= ?")
+        if not question:
+            line = self.polite(line)
+        if rng.random() < 0.65 and not line.startswith("{"):
+            line = line[0].upper() + line[1:]
+        if question and rng.random() < 0.1:
+            line = rng.choice(["Hey, ", "Hi, ", "So, ", "Please tell me, ", "And "]) + (
+                line if line.startswith("{") or line.startswith("I") else line[0].lower() + line[1:]
+            )
+        if question and rng.random() < 0.12:
+            line = line[:-1]
+        text = re.sub(r"\{(\w+)\}", lambda match: self._fill(match.group(1), values), line)
+        if not question and text[-1] not in ".?!" and rng.random() < 0.5:
+            text += (
+                "?"
+                if re.match(r"(?i)(hey |hello, |hi there, )?(can|could|would) you", text)
+                and rng.random() < 0.8
+                else rng.choice([".", ".", ".", ".", "!"])
+            )
+        return text, values
+
+    def polite(self, line: str) -> str:
+        """Wrap an imperative line in politeness, where that leaves its slots unambiguous."""
+        rng = self.rng
+        held_out = self.wording == "held-out" and rng.random() < 0.4
+        if re.match(
+            r"(I |at |on |new |weather|notes about|mails about|files about|my |time in|for |any |my todo|\{)",
+            line,
+        ):
+            return line
+        line = rng.choice(HELD_OUT_PREFIXES if held_out else POLITE_PREFIXES) + line
+        if re.search(r"\{(prose|topic_prose|short|task)\}$", line):
+            return line  # "…: buy milk for me" would leave open what the text is
+        suffix = rng.choice(HELD_OUT_SUFFIXES if held_out else POLITE_SUFFIXES)
+        if not line.endswith("}") or suffix.startswith(","):
+            line += suffix
+        return line
+
+    def arguments(self, tool: Tool, values: Mapping[str, str]) -> dict[str, Any]:
+        """The arguments that call ``tool`` with the slot values of a request."""
+        alternatives = {
+            "mail_topic": ("mail_topic_only", "mail_topic", "person_topic", "bare_topic"),
+            "topic": ("topic", "bare_topic"),
+            "prose": ("prose", "topic_prose"),
+        }
+        arguments: dict[str, Any] = {}
+        for parameter, name in tool.parameters:
+            slot = next(s for s in alternatives.get(parameter.slot, (parameter.slot,)) if s in values)
+            arguments[name] = self._typed(parameter, values[slot])
+        return arguments
+
+    def _fill(self, slot: str, values: dict[str, str]) -> str:
+        rng = self.rng
+        value = values.setdefault(slot, self._slots[slot](rng))
+        shown = value
+        draw = rng.random()
+        if slot in {
+            "topic",
+            "mail_topic",
+            "mail_topic_only",
+            "title",
+            "prose",
+            "path",
+            "short",
+            "noun",
+            "topic_prose",
+        }:
+            quote = '"' if "'" in value or draw < 0.06 else "'"
+            if draw < 0.1 and quote not in value:
+                return f"{quote}{value}{quote}"
+        if (
+            slot in {"topic", "mail_topic", "mail_topic_only", "title"}
+            and value[:1].islower()
+            and not value.startswith("how ")
+            and draw > 0.72
+        ):
+            shown = rng.choice(["the ", "the ", "the ", "my ", "our ", "a ", "this "]) + value
+        if slot == "date" and re.match(r"\d+(st|nd|rd|th)", value) and draw < 0.85:
+            shown = "the " + value
+        return shown
+
+    def _typed(self, parameter: Parameter, text: str) -> Any:
+        if parameter.type == "integer":
+            return int(text)
+        if parameter.type == "number":
+            return float(text) if "." in text else int(text)
+        return text
+
+    def _request_prose(self, rng: Random) -> str:
+        if rng.random() < 0.35:
+            return self._task(rng) + rng.choice(
+                ["", "", f" {self.vocabulary.date(rng)}", f" at {self.vocabulary.time(rng)}"]
+            )
+        return self.vocabulary.prose(rng, 2).rstrip(".")
+
+    def _task(self, rng: Random) -> str:
+        verb = rng.choice(
+            "buy call clean water pay return book order fix pack wash feed read send pick up write".replace(
+                "pick up", "collect"
+            ).split()
+        )
+        return f"{verb} {rng.choice(['', 'the ', 'some ', 'my '])}{self.vocabulary.topic(rng) if rng.random() < 0.5 else self.vocabulary.noun(rng)}"
+
+    def _short(self, rng: Random) -> str:
+        text = self.vocabulary.sentence(rng) if rng.random() < 0.6 else self.vocabulary.topic(rng)
+        return text.rstrip(".?!")

@@ -1,0 +1,70 @@
+import json
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrt.runtime.nano.dialogues import Author
+from agentrt.runtime.nano.families import FAMILIES
+from agentrt.runtime.nano.markup import segments
+from agentrt.runtime.nano.vocabulary import Split
+from agentrt.runtime.nano.wording import expand
+
+
+def text_of(seed: int, split: Split) -> str:
+    return "".join(part.text for part in segments(Author(Random(seed), split).dialogue(4)))
+
+
+@given(st.integers(0, 2**32))
+def test_the_same_seed_writes_the_same_dialogue(seed: int) -> None:
+    assert text_of(seed, "train") == text_of(seed, "train")
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from(["train", "held-out"]))
+def test_a_turn_holds_together(seed: int, split: Split) -> None:
+    dialogue = Author(Random(seed), split).dialogue(8)
+    schemas = {tool.name: tool.schema()["function"]["parameters"] for tool in dialogue.tools}
+    for turn in dialogue.turns:
+        assert turn.request
+        assert "{" not in turn.request or "{" in turn.request.replace("{", "", 1)  # every slot was filled
+        for fact in turn.facts:
+            assert fact in turn.answer
+        for step in turn.steps:
+            assert set(step.arguments) == set(schemas[step.name]["required"])
+            for name, value in step.arguments.items():
+                kind = schemas[step.name]["properties"][name]["type"]
+                assert isinstance(value, {"string": str, "integer": int, "number": (int, float)}[kind])
+
+
+def test_a_chain_reads_what_the_search_found() -> None:
+    author = Author(Random(1), "train")
+    tools = author.toolsmith.tools(10, demo=True, names="usual")
+    search = next(tool for tool in tools if tool.name == "search_mail")
+    chains = [
+        turn for turn in (author.turn(tools, search, chain=True) for _ in range(40)) if len(turn.steps) == 2
+    ]
+    assert chains
+    for turn in chains:
+        found = json.loads(turn.steps[0].result)
+        hits = found if isinstance(found, list) else next(iter(found.values()))
+        assert turn.steps[1].arguments == {"id": hits[0]["id"]}
+
+
+@pytest.mark.parametrize("key", sorted(FAMILIES))
+def test_no_request_line_is_both_trained_and_held_out(key: str) -> None:
+    family, rng = FAMILIES[key], Random(0)
+    trained = {expand(rng, line) for line in family.requests + family.chain_requests for _ in range(60)}
+    held_out = {expand(rng, line) for line in family.held_out + family.chain_held_out for _ in range(20)}
+    assert not trained & held_out
+    assert not set(family.names) & set(family.held_out_names)
+
+
+def test_expand_chooses_nested_alternatives_and_leaves_no_stray_space() -> None:
+    seen = {expand(Random(seed), "[go [now|later]|stay|] [here|], {slot}?") for seed in range(200)}
+    assert seen == {
+        f"{verb}{' ' if verb and place else ''}{place}, {{slot}}?".lstrip()
+        for verb in ("go now", "go later", "stay", "")
+        for place in ("here", "")
+    }

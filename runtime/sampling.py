@@ -124,22 +124,24 @@ class TokenSampler:
         if self._random is None:
             return int(logits.argmax())
         params = self._params
-        # Descending, and stable so that equal logits keep one order on every machine.
-        ids = np.argsort(-logits, kind="stable")
-        if params.top_k:
-            ids = ids[: params.top_k]
+        ids = np.arange(len(logits))
+        if 0 < params.top_k < len(logits):
+            ids = np.argpartition(logits, -params.top_k)[-params.top_k :]
         scaled = logits[ids].astype(np.float64) / params.temperature
-        weights = np.exp(scaled - scaled[0])
-        weights /= weights.sum()
+        weights = np.exp(scaled - scaled.max())
         if params.top_p < 1.0:
+            order = np.argsort(-weights)
+            ids, weights = ids[order], weights[order]
             # The token that crosses the threshold is kept, so at least one is.
-            keep = int(np.searchsorted(np.cumsum(weights), params.top_p)) + 1
+            cumulative = np.cumsum(weights)
+            keep = int(np.searchsorted(cumulative, params.top_p * cumulative[-1])) + 1
             ids, weights = ids[:keep], weights[:keep]
         if params.min_p > 0.0:
-            keep = int(np.count_nonzero(weights >= params.min_p * weights[0]))
-            ids, weights = ids[:keep], weights[:keep]
+            likely = weights >= params.min_p * weights.max()
+            ids, weights = ids[likely], weights[likely]
         cumulative = np.cumsum(weights)
         position = np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right")
+        # Rounding may put the product on the end of the last interval.
         return int(ids[min(int(position), len(ids) - 1)])
 
 

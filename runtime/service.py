@@ -178,17 +178,14 @@ class LocalRuntime:
     ) -> Iterator[GenerationEvent]:
         """Generate one answer piece by piece; the last event is :class:`Finished`.
 
-        The request is checked and started at once, not at the first ``next``. Closing the iterator cancels.
+        The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        request = self._prepare(messages, **options)
+        return self._iterate(self._prepare(messages, **options))
+
+    def _iterate(self, request: _Request) -> Iterator[GenerationEvent]:
         pieces: SimpleQueue[str | None] = SimpleQueue()
         job = self._submit(request, pieces.put)
         job.completion.add_done_callback(lambda _: pieces.put(None))
-        return self._iterate(request, job, pieces)
-
-    def _iterate(
-        self, request: _Request, job: Job, pieces: SimpleQueue[str | None]
-    ) -> Iterator[GenerationEvent]:
         builder = GenerationBuilder(request.call_format)
         try:
             while (text := pieces.get()) is not None:

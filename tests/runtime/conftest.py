@@ -8,15 +8,6 @@ import pytest
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
 
-WEATHER_TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Current weather in a city.",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    },
-}
-
 
 @pytest.fixture(scope="session")
 def nano_directory() -> ModelDirectory:
@@ -26,6 +17,13 @@ def nano_directory() -> ModelDirectory:
 @pytest.fixture(scope="session")
 def tokenizer(nano_directory: ModelDirectory) -> Tokenizer:
     return Tokenizer(nano_directory, vocabulary_size=2048)
+
+
+@pytest.fixture(scope="session")
+def weather_tool() -> dict[str, Any]:
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    function = {"name": "get_weather", "description": "Current weather in a city.", "parameters": city}
+    return {"type": "function", "function": function}
 
 
 @pytest.fixture

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from agentrt.errors import EngineFailedError, RuntimeClosedError
+from agentrt.priority import Priority
+from agentrt.runtime import LocalRuntime, SamplingParams
+from agentrt.runtime.engine import Engine, Job
+from agentrt.runtime.forward import ForwardPass
+from agentrt.runtime.scheduler import SequenceState, Slice
+from agentrt.runtime.text import AnswerText
+
+PROMPT = list(range(300, 340))
+
+
+class Gate:
+    """Lets the engine make one step at a time, so that a test can act between two of them."""
+
+    def __init__(self, forward: ForwardPass, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[list[Slice]] = []
+        self._run = forward.run
+        self._arrived = threading.Semaphore(0)
+        self._go = threading.Semaphore(0)
+        self._open = False
+        monkeypatch.setattr(forward, "run", self._wait_and_run)
+
+    def _wait_and_run(self, step: list[Slice]) -> Any:
+        self.steps.append(step)
+        self._arrived.release()
+        if not self._open:
+            self._go.acquire()
+        return self._run(step)
+
+    def arrived(self) -> list[Slice]:
+        """Wait until the engine stands before its next step."""
+        assert self._arrived.acquire(timeout=30)
+        return self.steps[-1]
+
+    def step(self) -> list[Slice]:
+        """Let it make that step and wait until it stands before the one after."""
+        self._go.release()
+        return self.arrived()
+
+    def open(self) -> None:
+        self._open = True
+        self._go.release()
+
+
+@pytest.fixture
+def gate(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(runtime._engine._forward, monkeypatch)
+    yield gate
+    gate.open()
+
+
+def submit(
+    runtime: LocalRuntime,
+    max_tokens: int = 5,
+    *,
+    priority: Priority = Priority.REACTIVE,
+    on_text: Callable[[str], None] | None = None,
+    prompt: list[int] = PROMPT,
+    **params: Any,
+) -> Job:
+    """Submit tokens straight to the engine; nothing but ``max_tokens`` ends the answer."""
+    return runtime._engine.submit(
+        prompt,
+        SamplingParams(**params),
+        priority,
+        AnswerText(runtime._tokenizer.detokenizer(), params.get("stop", ())),
+        end_tokens=frozenset(),
+        max_total_tokens=len(prompt) + max_tokens,
+        on_text=on_text,
+    )
+
+
+def test_a_job_runs_to_its_end(runtime: LocalRuntime) -> None:
+    pieces: list[str] = []
+    job = submit(runtime, 7, on_text=pieces.append)
+    completion = job.completion.result(30)
+    assert (completion.stop_reason, completion.prompt_tokens) == ("length", 40)
+    assert len(completion.token_ids) == 7
+    assert completion.text == "".join(pieces) == runtime._tokenizer.decode(completion.token_ids)
+    assert 0 <= completion.queued_s <= completion.time_to_first_token_s <= completion.total_s
+    statistics = runtime.statistics()
+    assert (statistics.engine.finished, statistics.engine.sampled_tokens) == (1, 7)
+    assert statistics.engine.computed_tokens == 40 + 6
+    assert statistics.engine.steps == 7
+
+
+def test_an_end_token_ends_the_answer_and_is_no_text(runtime: LocalRuntime) -> None:
+    job = runtime._engine.submit(
+        PROMPT,
+        SamplingParams(logit_bias={700: 100.0}),
+        Priority.REACTIVE,
+        AnswerText(runtime._tokenizer.detokenizer(), ()),
+        end_tokens=frozenset({700}),
+        max_total_tokens=100,
+    )
+    completion = job.completion.result(30)
+    assert (completion.text, completion.token_ids, completion.stop_reason) == ("", (700,), "stop")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_cancel_frees_at_once(runtime: LocalRuntime, gate: Gate, steps: int) -> None:
+    kept, cancelled = submit(runtime, 40), submit(runtime, 40)
+    gate.arrived()
+    for _ in range(steps):
+        gate.step()
+    runtime._engine.cancel(cancelled)
+    runtime._engine.cancel(cancelled)  # again changes nothing
+    step = gate.step()
+    assert [slice.sequence for slice in step] == [kept.sequence]
+    assert cancelled.completion.result(30).stop_reason == "cancelled"
+    assert (cancelled.sequence.state, cancelled.sequence.blocks) == (SequenceState.FINISHED, [])
+    assert runtime._pool.free == runtime._pool.total - len(kept.sequence.blocks)
+    gate.open()
+    assert kept.completion.result(30).stop_reason == "length"
+    assert runtime.statistics().engine.cancelled == 1
+
+
+def test_cancelling_the_last_job_leaves_an_idle_engine(runtime: LocalRuntime, gate: Gate) -> None:
+    job = submit(runtime, 40)
+    gate.arrived()
+    runtime._engine.cancel(job)
+    gate.open()
+    assert job.completion.result(30).stop_reason == "cancelled"
+    assert submit(runtime, 2).completion.result(30).stop_reason == "length"
+
+
+def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Gate) -> None:
+    background = [submit(runtime, 5, priority=Priority.PROACTIVE, prompt=PROMPT * 20) for _ in range(3)]
+    gate.arrived()
+    user = submit(runtime, 1)
+    step = gate.step()
+    assert [slice.sequence for slice in step] == [user.sequence]
+    gate.open()
+    assert all(job.completion.result(60).stop_reason == "length" for job in [user, *background])
+
+
+def test_health_is_decode_progress(runtime: LocalRuntime, gate: Gate) -> None:
+    assert runtime.statistics().engine.seconds_since_progress == 0, "idle is healthy"
+    job = submit(runtime, 3)
+    gate.arrived()
+    first = runtime.statistics().engine
+    second = runtime.statistics().engine
+    assert 0 < first.seconds_since_progress < second.seconds_since_progress, "a stuck step shows"
+    assert (first.steps, first.running) == (0, 1)
+    gate.open()
+    job.completion.result(30)
+
+
+def test_a_fault_reaches_everyone_who_waits(
+    runtime: LocalRuntime, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, waiting = submit(runtime, 40), submit(runtime, 40, priority=Priority.PROACTIVE)
+    gate.arrived()
+
+    def broken(step: object) -> None:
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(gate, "_run", broken)
+    late = submit(runtime, 3)
+    gate.open()
+    for job in (running, waiting, late):
+        with pytest.raises(EngineFailedError, match=r"the device is gone.*open it again") as caught:
+            job.completion.result(30)
+        assert isinstance(caught.value.__cause__, RuntimeError)
+    with pytest.raises(EngineFailedError, match="the device is gone"):
+        submit(runtime)
+    runtime.close()
+
+
+def test_close_tells_everyone_who_waits(runtime: LocalRuntime, gate: Gate) -> None:
+    jobs = [submit(runtime, 40) for _ in range(3)]
+    gate.arrived()
+    closer = threading.Thread(target=runtime.close)
+    closer.start()
+    gate.open()
+    closer.join(30)
+    for job in jobs:
+        with pytest.raises(RuntimeClosedError, match=r"LocalRuntime\.open"):
+            job.completion.result(30)
+    with pytest.raises(RuntimeClosedError):
+        submit(runtime)
+    runtime.close()
+
+
+def test_a_listener_that_raises_ends_only_its_own_job(runtime: LocalRuntime) -> None:
+    def raises(text: str) -> None:
+        raise ValueError("no more")
+
+    bad, good = submit(runtime, 20, on_text=raises), submit(runtime, 20)
+    with pytest.raises(ValueError, match="no more"):
+        bad.completion.result(30)
+    assert good.completion.result(30).stop_reason == "length"
+
+
+def test_no_thread_is_left(runtime: LocalRuntime) -> None:
+    engine: Engine = runtime._engine
+    assert engine._thread.is_alive()
+    runtime.close()
+    assert not engine._thread.is_alive()

@@ -1,0 +1,117 @@
+"""The hard promise: greedy tokens do not depend on what runs the model, nor on what runs beside it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+import openvino as ov
+import openvino_genai
+import pytest
+
+from agentrt.priority import Priority
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.model import ModelDirectory
+
+MAX_TOKENS = 32
+WORDS = "What is the weather in Oslo tomorrow find my notes about lasagne read mail from Ana 17:30"
+
+Request: TypeAlias = tuple[list[dict[str, Any]], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def requests(weather_tool: dict[str, Any]) -> list[Request]:
+    """50 prompts of 25 to about 700 tokens, with and without tools."""
+    rng = random.Random(0)
+    made = []
+    for index in range(50):
+        content = " ".join(rng.choices(WORDS.split(), k=rng.choice([1, 5, 20, 60, 150])))
+        options = {"tools": [weather_tool]} if index % 2 else {}
+        made.append(([{"role": "user", "content": content}], options))
+    return made
+
+
+def tokens(runtime: LocalRuntime, request: Request) -> tuple[int, ...]:
+    messages, options = request
+    return runtime.generate(messages, max_tokens=MAX_TOKENS, **options).token_ids
+
+
+@pytest.fixture(scope="module")
+def alone(nano_directory: ModelDirectory, requests: list[Request]) -> list[tuple[int, ...]]:
+    """Each request by itself, as openvino_genai.LLMPipeline answers it."""
+    pipeline = openvino_genai.LLMPipeline(
+        str(nano_directory.path),
+        "CPU",
+        INFERENCE_PRECISION_HINT="f32",
+        KV_CACHE_PRECISION="f32",
+        INFERENCE_NUM_THREADS=1,
+    )
+    config = openvino_genai.GenerationConfig()
+    config.max_new_tokens = MAX_TOKENS
+    config.do_sample = False
+    config.set_eos_token_id(2)
+    tokenizer = pipeline.get_tokenizer()
+    answers = []
+    for messages, options in requests:
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tools=options.get("tools"))
+        ids = tokenizer.encode(text, add_special_tokens=False).input_ids
+        result = pipeline.generate(ov.Tensor(np.array(ids.data)), config)
+        answers.append(tuple(result.tokens[0]))
+    return answers
+
+
+def test_equal_to_openvino_genai(
+    runtime: LocalRuntime, requests: list[Request], alone: list[tuple[int, ...]]
+) -> None:
+    assert [tokens(runtime, request) for request in requests] == alone
+
+
+@pytest.mark.parametrize("prefill_chunk_tokens", [32, 64, 2048])
+def test_batched_and_chunked(
+    open_runtime: Callable[..., LocalRuntime],
+    requests: list[Request],
+    alone: list[tuple[int, ...]],
+    prefill_chunk_tokens: int,
+) -> None:
+    runtime = open_runtime(prefill_chunk_tokens=prefill_chunk_tokens, max_batch_size=8)
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(lambda request: tokens(runtime, request), requests)) == alone
+
+
+def test_with_cancellations_all_around(
+    runtime: LocalRuntime, requests: list[Request], alone: list[tuple[int, ...]]
+) -> None:
+    def cancelled(request: Request) -> None:
+        messages, options = request
+        stream = runtime.iter_stream(messages, max_tokens=MAX_TOKENS, **options)
+        next(iter(stream))
+        stream.close()  # type: ignore[attr-defined]
+
+    with ThreadPoolExecutor(12) as pool:
+        kept = []
+        for request in requests:
+            pool.submit(cancelled, request)
+            kept.append(pool.submit(tokens, runtime, request))
+        assert [future.result() for future in kept] == alone
+
+
+@pytest.mark.parametrize("precision", ["f32", "u8"])
+def test_with_preemptions(open_runtime: Callable[..., LocalRuntime], precision: str) -> None:
+    """Also where the cache is quantised: recomputing writes what was there before."""
+    roomy = open_runtime(kv_cache_precision=precision)
+    block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
+    prompts = [[{"role": "user", "content": f"{'note ' * (10 * n)}{n}"}] for n in range(1, 9)]
+    expected = [roomy.generate(prompt, max_tokens=64, logit_bias={2: -100.0}).token_ids for prompt in prompts]
+    tight = open_runtime(kv_cache_precision=precision, memory_bytes=12 * block_bytes)
+
+    def run(index: int) -> tuple[int, ...]:
+        priority = Priority.REACTIVE if index % 3 == 0 else Priority.PROACTIVE
+        generation = tight.generate(prompts[index], max_tokens=64, logit_bias={2: -100.0}, priority=priority)
+        return generation.token_ids
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(run, range(8))) == expected
+    assert tight.statistics().engine.preemptions > 0

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from agentrt import errors
+from agentrt.calls import TextDelta
+from agentrt.priority import Priority, priority
+from agentrt.runtime import Finished, Generation, LocalRuntime, RuntimeConfig
+
+HELLO = [{"role": "user", "content": "Hello!"}]
+# Long enough to be interrupted wherever a test wants to: the end token is banned.
+LONG: dict[str, Any] = {"max_tokens": 1500, "logit_bias": {2: -100.0}}
+
+
+def deltas(events: list[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def same(one: Generation, other: Generation) -> bool:
+    return (one.text, one.token_ids, one.finish_reason, one.usage) == (
+        other.text, other.token_ids, other.finish_reason, other.usage,
+    )  # fmt: skip
+
+
+async def collect(runtime: LocalRuntime, **options: Any) -> list[Any]:
+    return [event async for event in runtime.stream(HELLO, **options)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_tokens": 20}, {"max_tokens": 20, "temperature": 1.5, "seed": 3}, {"max_tokens": 1}]
+)
+def test_every_way_to_ask_gives_the_same_answer(runtime: LocalRuntime, options: dict[str, Any]) -> None:
+    whole = runtime.generate(HELLO, **options)
+    assert whole.usage.completion_tokens == len(whole.token_ids) <= 20
+    assert same(asyncio.run(runtime.agenerate(HELLO, **options)), whole)
+    for events in (list(runtime.iter_stream(HELLO, **options)), asyncio.run(collect(runtime, **options))):
+        assert isinstance(events[-1], Finished)
+        assert not any(isinstance(event, Finished) for event in events[:-1])
+        assert same(events[-1].generation, whole)
+        assert deltas(events) == whole.text
+
+
+def test_a_seed_fixes_the_answer_whatever_it_is_batched_with(runtime: LocalRuntime) -> None:
+    def ask(seed: int) -> Generation:
+        return runtime.generate(HELLO, max_tokens=24, temperature=1.2, top_p=0.95, seed=seed)
+
+    alone = [ask(seed) for seed in range(12)]
+    assert len({generation.token_ids for generation in alone}) > 6
+    with ThreadPoolExecutor(12) as pool:
+        together = list(pool.map(ask, range(12)))
+    assert all(same(*pair) for pair in zip(alone, together, strict=True))
+
+
+def test_stop_text_and_stop_token(runtime: LocalRuntime) -> None:
+    options: dict[str, Any] = {"max_tokens": 40, "temperature": 1.5, "seed": 1, "logit_bias": {2: -100.0}}
+    whole = runtime.generate(HELLO, **options)
+    assert whole.finish_reason == "length"
+    middle = whole.text[len(whole.text) // 2 :][:4]
+    stopped = runtime.generate(HELLO, stop=middle, **options)
+    assert (stopped.text, stopped.finish_reason) == (whole.text[: whole.text.index(middle)], "stop")
+    assert deltas(list(runtime.iter_stream(HELLO, stop=["§§", middle], **options))) == stopped.text
+    token = whole.token_ids[10]
+    by_token = runtime.generate(HELLO, stop_token_ids=[token], **options)
+    assert by_token.token_ids == whole.token_ids[: whole.token_ids.index(token) + 1]
+    assert by_token.finish_reason == "stop"
+
+
+def test_priority_in_force_is_taken(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Priority] = []
+    submit = runtime._engine.submit
+
+    def spy(prompt: Any, params: Any, priority: Priority, *args: Any, **kwargs: Any) -> Any:
+        seen.append(priority)
+        return submit(prompt, params, priority, *args, **kwargs)
+
+    monkeypatch.setattr(runtime._engine, "submit", spy)
+    runtime.generate(HELLO, max_tokens=1)
+    with priority(Priority.PROACTIVE):
+        runtime.generate(HELLO, max_tokens=1)
+        asyncio.run(runtime.agenerate(HELLO, max_tokens=1))
+        runtime.generate(HELLO, max_tokens=1, priority=Priority.REACTIVE)
+    proactive, reactive = Priority.PROACTIVE, Priority.REACTIVE
+    assert seen == [reactive, proactive, proactive, reactive]
+
+
+def test_the_event_loop_is_never_blocked(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever may take long happens on another thread."""
+    threads: list[int] = []
+    for name in ("render", "encode"):
+        method = getattr(runtime._tokenizer, name)
+
+        def spy(*args: Any, method: Callable[..., Any] = method) -> Any:
+            threads.append(threading.get_ident())
+            return method(*args)
+
+        monkeypatch.setattr(runtime._tokenizer, name, spy)
+
+    async def main() -> None:
+        waiting = asyncio.create_task(runtime.agenerate(HELLO, **LONG))
+        await collect(runtime, max_tokens=3)
+        assert not waiting.done(), "the loop went on while the engine worked"
+        waiting.cancel()
+
+    asyncio.run(main())
+    assert len(threads) == 4
+    assert threading.get_ident() not in threads
+
+
+def test_cancelling_the_task_frees_everything(runtime: LocalRuntime) -> None:
+    async def main() -> None:
+        for start in (lambda: runtime.agenerate(HELLO, **LONG), lambda: collect(runtime, **LONG)):
+            task = asyncio.create_task(start())
+            await anext(aiter(runtime.stream(HELLO, max_tokens=1)))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+    runtime.generate(HELLO, max_tokens=1)  # the cancellations were asked for before this
+    statistics = runtime.statistics()
+    assert statistics.free_blocks == statistics.blocks
+    assert statistics.engine.cancelled == 2
+
+
+def test_closing_an_iterator_frees_everything(runtime: LocalRuntime) -> None:
+    stream = cast(Generator[Any], runtime.iter_stream(HELLO, **LONG))
+    next(stream)
+    stream.close()
+
+    async def main() -> None:
+        stream = cast(AsyncGenerator[Any], runtime.stream(HELLO, **LONG))
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(main())
+    runtime.generate(HELLO, max_tokens=1)
+    statistics = runtime.statistics()
+    assert (statistics.free_blocks, statistics.engine.cancelled) == (statistics.blocks, 2)
+
+
+def test_an_abandoned_iterator_frees_everything(runtime: LocalRuntime) -> None:
+    never_started, started = runtime.iter_stream(HELLO, **LONG), runtime.iter_stream(HELLO, **LONG)
+    next(started)
+    del never_started, started
+    gc.collect()
+    runtime.generate(HELLO, max_tokens=1)
+    statistics = runtime.statistics()
+    assert (statistics.free_blocks, statistics.engine.cancelled) == (statistics.blocks, 1)
+
+
+def test_close_with_outstanding_requests(runtime: LocalRuntime) -> None:
+    async def main() -> None:
+        stream = runtime.stream(HELLO, **LONG)
+        await anext(aiter(stream))
+        waiting = asyncio.create_task(runtime.agenerate(HELLO, **LONG))
+        await anext(aiter(runtime.stream(HELLO, max_tokens=1)))
+        await asyncio.to_thread(runtime.close)
+        with pytest.raises(errors.RuntimeClosedError):
+            await waiting
+        with pytest.raises(errors.RuntimeClosedError):
+            async for _ in stream:
+                pass
+
+    asyncio.run(main())
+    with pytest.raises(errors.RuntimeClosedError, match=r"LocalRuntime\.open"):
+        runtime.generate(HELLO)
+    runtime.close()
+
+
+def test_prompt_beyond_the_context(runtime: LocalRuntime) -> None:
+    with pytest.raises(errors.PromptTooLongError, match=r"the context of nano holds 2048") as caught:
+        runtime.generate([{"role": "user", "content": "word " * 100_000}])
+    assert caught.value.prompt_tokens > 100_000
+    assert caught.value.limit_tokens == 2048
+    assert runtime.statistics().engine.steps == 0, "nothing was run"
+    with pytest.raises(errors.PromptTooLongError):
+        runtime.iter_stream([{"role": "user", "content": "word " * 100_000}])
+    with pytest.raises(errors.PromptTooLongError):
+        asyncio.run(runtime.agenerate([{"role": "user", "content": "word " * 100_000}]))
+
+
+def test_prompt_beyond_the_arena(open_runtime: Callable[..., LocalRuntime]) -> None:
+    roomy = open_runtime().statistics()
+    small = open_runtime(memory_bytes=2 * roomy.arena_bytes // roomy.blocks)
+    with pytest.raises(errors.PromptTooLongError, match=r"the KV arena holds 64.*memory_bytes"):
+        small.generate([{"role": "user", "content": "word " * 60}])
+    answer = small.generate(HELLO, logit_bias={2: -100.0})
+    assert answer.finish_reason == "length"
+    assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 64, "the arena bounds the answer"
+
+
+def test_the_context_bounds_the_answer(runtime: LocalRuntime) -> None:
+    messages = [{"role": "user", "content": "a " * 980}]
+    answer = runtime.generate(messages, logit_bias={2: -100.0})
+    assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 2048
+    assert answer.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("messages", "options", "field"),
+    [
+        ([], {}, "messages"),
+        ([{"role": "wizard", "content": "x"}], {}, "messages[0].role"),
+        ([{"role": "user", "content": ""}], {}, "messages[0].content"),
+        (HELLO, {"tools": [{"type": "function"}]}, "tools[0]"),
+        (HELLO, {"max_tokens": -1}, "max_tokens"),
+        (HELLO, {"temperature": float("nan")}, "temperature"),
+        (HELLO, {"stop": 3}, "stop"),
+        (HELLO, {"stop_token_ids": [2048]}, "stop_token_ids"),
+        (HELLO, {"logit_bias": {2048: 1.0}}, "logit_bias"),
+        (HELLO, {"priority": 3}, "priority"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_runs(
+    runtime: LocalRuntime, messages: Any, options: dict[str, Any], field: str
+) -> None:
+    for ask in (
+        lambda: runtime.generate(messages, **options),
+        lambda: runtime.iter_stream(messages, **options),
+        lambda: asyncio.run(runtime.agenerate(messages, **options)),
+    ):
+        with pytest.raises(errors.InvalidRequestError) as caught:
+            ask()
+        assert caught.value.field == field
+    assert runtime.statistics().engine.steps == 0
+
+
+def test_an_unknown_option_is_a_type_error(runtime: LocalRuntime) -> None:
+    with pytest.raises(TypeError, match="temprature"):
+        runtime.generate(HELLO, temprature=1.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"memory_bytes": 0}, {"memory_bytes": "1"}, {"threads": 0}, {"kv_cache_precision": "i3"},
+     {"max_batch_size": 0}, {"platform": "moon"}, {"memroy_bytes": 1}],
+)  # fmt: skip
+def test_bad_configuration(settings: dict[str, Any]) -> None:
+    with pytest.raises(errors.ConfigurationError, match=next(iter(settings))):
+        RuntimeConfig(**settings)
+
+
+def test_configuration_is_immutable() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        RuntimeConfig().memory_bytes = 1
+
+
+def test_many_threads_and_loops_share_one_runtime(runtime: LocalRuntime) -> None:
+    expected = runtime.generate(HELLO, max_tokens=16)
+
+    def ask(index: int) -> Generation:
+        if index % 3 == 0:
+            return asyncio.run(runtime.agenerate(HELLO, max_tokens=16))
+        if index % 3 == 1:
+            return asyncio.run(collect(runtime, max_tokens=16))[-1].generation  # type: ignore[no-any-return]
+        return runtime.generate(HELLO, max_tokens=16)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(same(generation, expected) for generation in pool.map(ask, range(48)))
+
+
+def test_the_interpreter_ends_although_nobody_closed() -> None:
+    program = (
+        "from agentrt.runtime import LocalRuntime\n"
+        "runtime = LocalRuntime.open('nano')\n"
+        "stream = runtime.iter_stream([{'role': 'user', 'content': 'hi'}], logit_bias={2: -100.0})\n"
+        "next(stream); print('started')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout) == (0, "started\n"), result.stderr
+    assert result.stderr == ""

@@ -9,6 +9,7 @@ from typing import Protocol
 DecodeTokens = Callable[[Sequence[int]], str]
 """Text of a token sequence as the model's own detokenizer gives it."""
 
+_MAX_WINDOW = 32
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -60,8 +61,9 @@ class WindowDetokenizer:
             return ""
         self._pending.append(token)
         text = self._decode(self._context + self._pending)
-        # Some byte sequences stay invalid for ever; a character has at most four bytes.
-        if text.endswith(_REPLACEMENT) and len(self._pending) < 4:
+        # What ends in a replacement character may be half of one. Bytes that stay invalid for ever are let
+        # go in the end, so that the window stays short.
+        if text.endswith(_REPLACEMENT) and len(self._pending) < _MAX_WINDOW:
             return ""
         return self._advance(text)
 

@@ -45,7 +45,7 @@ def test_bytes_arrive_whole_however_they_are_cut(raw: bytes, data: st.DataObject
     assert not any("�" in text for text in shown if "�" not in raw.decode())
 
 
-@given(st.lists(st.integers(0, len(PIECES) - 1)))
+@given(st.lists(st.integers(0, len(PIECES) - 1), max_size=30))
 def test_window_agrees_with_decoding_at_once(tokens: list[int]) -> None:
     whole = decode_pieces(tokens)
     shown = "".join(run(WindowDetokenizer(decode_pieces, {0}), tokens))
@@ -84,6 +84,12 @@ def test_both_agree_with_the_models_own_detokenizer(
     whole = tokenizer.decode(tokens).rstrip("�")
     shown = "".join(run(detokenizer, tokens)).rstrip("�")
     assert shown.replace("�", "") == whole.replace("�", "")
+
+
+def test_bytes_that_stay_invalid_are_let_go() -> None:
+    shown = run(WindowDetokenizer(decode_pieces, {0}), [1, *[5] * 200, 1])
+    assert "".join(shown).replace("�", "") == "the the"
+    assert max(map(len, shown)) < 80
 
 
 def test_special_tokens_and_padding_have_no_text(tokenizer: Tokenizer) -> None:

@@ -8,9 +8,9 @@ has the same weather), and waits a stated time before each answer, as a service 
 from __future__ import annotations
 
 import json
-import threading
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -40,10 +40,10 @@ class WeatherService:
 
     def __enter__(self) -> Self:
         """Start to serve."""
-        self._stopping = threading.Event()
+        self._stopping = Event()
         self._server = _Server(self.delay, self._stopping)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
+        self._thread = Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.05},
             name="weather-service",
@@ -80,7 +80,7 @@ async def fetch_weather(client: httpx.AsyncClient, city: str) -> dict[str, str |
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, delay: float, stopping: threading.Event) -> None:
+    def __init__(self, delay: float, stopping: Event) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.delay = delay
         self.stopping = stopping

@@ -114,6 +114,16 @@ def test_a_recurring_event_keeps_its_own_wall_clock(tmp_path: Path, in_berlin: N
     assert on(found, "2026-11-20") == [("15:00", "event0")]
 
 
+def test_the_end_of_a_recurrence_is_a_moment_in_its_own_zone(tmp_path: Path, in_berlin: None) -> None:
+    # 01:30 UTC on the 20th is 20:30 on the 19th in New York, half an hour before that day's event.
+    found = calendar(
+        tmp_path,
+        "DTSTART;TZID=America/New_York:20261101T210000 DURATION:PT1H RRULE:FREQ=DAILY;UNTIL=20261120T013000Z",
+    )
+    assert on(found, "2026-11-19") == [("03:00", "event0")]
+    assert on(found, "2026-11-20") == []
+
+
 def test_single_occurrences_are_skipped_or_moved(tmp_path: Path) -> None:
     found = calendar(
         tmp_path,

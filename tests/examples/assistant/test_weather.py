@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from agentrt.errors import ConfigurationError
+from agentrt.examples.assistant import weather as weather_module
 from agentrt.examples.assistant.errors import ToolError
 from agentrt.examples.assistant.weather import WeatherService, fetch_weather
 
@@ -68,14 +69,28 @@ def test_a_service_that_answers_nonsense_is_a_clear_error() -> None:
         asyncio.run(fetch())
 
 
-def test_it_waits_as_long_as_it_says_but_not_when_it_is_stopped() -> None:
-    asking = threading.Event()
+class Wait(threading.Event):
+    """An event that notes how long it is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timeouts: list[float | None] = []
+        self.begun = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.timeouts.append(timeout)
+        self.begun.set()
+        return super().wait(timeout)
+
+
+def test_it_waits_as_long_as_it_says_and_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Wait()
+    monkeypatch.setattr(weather_module, "Event", lambda: waiting)
     failures: list[Exception] = []
 
     def ask(url: str) -> None:
         try:
             with httpx.Client(timeout=None) as client:
-                asking.set()
                 client.get(f"{url}/weather?city=Oslo")
         except httpx.HTTPError as error:
             failures.append(error)
@@ -84,9 +99,10 @@ def test_it_waits_as_long_as_it_says_but_not_when_it_is_stopped() -> None:
         address = ("127.0.0.1", int(service.url.rsplit(":", 1)[1]))
         thread = threading.Thread(target=ask, args=(service.url,))
         thread.start()
-        asking.wait()
+        waiting.begun.wait()
     thread.join()
-    assert len(failures) == 1  # no answer came: the service would have waited a minute
+    assert waiting.timeouts == [60]
+    assert len(failures) == 1
     with socket.socket() as probe:
         assert probe.connect_ex(address) != 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableBinding
@@ -29,6 +29,7 @@ from agentrt.speculable import SpeculableTool, speculable_tool
 from agentrt.turn import Turn
 
 from ._langchain_drafts import ChatModelSpeculator, tool_calls
+from ._langchain_messages import openai_messages
 
 Model = TypeVar("Model", bound=BaseChatModel)
 Predictor = Speculator | BaseChatModel
@@ -150,7 +151,7 @@ def _start_turn(
             for predictor in setup.predictors
         ],
         request=functools.cache(
-            lambda: DraftRequest(_openai_messages(messages), tools.schemas, setup.samples)
+            lambda: DraftRequest(openai_messages(messages), tools.schemas, setup.samples)
         ),
         config=setup.config,
         reporter=setup.reporter,
@@ -160,11 +161,6 @@ def _start_turn(
     context.run(var_child_runnable_config.set, None)
     context.run(turn.start, host)
     return turn
-
-
-def _openai_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    converted = convert_to_openai_messages(list(messages))
-    return converted if isinstance(converted, list) else [converted]
 
 
 def _plain_class(kind: type[BaseChatModel]) -> type[BaseChatModel]:
@@ -282,7 +278,7 @@ class _StreamedCalls:
     def add(self, chunk: ChatGenerationChunk) -> None:
         message = chunk.message
         if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
-            self._chunks.append(AIMessageChunk("", tool_call_chunks=message.tool_call_chunks))
+            self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
 
     def message(self) -> AIMessageChunk:
-        return add_ai_message_chunks(AIMessageChunk(""), *self._chunks)
+        return add_ai_message_chunks(AIMessageChunk(content=""), *self._chunks)

@@ -36,7 +36,7 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     copy = tool.model_copy()
     base = type(tool)
     object.__setattr__(copy, "__class__", _speculable_class(base))
-    copy._agentrt = SpeculableTool(  # type: ignore[attr-defined]
+    copy._agentrt = SpeculableTool(
         tool.name,
         bind=functools.partial(_bind, tool),
         call=functools.partial(base._run, tool, **_config_for(tool)) if _has_sync(tool) else None,

@@ -18,9 +18,10 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("langchain-core", "langgraph") from error
 
+from ._langchain_chat import ChatAgentRT
 from ._langchain_model import report_of, speculate
 from ._langchain_tools import make_speculable
 
-__all__ = ["report_of", "speculate"]
+__all__ = ["ChatAgentRT", "report_of", "speculate"]
 
 register_tool_type(BaseTool, make_speculable)

@@ -1,1 +1,8 @@
-"""Speculators: who guesses the next tool call."""
+"""Who guesses the next tool call. Each can be given to a session or to an adapter's ``speculate``."""
+
+from agentrt.drafts import Speculator
+
+from .endpoint import EndpointSpeculator
+from .local import LocalSpeculator
+
+__all__ = ["EndpointSpeculator", "LocalSpeculator", "Speculator"]

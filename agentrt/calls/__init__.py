@@ -4,6 +4,7 @@ Used by both halves: the client compares drafts with real calls by :func:`canoni
 runtime and the endpoint speculator read calls out of model text with :func:`tool_call_parser`.
 """
 
+from ._arguments import parse_arguments
 from ._events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
 from ._formats import (
     MAX_CALL_CHARACTERS,
@@ -26,6 +27,7 @@ __all__ = [
     "ToolCallFormat",
     "ToolCallParser",
     "canonical_key",
+    "parse_arguments",
     "parse_tool_calls",
     "tool_call_parser",
 ]

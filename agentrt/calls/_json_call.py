@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from typing import Any, NoReturn
+from typing import Any
 
+from ._arguments import load_json
 from ._events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, ToolCall
 
 _SPACE = " \t\r\n"
@@ -235,8 +234,8 @@ class JsonCallScanner:
 
     def _load(self, text: str, position: int) -> Any:
         try:
-            return json.loads(text, parse_constant=_refuse, parse_float=_finite)
-        except (ValueError, RecursionError):
+            return load_json(text)
+        except ValueError:
             raise _MalformedError(position) from None
 
     def _finish_value(self, value: Any, position: int) -> None:
@@ -266,14 +265,3 @@ class JsonCallScanner:
         if self._started and self._unsent:
             self._events.append(CallArgumentsDelta(self._index, "".join(self._unsent)))
             self._unsent = []
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is out of range")
-    return value

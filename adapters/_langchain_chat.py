@@ -1,0 +1,237 @@
+"""`ChatAgentRT`: the local runtime as a LangChain chat model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import ConfigDict, Field
+
+from agentrt.calls import CallFinished, TextDelta
+from agentrt.errors import ConfigurationError
+from agentrt.priority import Priority
+
+from ._langchain_messages import openai_messages
+
+if TYPE_CHECKING:
+    from agentrt.runtime import Generation, GenerationEvent
+
+
+class ChatAgentRT(BaseChatModel):
+    """A chat model on :class:`agentrt.runtime.LocalRuntime`, in this process.
+
+    ::
+
+        with LocalRuntime.open("nano") as runtime:
+            agent = create_agent(ChatAgentRT(runtime=runtime), tools)
+
+    Give a ``runtime`` to share it and to decide when it closes; or only a ``model``, which is then opened
+    at once and closes when this chat model and its copies are gone. The other fields are those of
+    :meth:`LocalRuntime.generate`, and may also be given per call or by ``bind``. ``priority`` None takes
+    the one in force, :func:`agentrt.current_priority`.
+
+    A streamed tool call comes whole, in one chunk: what is streamed cannot be taken back, and half a call
+    that turns out malformed would look like a call. Cancelling the task or closing the stream ends the
+    generation in the engine at once. Errors are those of ``LocalRuntime``.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    runtime: Any = Field(default=None, exclude=True, repr=False)
+    """The :class:`~agentrt.runtime.LocalRuntime` to generate on."""
+    model: str = "nano"
+    priority: Priority | None = None
+    max_tokens: int | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        """See the class for the fields; opening a model raises what ``LocalRuntime.open`` raises."""
+        if fields.get("runtime") is None:
+            from agentrt.runtime import LocalRuntime
+
+            fields["runtime"] = LocalRuntime.open(fields.get("model", "nano"))
+        elif "model" in fields:
+            raise ConfigurationError("ChatAgentRT takes a runtime or a model. Drop one of the two.")
+        fields["model"] = fields["runtime"].model_id
+        super().__init__(**fields)
+
+    @property
+    def _llm_type(self) -> str:
+        return "agentrt"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return {"model": self.model, **self._defaults()}
+
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        return ModelProfile(
+            max_input_tokens=self.runtime.context_length,
+            tool_calling=self.runtime.call_format is not None,
+        )
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Offer tools to the model. ``tool_choice`` may be ``"auto"`` or ``"none"``.
+
+        Raises:
+            ConfigurationError: ``tool_choice`` would force a call, which the runtime cannot do.
+        """
+        _check_tool_choice(tool_choice)
+        return self.bind(
+            tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs
+        )
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return _result(self.runtime.generate(openai_messages(messages), **self._options(stop, kwargs)))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return _result(await self.runtime.agenerate(openai_messages(messages), **self._options(stop, kwargs)))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        with closing(
+            self.runtime.iter_stream(openai_messages(messages), **self._options(stop, kwargs))
+        ) as events:
+            for event in events:
+                yield from _chunks(event)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        async with aclosing(
+            self.runtime.stream(openai_messages(messages), **self._options(stop, kwargs))
+        ) as events:
+            async for event in events:
+                for chunk in _chunks(event):
+                    yield chunk
+
+    def _defaults(self) -> dict[str, Any]:
+        return {
+            "priority": self.priority,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "repetition_penalty": self.repetition_penalty,
+            "seed": self.seed,
+        }
+
+    def _options(self, stop: list[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+        options = {**self._defaults(), **given, "stop": tuple(stop or ())}
+        tool_choice = options.pop("tool_choice", None)
+        _check_tool_choice(tool_choice)
+        if tool_choice == "none":
+            options.pop("tools", None)
+        return options
+
+
+def _check_tool_choice(tool_choice: object) -> None:
+    if tool_choice not in (None, "auto", "none"):
+        raise ConfigurationError(
+            f"tool_choice is {tool_choice!r}: the local runtime leaves the choice to the model. "
+            "Use 'auto' or 'none', and offer only the tool you want called."
+        )
+
+
+def _usage(generation: Generation) -> UsageMetadata:
+    usage = generation.usage
+    return UsageMetadata(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        total_tokens=usage.prompt_tokens + usage.completion_tokens,
+        input_token_details=InputTokenDetails(cache_read=usage.cached_tokens),
+    )
+
+
+def _metadata(generation: Generation) -> dict[str, Any]:
+    timing = generation.timing
+    return {
+        "id": generation.id,
+        "model_provider": "agentrt",
+        "finish_reason": generation.finish_reason,
+        "timing": {
+            "queued_s": timing.queued_s,
+            "time_to_first_token_s": timing.time_to_first_token_s,
+            "total_s": timing.total_s,
+        },
+    }
+
+
+def _result(generation: Generation) -> ChatResult:
+    message = AIMessage(
+        content=generation.text,
+        tool_calls=[
+            {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
+            for call in generation.tool_calls
+        ],
+        usage_metadata=_usage(generation),
+        response_metadata=_metadata(generation),
+    )
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _chunks(event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
+    from agentrt.runtime import Finished
+
+    if isinstance(event, TextDelta):
+        yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
+    elif isinstance(event, CallFinished):
+        chunk = tool_call_chunk(
+            name=event.call.name,
+            args=json.dumps(event.call.arguments),
+            id=event.call.id,
+            index=event.index,
+        )
+        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
+    elif isinstance(event, Finished):
+        last = AIMessageChunk(
+            content="",
+            usage_metadata=_usage(event.generation),
+            response_metadata=_metadata(event.generation),
+            chunk_position="last",
+        )
+        yield ChatGenerationChunk(message=last)

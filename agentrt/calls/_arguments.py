@@ -1,0 +1,34 @@
+"""Parses the JSON text of a call's arguments, as models write it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+
+def load_json(text: str) -> Any:
+    """Parse strict JSON; raises ValueError also for NaN, infinities, and nesting beyond Python's stack."""
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Parse the arguments of a call; raises ValueError unless they are one object of finite JSON."""
+    arguments = load_json(text)
+    if not isinstance(arguments, dict):
+        raise ValueError("not a JSON object")
+    return arguments
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is out of range")
+    return value

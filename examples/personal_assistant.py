@@ -52,6 +52,7 @@ Agent = CompiledStateGraph[Any, Any, Any, Any]
 SYSTEM_PROMPT = "You are a personal assistant. Use the tools to answer."
 TOOL_TIMEOUT = 15.0  # seconds
 _LONGEST_TEXT = 400  # characters of a note, mail or file that the model is shown
+MOST_TOKENS = 256  # that the model may write at once; a small one does not always find the end
 _MOST_MODEL_CALLS = 6  # in one turn
 
 _log = logging.getLogger(__name__)

@@ -53,7 +53,12 @@ def chat(
     from agentrt.examples.assistant.data import PersonalData, workspace
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.weather import WeatherService
-    from agentrt.examples.personal_assistant import assistant_agent, assistant_tools, speculative
+    from agentrt.examples.personal_assistant import (
+        MOST_TOKENS,
+        assistant_agent,
+        assistant_tools,
+        speculative,
+    )
     from agentrt.runtime import LocalRuntime
 
     with contextlib.ExitStack() as stack:
@@ -66,7 +71,7 @@ def chat(
         runner = stack.enter_context(asyncio.Runner())
         client = httpx.AsyncClient(base_url=weather.url)
         stack.callback(lambda: runner.run(client.aclose()))
-        guessing = speculative(ChatAgentRT(runtime=runtime))
+        guessing = speculative(ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS))
         agent = assistant_agent(guessing, assistant_tools(opened, client))
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
         conversation = _Conversation(agent, runner, Console(), characters)
@@ -145,6 +150,6 @@ class _ChatView:
         if self._streamed:
             self._console.print()
         for line in describe(message):
-            if not self._streamed or line != message.text:
+            if not self._streamed or line != " ".join(message.text.split()):
                 self._console.print(f"  {line}", markup=False, highlight=False, style="dim", soft_wrap=True)
         self._streamed = False

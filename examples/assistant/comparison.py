@@ -25,6 +25,7 @@ from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 
 from ..personal_assistant import (
+    MOST_TOKENS,
     Agent,
     ask,
     assistant_agent,
@@ -129,7 +130,7 @@ class _Runner:
     view: View
 
     async def both(self) -> Comparison:
-        model = ChatAgentRT(runtime=self.runtime)
+        model = ChatAgentRT(runtime=self.runtime, max_tokens=MOST_TOKENS)
         counter = GuessCounter(self.view)
         plain = await self._run("plain", model, model, counter)
         guessing = await asyncio.to_thread(speculative, model, [counter])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -24,9 +25,9 @@ def summarize(comparison: Comparison, console: Console) -> None:
     plain, speculative = comparison.plain, comparison.speculative
     console.print(_table(plain, speculative))
     console.print(
-        "G is the time for the model and T that for the tools in the plain run. A call is a hit if its tool "
-        "was already running, or done, when the model made it; requests that call no tool that may start "
-        "early can save nothing.",
+        "G is the model's time and T the tools', both in the plain run. hit: calls whose tool was running, or "
+        "done, before the model had made them. miss: calls that nobody had guessed. vain: tools that ran on a "
+        "wrong guess.",
         highlight=False,
     )
     saved = plain.seconds - speculative.seconds
@@ -49,17 +50,20 @@ def summarize(comparison: Comparison, console: Console) -> None:
 
 
 def _table(plain: Run, speculative: Run) -> Table:
-    table = Table(title="Seconds per request", title_justify="left", show_footer=True)
-    table.add_column("request", "all", overflow="fold")
+    guesses = sum((turn.guesses for turn in speculative.turns), Guesses())
+    table = Table(title="Seconds per request", title_justify="left", show_footer=True, box=box.SIMPLE_HEAD)
+    table.add_column("request", "all")
     for name, total in (
-        ("G", sum(turn.model_seconds for turn in plain.turns)),
-        ("T", sum(turn.tool_seconds for turn in plain.turns)),
-        ("plain", plain.seconds),
-        ("speculative", speculative.seconds),
-        ("saved", plain.seconds - speculative.seconds),
+        ("G", f"{sum(turn.model_seconds for turn in plain.turns):.2f}"),
+        ("T", f"{sum(turn.tool_seconds for turn in plain.turns):.2f}"),
+        ("plain", f"{plain.seconds:.2f}"),
+        ("specul.", f"{speculative.seconds:.2f}"),
+        ("saved", f"{plain.seconds - speculative.seconds:+.2f}"),
+        ("hit", str(guesses.hits)),
+        ("miss", str(guesses.misses)),
+        ("vain", str(guesses.wasted)),
     ):
-        table.add_column(name, f"{total:.2f}", justify="right")
-    table.add_column("calls", _calls(sum((turn.guesses for turn in speculative.turns), Guesses())))
+        table.add_column(name, total, justify="right", no_wrap=True)
     for before, after in zip(plain.turns, speculative.turns, strict=True):
         table.add_row(
             escape(before.request),
@@ -68,13 +72,6 @@ def _table(plain: Run, speculative: Run) -> Table:
             f"{before.seconds:.2f}",
             f"{after.seconds:.2f}",
             f"{before.seconds - after.seconds:+.2f}",
-            _calls(after.guesses),
+            *(str(count or "") for count in (after.guesses.hits, after.guesses.misses, after.guesses.wasted)),
         )
     return table
-
-
-def _calls(guesses: Guesses) -> str:
-    parts = [f"{guesses.hits} hit"] if guesses.hits else []
-    parts += [f"{guesses.misses} miss"] if guesses.misses else []
-    parts += [f"{guesses.wasted} in vain"] if guesses.wasted else []
-    return ", ".join(parts) or "-"

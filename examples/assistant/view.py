@@ -183,4 +183,4 @@ def describe(message: AnyMessage) -> list[str]:
             f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call["args"].items()
         )
         lines.append(f"* {call['name']}({', '.join(arguments)})")
-    return [*lines, message.text] if message.text else lines
+    return [*lines, " ".join(message.text.split())] if message.text else lines

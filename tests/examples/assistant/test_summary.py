@@ -34,13 +34,11 @@ def printed(comparison: Comparison) -> str:
 def test_it_says_per_request_what_was_saved() -> None:
     lines = printed(Comparison(PLAIN, FASTER)).splitlines()
     oslo = next(line for line in lines if "Weather in [Oslo]?" in line)
-    for cell in ("0.40", "0.50", "1.00", "0.70", "+0.30", "2 hit, 1 miss, 1 in vain"):
-        assert cell in oslo
+    assert oslo.split()[2:] == ["0.40", "0.50", "1.00", "0.70", "+0.30", "2", "1", "1"]
     hello = next(line for line in lines if "Hello!" in line)
-    assert "-0.01" in hello
-    total = next(line for line in lines if "all" in line and "1.25" in line)
-    for cell in ("0.64", "0.50", "1.25", "0.96", "0.29", "2 hit"):
-        assert cell in total
+    assert hello.split()[1:] == ["0.24", "0.00", "0.25", "0.26", "-0.01"]
+    total = next(line for line in lines if line.split()[:1] == ["all"])
+    assert total.split()[1:] == ["0.64", "0.50", "1.25", "0.96", "+0.29", "2", "1", "1"]
     assert "Speculation saved 0.29 of 1.25 s: 23%." in lines
     assert "Both runs said the same, word for word." in lines
     assert any("1 new mails were digested and 2 files indexed" in line for line in lines)

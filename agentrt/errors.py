@@ -23,8 +23,21 @@ Each message ends with what to do next. Cancellation is not an error: it stays
 from __future__ import annotations
 
 
+from typing import Any
+
+
 class AgentRTError(Exception):
-    """Base of every error that agentrt raises on purpose."""
+    """Base of every error that agentrt raises on purpose. All of them can be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Restore from the finished message: the default would call ``__init__`` with it once more."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[AgentRTError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentRTError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class MissingExtraError(AgentRTError, ImportError):

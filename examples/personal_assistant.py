@@ -193,7 +193,8 @@ async def _report_tool_errors(
 
 def speculative(model: BaseChatModel, observers: Sequence[SpeculationObserver] = ()) -> BaseChatModel:
     """The same model with the nano draft model guessing its tool calls; observers see what comes of it."""
-    return speculate(model, LocalSpeculator(DRAFT_DIRECTORY), observers=observers)
+    # One thread is enough for a model of that size, and leaves the other cores to the main model.
+    return speculate(model, LocalSpeculator(DRAFT_DIRECTORY, threads=1), observers=observers)
 
 
 # 4. Asking.

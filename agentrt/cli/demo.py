@@ -22,6 +22,9 @@ def demo(
             file_okay=False,
         ),
     ] = None,
+    model: Annotated[
+        str, typer.Option(help="A folder with an OpenVINO model, or nano for the demonstration model.")
+    ] = "nano",
     weather_delay: Annotated[
         float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
     ] = 0.4,
@@ -34,11 +37,11 @@ def demo(
     from agentrt.examples.assistant.comparison import compare
     from agentrt.examples.assistant.data import workspace
     from agentrt.examples.assistant.sample_data import write_sample_data
-    from agentrt.examples.assistant.summary import INTRODUCTION, summarize
+    from agentrt.examples.assistant.summary import introduce, summarize
     from agentrt.examples.assistant.view import LiveView, PlainView, View
 
     console = Console()
-    console.print(INTRODUCTION.format(delay=weather_delay), highlight=False)
+    introduce(model, weather_delay, console)
     with contextlib.ExitStack() as stack:
         if data is None:
             data = stack.enter_context(workspace()) / "sample"
@@ -48,7 +51,7 @@ def demo(
             picture = LiveView(console)
             stack.enter_context(picture.live)
             view = picture
-        comparison = compare(data, weather_delay, view)
+        comparison = compare(data, weather_delay, view, model=model)
     summarize(comparison, console)
     if comparison.differences():
         raise typer.Exit(1)

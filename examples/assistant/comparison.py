@@ -97,16 +97,22 @@ class Comparison:
 
 
 def compare(
-    source: Path, weather_delay: float, view: View, requests: Sequence[str] | None = None
+    source: Path,
+    weather_delay: float,
+    view: View,
+    *,
+    model: str = "nano",
+    requests: Sequence[str] | None = None,
 ) -> Comparison:
     """Run both agents on copies of the data in ``source``; by default on requests made from that data.
 
-    ``weather_delay`` is how long the weather service waits before it answers, in seconds.
+    ``weather_delay`` is how long the weather service waits before it answers, in seconds; ``model`` is what
+    :meth:`LocalRuntime.open` takes.
     """
     with (
         workspace() as folder,
         WeatherService(weather_delay) as weather,
-        LocalRuntime.open("nano", _EXACT) as runtime,
+        LocalRuntime.open(model, _EXACT) as runtime,
     ):
         for name in ("plain", "speculative"):
             copy_data(source, folder / name)

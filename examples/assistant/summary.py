@@ -10,14 +10,23 @@ from rich.table import Table
 from .comparison import Comparison, Run
 from .guesses import Guesses
 
-INTRODUCTION = (
-    "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "
-    "Nothing leaves this machine. Its model is a demonstration model: small enough to ship with agentrt, "
-    "it knows little but these tools. The weather is made up by a service on this machine, which waits "
-    "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a "
-    "plain agent, then to one that guesses its next tool call and starts it early; the same background "
-    "tasks run beside both."
+_INTRODUCTION = (
+    "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. Nothing "
+    "leaves this machine. {model} The weather is made up by a service on this machine, which waits "
+    "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a plain "
+    "agent, then to one that guesses its next tool call and starts it early; the same background tasks run "
+    "beside both."
 )
+_NANO = (
+    "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "
+    "Use a real one with --model."
+)
+
+
+def introduce(model: str, weather_delay: float, console: Console) -> None:
+    """Say what is about to be shown, and what of it is made up."""
+    about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model does the guessing."
+    console.print(_INTRODUCTION.format(model=about, delay=weather_delay), markup=False, highlight=False)
 
 
 def summarize(comparison: Comparison, console: Console) -> None:
@@ -25,9 +34,9 @@ def summarize(comparison: Comparison, console: Console) -> None:
     plain, speculative = comparison.plain, comparison.speculative
     console.print(_table(plain, speculative))
     console.print(
-        "G is the model's time and T the tools', both in the plain run. hit: calls whose tool was running, or "
-        "done, before the model had made them. miss: calls that nobody had guessed. vain: tools that ran on a "
-        "wrong guess.",
+        "G is the model's time and T the tools', both in the plain run. hit: calls whose tool was running, "
+        "or done, before the model had made them. miss: calls that nobody had guessed. vain: tools that ran "
+        "on a wrong guess.",
         highlight=False,
     )
     saved = plain.seconds - speculative.seconds

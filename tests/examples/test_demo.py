@@ -27,7 +27,9 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, st
         "What does my note about lasagne recipe say?",
         "Write a note: buy candles and a new kettle",
     ]
-    return compare(sample, 0.05, PlainView(Console(file=printed, width=200)), requests), printed.getvalue()
+    return compare(
+        sample, 0.05, PlainView(Console(file=printed, width=200)), requests=requests
+    ), printed.getvalue()
 
 
 def test_both_runs_say_the_same(comparison: tuple[Comparison, str]) -> None:
@@ -98,7 +100,7 @@ def test_the_data_of_the_user_is_not_changed(tmp_path: Path) -> None:
     write_sample_data(data, dt.date.today())
     before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
     view = PlainView(Console(file=io.StringIO()))
-    compare(data, 0, view, ["Write a note: buy candles"])
+    compare(data, 0, view, requests=["Write a note: buy candles"])
     assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
 
 

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from agentrt.examples.assistant.comparison import Comparison, Run, Turn
 from agentrt.examples.assistant.guesses import Guesses
-from agentrt.examples.assistant.summary import INTRODUCTION, summarize
+from agentrt.examples.assistant.summary import introduce, summarize
 
 PLAIN = Run(
     turns=(
@@ -34,7 +34,7 @@ def printed(comparison: Comparison) -> str:
 def test_it_says_per_request_what_was_saved() -> None:
     lines = printed(Comparison(PLAIN, FASTER)).splitlines()
     oslo = next(line for line in lines if "Weather in [Oslo]?" in line)
-    assert oslo.split()[2:] == ["0.40", "0.50", "1.00", "0.70", "+0.30", "2", "1", "1"]
+    assert oslo.split()[3:] == ["0.40", "0.50", "1.00", "0.70", "+0.30", "2", "1", "1"]
     hello = next(line for line in lines if "Hello!" in line)
     assert hello.split()[1:] == ["0.24", "0.00", "0.25", "0.26", "-0.01"]
     total = next(line for line in lines if line.split()[:1] == ["all"])
@@ -67,7 +67,12 @@ def test_background_answers_count_as_said() -> None:
     assert Comparison(PLAIN, FASTER).differences() == ""
 
 
-def test_the_introduction_is_honest() -> None:
-    text = INTRODUCTION.format(delay=0.4)
-    assert "demonstration model" in text
-    assert "waits 0.40 s" in text
+def test_the_introduction_says_what_is_made_up() -> None:
+    console = Console(file=io.StringIO(), width=1000, record=True)
+    introduce("nano", 0.4, console)
+    introduce("models/[qwen]", 0.4, console)
+    nano, other = console.export_text().splitlines()
+    assert "demonstration model" in nano
+    assert "waits 0.40 s" in nano
+    assert "Its model is models/[qwen];" in other
+    assert "demonstration model" not in other

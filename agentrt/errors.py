@@ -22,7 +22,6 @@ Each message ends with what to do next. Cancellation is not an error: it stays
 
 from __future__ import annotations
 
-
 from typing import Any
 
 

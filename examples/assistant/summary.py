@@ -11,11 +11,11 @@ from .comparison import Comparison, Run
 from .guesses import Guesses
 
 _INTRODUCTION = (
-    "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. Nothing "
-    "leaves this machine. {model} The weather is made up by a service on this machine, which waits "
-    "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a plain "
-    "agent, then to one that guesses its next tool call and starts it early; the same background tasks run "
-    "beside both."
+    "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "
+    "Nothing leaves this machine. {model} The weather is made up by a service on this machine, which waits "
+    "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a "
+    "plain agent, then to one that guesses its next tool call and starts it early; the same background tasks "
+    "run beside both."
 )
 _NANO = (
     "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "

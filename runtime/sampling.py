@@ -42,6 +42,8 @@ class SamplingParams:
     """Divide positive, multiply negative logits of tokens that have occurred. In (0, 100]."""
     seed: int | None = None
     """Fixes this request's random numbers, whatever it is batched with. 0 … 2**63 - 1."""
+    ignore_eos: bool = False
+    """Go on after the model's own end tokens, as benches do."""
     stop: tuple[str, ...] = ()
     """Texts that end the answer; they are not part of it."""
     stop_token_ids: tuple[int, ...] = ()
@@ -60,6 +62,8 @@ class SamplingParams:
         _check_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_below=True)
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**63 - 1)
+        if not isinstance(self.ignore_eos, bool):
+            raise InvalidRequestError("ignore_eos", f"{self.ignore_eos!r} is not a bool. Use True or False.")
         _check_items("stop", self.stop, str, _MAX_STOPS)
         if "" in self.stop:
             raise InvalidRequestError(

@@ -46,6 +46,7 @@ class GenerationOptions(TypedDict, total=False):
     min_p: float
     repetition_penalty: float
     seed: int | None
+    ignore_eos: bool
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
     logit_bias: Mapping[int, float] | None
@@ -224,12 +225,15 @@ class LocalRuntime:
         most = min(self.context_length, self._arena.capacity_tokens)
         if request.params.max_tokens is not None:
             most = min(most, prompt_tokens + request.params.max_tokens)
+        end_tokens = frozenset(request.params.stop_token_ids)
+        if not request.params.ignore_eos:
+            end_tokens |= self._tokenizer.end_token_ids
         return self._engine.submit(
             request.prompt,
             request.params,
             request.priority,
             AnswerText(self._tokenizer.detokenizer(), request.params.stop),
-            end_tokens=self._tokenizer.end_token_ids | frozenset(request.params.stop_token_ids),
+            end_tokens=end_tokens,
             max_total_tokens=most,
             on_text=on_text,
             arrived=request.arrived,

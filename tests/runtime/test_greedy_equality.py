@@ -104,12 +104,12 @@ def test_with_preemptions(open_runtime: Callable[..., LocalRuntime], precision: 
     roomy = open_runtime(kv_cache_precision=precision)
     block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
     prompts = [[{"role": "user", "content": f"{'note ' * (10 * n)}{n}"}] for n in range(1, 9)]
-    expected = [roomy.generate(prompt, max_tokens=64, logit_bias={2: -100.0}).token_ids for prompt in prompts]
+    expected = [roomy.generate(prompt, max_tokens=64, ignore_eos=True).token_ids for prompt in prompts]
     tight = open_runtime(kv_cache_precision=precision, memory_bytes=12 * block_bytes)
 
     def run(index: int) -> tuple[int, ...]:
         priority = Priority.REACTIVE if index % 3 == 0 else Priority.PROACTIVE
-        generation = tight.generate(prompts[index], max_tokens=64, logit_bias={2: -100.0}, priority=priority)
+        generation = tight.generate(prompts[index], max_tokens=64, ignore_eos=True, priority=priority)
         return generation.token_ids
 
     with ThreadPoolExecutor(8) as pool:

@@ -34,7 +34,7 @@ def draws(params: SamplingParams, logits: Any, count: int = 4000) -> list[float]
         ("temperature", "hot"), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan), ("top_k", -1),
         ("top_k", 1.0), ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0),
         ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
-        ("seed", 1.0), ("stop", ("",)), ("stop", ["a"]), ("stop", (1,)), ("stop", ("x",) * 17),
+        ("seed", 1.0), ("ignore_eos", 1), ("stop", ("",)), ("stop", ["a"]), ("stop", (1,)), ("stop", ("x",) * 17),
         ("stop_token_ids", (1.0,)), ("stop_token_ids", (True,)), ("logit_bias", {"1": 1.0}),
         ("logit_bias", {-1: 1.0}), ("logit_bias", {1: 101.0}), ("logit_bias", {1: math.nan}),
         ("logit_bias", [1]), ("logit_bias", dict.fromkeys(range(1025), 1.0)),

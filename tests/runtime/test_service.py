@@ -17,8 +17,8 @@ from agentrt.priority import Priority, priority
 from agentrt.runtime import Finished, Generation, LocalRuntime, RuntimeConfig
 
 HELLO = [{"role": "user", "content": "Hello!"}]
-# Long enough to be interrupted wherever a test wants to: the end token is banned.
-LONG: dict[str, Any] = {"max_tokens": 1500, "logit_bias": {2: -100.0}}
+# Long enough to be interrupted wherever a test wants to.
+LONG: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True}
 
 
 def deltas(events: list[Any]) -> str:
@@ -61,7 +61,7 @@ def test_a_seed_fixes_the_answer_whatever_it_is_batched_with(runtime: LocalRunti
 
 
 def test_stop_text_and_stop_token(runtime: LocalRuntime) -> None:
-    options: dict[str, Any] = {"max_tokens": 40, "temperature": 1.5, "seed": 1, "logit_bias": {2: -100.0}}
+    options: dict[str, Any] = {"max_tokens": 40, "temperature": 1.5, "seed": 1, "ignore_eos": True}
     whole = runtime.generate(HELLO, **options)
     assert whole.finish_reason == "length"
     middle = whole.text[len(whole.text) // 2 :][:4]
@@ -193,14 +193,14 @@ def test_prompt_beyond_the_arena(open_runtime: Callable[..., LocalRuntime]) -> N
     small = open_runtime(memory_bytes=2 * roomy.arena_bytes // roomy.blocks)
     with pytest.raises(errors.PromptTooLongError, match=r"the KV arena holds 64.*memory_bytes"):
         small.generate([{"role": "user", "content": "word " * 60}])
-    answer = small.generate(HELLO, logit_bias={2: -100.0})
+    answer = small.generate(HELLO, ignore_eos=True)
     assert answer.finish_reason == "length"
     assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 64, "the arena bounds the answer"
 
 
 def test_the_context_bounds_the_answer(runtime: LocalRuntime) -> None:
     messages = [{"role": "user", "content": "a " * 980}]
-    answer = runtime.generate(messages, logit_bias={2: -100.0})
+    answer = runtime.generate(messages, ignore_eos=True)
     assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 2048
     assert answer.finish_reason == "length"
 
@@ -272,7 +272,7 @@ def test_the_interpreter_ends_although_nobody_closed() -> None:
     program = (
         "from agentrt.runtime import LocalRuntime\n"
         "runtime = LocalRuntime.open('nano')\n"
-        "stream = runtime.iter_stream([{'role': 'user', 'content': 'hi'}], logit_bias={2: -100.0})\n"
+        "stream = runtime.iter_stream([{'role': 'user', 'content': 'hi'}], ignore_eos=True)\n"
         "next(stream); print('started')\n"
     )
     result = subprocess.run(

@@ -1,0 +1,190 @@
+"""The two sides of the engine bench, each in a process of its own: agentrt's runtime and openvino_genai."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+Messages: TypeAlias = list[dict[str, Any]]
+SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What both sides are set to; None is OpenVINO's own choice."""
+
+    threads: int
+    inference_precision: Literal["f32"] | None
+    kv_cache_precision: Literal["f32"] | None
+
+    def device_properties(self) -> dict[str, Any]:
+        """As OpenVINO properties."""
+        chosen = {
+            "INFERENCE_NUM_THREADS": self.threads,
+            "INFERENCE_PRECISION_HINT": self.inference_precision,
+            "KV_CACHE_PRECISION": self.kv_cache_precision,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One timed call. Seconds."""
+
+    prompt_tokens: int
+    new_tokens: int
+    total_s: float
+    """From the call to its return: template, tokenizer, model, detokenizer."""
+    decode_s: float
+    """From the first token to the last, by the side's own clock."""
+
+
+class _AgentRT:
+    def __init__(self, model: str, settings: Settings) -> None:
+        from agentrt.runtime import LocalRuntime, RuntimeConfig
+
+        self._runtime = LocalRuntime.open(
+            model,
+            RuntimeConfig(
+                threads=settings.threads,
+                inference_precision=settings.inference_precision,
+                kv_cache_precision=settings.kv_cache_precision,
+            ),
+        )
+
+    def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
+        return list(self._runtime.generate(messages, tools=tools, max_tokens=most).token_ids)
+
+    def time_one(self, prompt: str, new_tokens: int) -> Timed:
+        begun = time.perf_counter()
+        made = self._runtime.generate(
+            [{"role": "user", "content": prompt}], max_tokens=new_tokens, ignore_eos=True
+        )
+        total = time.perf_counter() - begun
+        decode = made.timing.total_s - made.timing.time_to_first_token_s
+        return Timed(made.usage.prompt_tokens, made.usage.completion_tokens, total, decode)
+
+    def time_batch(self, prompts: list[str], new_tokens: int) -> float:
+        async def all_at_once() -> None:
+            await asyncio.gather(
+                *(
+                    self._runtime.agenerate(
+                        [{"role": "user", "content": prompt}], max_tokens=new_tokens, ignore_eos=True
+                    )
+                    for prompt in prompts
+                )
+            )
+
+        begun = time.perf_counter()
+        asyncio.run(all_at_once())
+        return time.perf_counter() - begun
+
+
+class _OpenVINOGenAI:
+    def __init__(self, model: str, settings: Settings) -> None:
+        import openvino_genai
+
+        self._genai = openvino_genai
+        self._pipeline = openvino_genai.LLMPipeline(model, "CPU", **settings.device_properties())
+
+    def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
+        tokenizer = self._pipeline.get_tokenizer()
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tools=tools)
+        encoded = tokenizer.encode(text, add_special_tokens=False)
+        config = self._config(most)
+        config.ignore_eos = False
+        config.set_eos_token_id(tokenizer.get_eos_token_id())
+        return list(self._pipeline.generate(encoded, config).tokens[0])
+
+    def time_one(self, prompt: str, new_tokens: int) -> Timed:
+        config = self._config(new_tokens)
+        begun = time.perf_counter()
+        metrics = self._pipeline.generate([prompt], config).perf_metrics
+        total = time.perf_counter() - begun
+        decode = (metrics.get_generate_duration().mean - metrics.get_ttft().mean) / 1000
+        return Timed(metrics.get_num_input_tokens(), metrics.get_num_generated_tokens(), total, decode)
+
+    def time_batch(self, prompts: list[str], new_tokens: int) -> float:
+        begun = time.perf_counter()
+        self._pipeline.generate(prompts, self._config(new_tokens))
+        return time.perf_counter() - begun
+
+    def _config(self, new_tokens: int) -> Any:
+        config = self._genai.GenerationConfig()
+        config.max_new_tokens = new_tokens
+        config.do_sample = False
+        config.ignore_eos = True
+        return config
+
+
+class SideProcess:
+    """One side in its own process, which does nothing between two calls. A context manager."""
+
+    def __init__(self, name: SideName, model: str, settings: Settings) -> None:
+        """Start the process and load the model; returns when it is ready."""
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(theirs, name, model, settings), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._answer()
+
+    def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
+        """The tokens of the greedy answer, the end token included."""
+        return list(self._ask("greedy_tokens", messages, tools, most))
+
+    def time_one(self, prompt: str, new_tokens: int) -> Timed:
+        """Time one answer of exactly ``new_tokens`` tokens."""
+        timed = self._ask("time_one", prompt, new_tokens)
+        assert isinstance(timed, Timed)
+        return timed
+
+    def time_batch(self, prompts: Sequence[str], new_tokens: int) -> float:
+        """Seconds for answers of exactly ``new_tokens`` tokens to all prompts at once."""
+        return float(self._ask("time_batch", list(prompts), new_tokens))
+
+    def __enter__(self) -> Self:
+        """Return the side itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(10)
+        self._process.kill()
+
+    def _ask(self, method: str, *arguments: object) -> Any:
+        self._connection.send((method, arguments))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        answer = self._connection.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(connection: Connection, name: SideName, model: str, settings: Settings) -> None:
+    """The process's main function: answer calls until the other end hangs up."""
+    try:
+        side = _AgentRT(model, settings) if name == "agentrt" else _OpenVINOGenAI(model, settings)
+        connection.send(None)
+        while True:
+            try:
+                method, arguments = connection.recv()
+            except EOFError:
+                return
+            connection.send(getattr(side, method)(*arguments))
+    except Exception as error:  # noqa: BLE001 - it is raised again where the call was made
+        connection.send(error)

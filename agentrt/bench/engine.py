@@ -112,8 +112,8 @@ def _method(threads: int, size: _Size) -> str:
     return (
         f"The nano model in two processes, one per engine, both with {threads} threads, the same inference "
         "and KV precision and OpenVINO's default dynamic quantization. openvino_genai is LLMPipeline with "
-        f"its defaults. {size.repetitions} repetitions, the engines taking turns at going first; a ratio is the "
-        "median of the ratios within a repetition. No prompt occurs twice, so that no prefix cache helps. "
+        f"its defaults. {size.repetitions} repetitions, the engines taking turns at going first; a ratio is "
+        "the median of the ratios within a repetition. No prompt occurs twice, so that no cache helps. "
         "Prefill is the whole call for one token: chat template, tokenizer, model, detokenizer. Decode is "
         f"from the first token to the last of {size.decode_tokens}, by each engine's own clock. Answers are "
         f"{_BATCH} prompts at once with {size.batch_tokens} tokens each, from the call to the last answer. "

@@ -79,7 +79,8 @@ def copy_data(source: Path, target: Path) -> None:
             f"{_LARGEST_COPY // 1_000_000} MB. Give a smaller folder, or use 'agentrt chat'."
         )
     target.mkdir()
-    original = sqlite3.connect(f"{(source / 'notes.db').resolve().as_uri()}?mode=ro", uri=True)
+    # Not read-only: such a connection would leave its log files behind in the user's folder.
+    original = sqlite3.connect(source / "notes.db")
     copy = sqlite3.connect(target / "notes.db")
     try:
         original.backup(copy)

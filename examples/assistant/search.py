@@ -23,6 +23,7 @@ _STOP_WORDS = frozenset(
     """.split()  # noqa: SIM905
 )
 _SHORTEST_PREFIX = 4
+_SHORTEST_MISSPELLING = 5  # shorter words are all close to one another
 
 
 def rank(connection: sqlite3.Connection, table: str, query: str, limit: int) -> list[int]:
@@ -70,4 +71,9 @@ def _match(connection: sqlite3.Connection, table: str, words: Sequence[str], lim
 
 def _closest(connection: sqlite3.Connection, table: str, words: Sequence[str]) -> list[str]:
     vocabulary = [row[0] for row in connection.execute(f"SELECT term FROM {table}_vocabulary")]
-    return [match for word in words for match in difflib.get_close_matches(word, vocabulary, 1, cutoff=0.7)]
+    return [
+        match
+        for word in words
+        if len(word) >= _SHORTEST_MISSPELLING
+        for match in difflib.get_close_matches(word, vocabulary, 1, cutoff=0.7)
+    ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError, wait
-from contextlib import suppress
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +56,7 @@ class Speculation:
         self._started_at = clock()
         self._ended_at: float | None = None
         self._future: Future[Any] = Future()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # whoever waits is called back under it
         self._on_cancel: Callable[[], None] | None = None
         self._on_expected: Callable[[], None] | None = None
         self._expected = False
@@ -76,16 +75,21 @@ class Speculation:
 
     def finish(self, value: Any) -> None:
         """Complete the run; without effect if it was cancelled meanwhile."""
-        self._ended_at = self._clock()
-        with suppress(InvalidStateError):
-            self._future.set_result(value)
+        self._end("", lambda: self._future.set_result(value))
 
     def fail(self, error: BaseException) -> None:
         """Record that the tool raised; without effect if the run was cancelled meanwhile."""
-        self._ended_at = self._clock()
-        with suppress(InvalidStateError):
-            self._future.set_exception(error)
-            self.lost_because = f"the early run failed with {type(error).__name__}"
+        reason = f"the early run failed with {type(error).__name__}"
+        self._end(reason, lambda: self._future.set_exception(error))
+
+    def _end(self, lost_because: str, resolve: Callable[[], object]) -> bool:
+        with self._lock:
+            if self._future.done():
+                return False
+            self._ended_at = self._clock()
+            self.lost_because = lost_because
+            resolve()
+        return True
 
     def when_over(self, callback: Callable[[], None]) -> None:
         """Call back once the run is over, in whichever way and thread; at once if it is."""
@@ -133,10 +137,8 @@ class Speculation:
         A coroutine is cancelled. A function that runs in a thread cannot be: it runs to its end there,
         counted against its tool's ``max_concurrency`` until then, and what it returns is dropped.
         """
-        if not self._future.cancel():
+        if not self._end(reason, self._future.cancel):
             return False
-        self._ended_at = self._clock()
-        self.lost_because = reason
         with self._lock:
             callback = self._on_cancel
         if callback is not None:
@@ -146,7 +148,9 @@ class Speculation:
     def result(self) -> Outcome:
         """Wait for the run, blocking this thread. Interrupting the wait cancels the run."""
         try:
-            wait((self._future,))
+            self._future.exception()
+        except CancelledError:
+            return _LOST
         except BaseException:
             self.cancel("the wait for it was cancelled")
             raise

@@ -14,9 +14,16 @@ new parameters::
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import functools
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any, ParamSpec, TypeVar, cast
+
+from .errors import ConfigurationError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Priority(enum.IntEnum):
@@ -39,11 +46,43 @@ def current_priority() -> Priority:
     return _current.get()
 
 
-@contextmanager
-def priority(value: Priority) -> Iterator[Priority]:
-    """Set the priority inside a ``with`` block or, used as a decorator, inside a function."""
-    token = _current.set(value)
-    try:
-        yield value
-    finally:
-        _current.reset(token)
+class priority:
+    """Set the priority inside a ``with`` block or, used as a decorator, inside a function, sync or async."""
+
+    def __init__(self, value: Priority) -> None:
+        """Nothing changes until the block is entered or the function called."""
+        self._value = Priority(value)
+        self._tokens: list[Token[Priority]] = []
+
+    def __enter__(self) -> Priority:
+        """Put the priority in force."""
+        self._tokens.append(_current.set(self._value))
+        return self._value
+
+    def __exit__(self, *exception: object) -> None:
+        """Restore the one before."""
+        _current.reset(self._tokens.pop())
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Wrap ``function`` so that each of its calls has a block of its own."""
+        value = self._value
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigurationError(
+                f"priority() cannot decorate a generator ({function.__name__}): its caller runs in between. "
+                "Use a with block around what the generator does."
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def run_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+                with priority(value):
+                    return await function(*args, **kwargs)
+
+            return cast("Callable[P, R]", run_async)
+
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            with priority(value):
+                return function(*args, **kwargs)
+
+        return run

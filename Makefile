@@ -29,7 +29,7 @@ clean:
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(RUN)
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(RUN) -m ensurepip
 	@echo 'Installing into $(VENV): about 150 MB to download and 550 MB of disk, once.'
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 
 $(RUN):

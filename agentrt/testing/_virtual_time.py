@@ -29,6 +29,10 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        # As long as it takes: the minutes that asyncio gives its threads to end would pass at once here.
+        await super().shutdown_default_executor()
+
     def _advance(self, seconds: float) -> None:
         self._now += seconds
 

@@ -113,8 +113,8 @@ def _has_async(tool: BaseTool) -> bool:
 
 def _refuse_injected(tool: BaseTool) -> None:
     """Refuse tools that need what only the real call can give them."""
-    visible, hidden = _fields(tool.tool_call_schema), _fields(tool.get_input_schema())
-    injected = sorted(hidden - visible | tool._injected_args_keys)
+    accepted = tool.args_schema if isinstance(tool.args_schema, dict) else tool.get_input_schema()
+    injected = sorted(_fields(accepted) - _fields(tool.tool_call_schema) | tool._injected_args_keys)
     if injected:
         raise NotSpeculableError(
             f"{tool.name} has injected arguments {injected}: state, store, runtime or the call's id exist "

@@ -1,12 +1,16 @@
-"""Run several coroutines and take their results as they come."""
+"""Take results as they come: of several coroutines, or from another thread or loop."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
+
+from ._threads import loop_caller
 
 T = TypeVar("T")
 
@@ -39,3 +43,27 @@ async def as_completed(functions: Sequence[Callable[[], Awaitable[T]]]) -> Async
                 yield result
     if errors:
         raise errors[0]
+
+
+async def produced_elsewhere(start: Callable[[Callable[[T], None]], Future[None]]) -> AsyncGenerator[T, None]:
+    """Yield what a producer in another thread or loop puts out, and raise what it ends with.
+
+    ``start(put)`` starts it and returns the future of its end; ``put`` may be called from anywhere, and
+    does nothing once nobody takes. Leaving the iteration cancels the future if it can be cancelled.
+    """
+    send, receive = anyio.create_memory_object_stream[T](math.inf)
+    call_soon = loop_caller()
+
+    def deliver(item: T) -> None:
+        with suppress(anyio.BrokenResourceError):
+            send.send_nowait(item)
+
+    ended = start(lambda item: call_soon(lambda: deliver(item)))
+    ended.add_done_callback(lambda _: call_soon(send.close))
+    try:
+        with receive:
+            async for item in receive:
+                yield item
+    finally:
+        ended.cancel()
+    ended.result()

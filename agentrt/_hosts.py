@@ -8,10 +8,11 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from anyio.abc import TaskGroup
 
+T = TypeVar("T")
 Main = Callable[[], Coroutine[Any, Any, None]]
 _EXIT_SECONDS = 2.0
 
@@ -78,6 +79,10 @@ class WorkerLoopHost:
         """Start ``main`` soon on the worker loop."""
         # Unlike a blocking portal this does not wait for the loop: it may be busy, the caller is not.
         self._running_loop().call_soon_threadsafe(running_loop.start, main)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run ``coroutine`` on the worker loop; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

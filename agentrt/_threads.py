@@ -58,6 +58,7 @@ def start_in_thread(function: Callable[[], T], *, name: str) -> Future[T]:
     The thread is a daemon, so that a function that hangs cannot keep the process alive.
     """
     outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # a thread cannot be cancelled
     context = contextvars.copy_context()
 
     def work() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
 
-from agentrt._completion import as_completed
+from agentrt._completion import as_completed, produced_elsewhere
+from agentrt._hosts import worker_loop
+from agentrt._threads import wait_for
 from agentrt.calls import ToolCall, ToolCallFormat, parse_arguments, parse_tool_calls
 from agentrt.drafts import DraftRequest
 from agentrt.errors import ConfigurationError, MissingExtraError
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 
 class EndpointSpeculator:
@@ -59,13 +57,10 @@ class EndpointSpeculator:
         self._temperature = temperature
         self._format = format
         self._max_tokens = max_tokens
-        self._new_client: Callable[[], AsyncOpenAI] = functools.partial(
-            openai.AsyncOpenAI, base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0
-        )
-        # A client's connections belong to the loop they were made on.
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
         try:
-            self._new_client()
+            self._client = openai.AsyncOpenAI(
+                base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0
+            )
         except openai.OpenAIError as error:
             raise ConfigurationError(
                 f"{error} Or pass api_key= (any text for servers without keys)."
@@ -73,11 +68,25 @@ class EndpointSpeculator:
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of each sample as it comes."""
-        client = self._client()
-        count = self._samples or request.samples
+        # Connections belong to the loop they were made on. All requests go by the worker loop, so that
+        # one set of open connections serves callers on any loop, or on none.
+        produced: AsyncGenerator[list[ToolCall], None] = produced_elsewhere(
+            lambda put: worker_loop.run(self._ask(request, put))
+        )
+        async with aclosing(produced):
+            async for calls in produced:
+                for call in calls:
+                    yield call
 
+    async def aclose(self) -> None:
+        """Close the connections."""
+        closed = worker_loop.run(self._client.close())
+        await wait_for(closed)
+        closed.result()
+
+    async def _ask(self, request: DraftRequest, put: Callable[[list[ToolCall]], None]) -> None:
         async def sample(temperature: float) -> list[ToolCall]:
-            completion = await client.chat.completions.create(
+            completion = await self._client.chat.completions.create(
                 model=self._model,
                 messages=request.messages,  # type: ignore[arg-type]
                 tools=request.tools,  # type: ignore[arg-type]
@@ -86,17 +95,10 @@ class EndpointSpeculator:
             )
             return self._calls(completion)
 
-        temperatures = [0.0] + [self._temperature] * (count - 1)
-        requests = [lambda temperature=temperature: sample(temperature) for temperature in temperatures]
-        async for calls in as_completed(requests):
-            for call in calls:
-                yield call
-
-    def _client(self) -> AsyncOpenAI:
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = self._new_client()
-        return self._clients[loop]
+        drawn = (self._samples or request.samples) - 1
+        temperatures = [0.0] + [self._temperature] * drawn
+        async for calls in as_completed([functools.partial(sample, each) for each in temperatures]):
+            put(calls)
 
     def _calls(self, completion: Any) -> list[ToolCall]:
         """Read the calls out of an answer; raises on an answer that cannot be read."""

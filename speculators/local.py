@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import anyio
-
-from agentrt._threads import loop_caller, start_in_thread, wait_for
+from agentrt._completion import produced_elsewhere
+from agentrt._threads import start_in_thread
 from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
 from agentrt.drafts import DraftRequest
-from agentrt.errors import ConfigurationError, MissingExtraError, ModelFormatError, ModelNotFoundError
+from agentrt.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    ModelFormatError,
+    ModelNotFoundError,
+    PromptTooLongError,
+)
 
 
 class LocalSpeculator:
@@ -80,31 +86,28 @@ class LocalSpeculator:
                 f"OpenVINO GenAI cannot load {directory}: {error}. Export the model again."
             ) from error
         self._tokenizer = self._pipeline.get_tokenizer()
+        self._context = _context_of(directory)
         self._busy = threading.Lock()
         self._request_ids = itertools.count()
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of each sample as it ends."""
-        send, receive = anyio.create_memory_object_stream[ToolCall](float("inf"))
-        call_soon = loop_caller()
         unwanted = threading.Event()
 
-        def work() -> None:
-            try:
+        def start(put: Callable[[ToolCall], None]) -> Future[None]:
+            def work() -> None:
                 for call in self._generate(request, unwanted):
-                    call_soon(functools.partial(send.send_nowait, call))
-            finally:
-                call_soon(send.close)
+                    put(call)
 
-        ended = start_in_thread(work, name=f"agentrt {self.name}")
+            return start_in_thread(work, name=f"agentrt {self.name}")
+
+        produced = produced_elsewhere(start)
         try:
-            with receive:
-                async for call in receive:
+            async with aclosing(produced):
+                async for call in produced:
                     yield call
         finally:
             unwanted.set()
-        await wait_for(ended)
-        ended.result()
 
     def _generate(self, request: DraftRequest, unwanted: threading.Event) -> Iterator[ToolCall]:
         """Decode all samples, blocking; yields the calls of each that ends before it is ``unwanted``."""
@@ -117,6 +120,11 @@ class LocalSpeculator:
                 tools=[dict(tool) for tool in request.tools],
             )
             tokens = self._tokenizer.encode(prompt, add_special_tokens=False).input_ids
+            length = tokens.get_shape()[1]
+            if self._context is not None and length >= self._context:
+                raise PromptTooLongError(
+                    length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
+                )
             count = self._samples or request.samples
             handles = [self._submit(tokens, sampled=0)]
             if count > 1:
@@ -153,6 +161,15 @@ class LocalSpeculator:
         # Some models' call tags are special tokens, and then part of what is skipped by default.
         text = self._tokenizer.decode(tokens, skip_special_tokens=False)
         return parse_tool_calls(text, self._format)[1]
+
+
+def _context_of(directory: Path) -> int | None:
+    """The most tokens the model was made for, if its configuration says so."""
+    config = directory / "config.json"
+    if not config.is_file():
+        return None
+    length: int | None = json.loads(config.read_text(encoding="utf-8")).get("max_position_embeddings")
+    return length
 
 
 def _for_template(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,205 @@
+"""The endpoint speculator against a real HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
+from agentrt.calls import ToolCallFormat
+from agentrt.errors import ConfigurationError
+from agentrt.speculators import EndpointSpeculator, Speculator
+
+MESSAGES = [{"role": "user", "content": "What is the weather in Oslo?"}]
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
+
+
+class Endpoint:
+    """An OpenAI-compatible server that gives scripted answers and keeps the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.predictors: list[EndpointSpeculator] = []
+        self.answer: Any = None
+        self.hold: threading.Event | None = None
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = int(self.headers["content-length"])
+                endpoint.requests.append(json.loads(self.rfile.read(length)))
+                if endpoint.hold is not None:
+                    endpoint.hold.wait(20)
+                answer = endpoint.answer(len(endpoint.requests))
+                status, body = answer if isinstance(answer, tuple) else (200, answer)
+                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    thread = threading.Thread(target=served.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield served
+    for predictor in served.predictors:
+        asyncio.run(predictor.aclose())
+    if served.hold is not None:
+        served.hold.set()
+    served.server.shutdown()
+    thread.join()
+    served.server.server_close()
+
+
+def completion(*, content: str | None = None, calls: list[tuple[str, str]] | None = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if calls:
+        message["tool_calls"] = [
+            {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for n, (name, arguments) in enumerate(calls)
+        ]
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def speculator(endpoint: Endpoint, **options: Any) -> EndpointSpeculator:
+    made = EndpointSpeculator("draft", base_url=endpoint.url, api_key="none", **options)
+    endpoint.predictors.append(made)
+    return made
+
+
+def drafts(predictor: EndpointSpeculator, samples: int = 1) -> list[ToolCall]:
+    async def collect() -> list[ToolCall]:
+        return [call async for call in predictor.drafts(DraftRequest(MESSAGES, TOOLS, samples))]
+
+    return asyncio.run(collect())
+
+
+def test_parsed_calls_are_drafts_and_the_request_is_the_main_models(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda n: completion(calls=[("get_weather", '{"city": "Oslo"}'), ("other", "{}")])
+    predictor = speculator(endpoint)
+    assert isinstance(predictor, Speculator)
+    assert drafts(predictor) == [ToolCall("get_weather", {"city": "Oslo"}), ToolCall("other", {})]
+    (request,) = endpoint.requests
+    assert (request["model"], request["messages"], request["tools"]) == ("draft", MESSAGES, TOOLS)
+    assert request["temperature"] == 0.0
+
+
+def test_samples_are_requests_of_their_own_and_the_first_is_greedy(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda n: completion(calls=[("get_weather", json.dumps({"n": n}))])
+    assert len(drafts(speculator(endpoint, temperature=0.9), samples=3)) == 3
+    assert sorted(request["temperature"] for request in endpoint.requests) == [0.0, 0.9, 0.9]
+    assert len(drafts(speculator(endpoint, samples=2), samples=5)) == 2
+
+
+@pytest.mark.parametrize(
+    ("format", "content"),
+    [
+        (
+            ToolCallFormat.HERMES,
+            '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>',
+        ),
+        (ToolCallFormat.LLAMA3_JSON, '{"name": "get_weather", "parameters": {"city": "Oslo"}}'),
+        (ToolCallFormat.PYTHONIC, "[get_weather(city='Oslo')]"),
+        (ToolCallFormat.XLAM, '[{"name": "get_weather", "arguments": {"city": "Oslo"}}]'),
+    ],
+)
+def test_calls_written_as_text_are_read(endpoint: Endpoint, format: ToolCallFormat, content: str) -> None:
+    endpoint.answer = lambda n: completion(content=content)
+    assert drafts(speculator(endpoint, format=format)) == [ToolCall("get_weather", {"city": "Oslo"})]
+    assert drafts(speculator(endpoint)) == []
+
+
+def test_one_predictor_serves_several_event_loops(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda n: completion(calls=[("get_weather", "{}")])
+    predictor = speculator(endpoint)
+    assert drafts(predictor) == drafts(predictor) == [ToolCall("get_weather", {})]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ((500, {"error": {"message": "out of order"}}), "InternalServerError"),
+        ((429, {"error": {"message": "slow down"}}), "RateLimitError"),
+        ((200, b"<html>not JSON"), "failed"),
+        (completion(calls=[("get_weather", '{"city": NaN}')]), "NaN is not JSON"),
+        (completion(calls=[("get_weather", "[1, 2]")]), "not a JSON object"),
+        (completion(calls=[("get_weather", '{"a":' * 100_000)]), "nested too deeply"),
+    ],
+)
+def test_an_endpoint_in_trouble_is_reported_and_asked_once(
+    endpoint: Endpoint, answer: Any, problem: str
+) -> None:
+    endpoint.answer = lambda n: answer
+    report = one_turn(endpoint)
+    assert len(report.turns[0].problems) == 1
+    assert problem in report.turns[0].problems[0]
+    assert len(endpoint.requests) == 1
+
+
+def test_an_endpoint_that_is_down_is_reported(endpoint: Endpoint) -> None:
+    endpoint.url = "http://127.0.0.1:9/v1"  # the discard port: nobody listens
+    assert "APIConnectionError" in one_turn(endpoint).turns[0].problems[0]
+
+
+def one_turn(endpoint: Endpoint) -> Any:
+    """A turn whose main model answers once the predictor has failed."""
+    failed = threading.Event()
+
+    @speculable
+    def get_weather(city: str) -> str:
+        return city
+
+    class Observer:
+        def on_event(self, event: Any) -> None:
+            if type(event).__name__ == "PredictorFailed":
+                failed.set()
+
+    with SpeculationSession([get_weather], [speculator(endpoint)], observers=[Observer()]) as session:
+        with session.turn(MESSAGES, TOOLS) as turn:
+            assert failed.wait(20)
+            turn.bind([ToolCall("get_weather", {"city": "Oslo"}, "call_1")])
+        assert session.call(ToolCall("get_weather", {"city": "Oslo"}, "call_1")) == "Oslo"
+    return session.report()
+
+
+def test_a_slow_endpoint_is_left_when_the_main_model_answers(endpoint: Endpoint) -> None:
+    endpoint.hold = threading.Event()
+    endpoint.answer = lambda n: completion()
+
+    async def main() -> None:
+        predictor = speculator(endpoint)
+        async with SpeculationSession([], [predictor]) as session:
+            with session.turn(MESSAGES, TOOLS) as turn:
+                turn.bind([])
+        assert endpoint.hold is not None
+        assert not endpoint.hold.is_set()
+
+    asyncio.run(main())
+
+
+def test_wrong_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigurationError, match="api_key="):
+        EndpointSpeculator("draft", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ConfigurationError, match="samples"):
+        EndpointSpeculator("draft", api_key="x", samples=0)

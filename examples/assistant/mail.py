@@ -40,7 +40,11 @@ class MailBox:
         self._mails: list[Mail] = []
         self._unread: list[Mail] = []
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
-        self._refresh()
+        try:
+            self._refresh()
+        except BaseException:
+            self.close()
+            raise
 
     def search(self, query: str, limit: int = 3) -> list[Mail]:
         """The mails that match best in sender, subject or body, see :mod:`.search`."""

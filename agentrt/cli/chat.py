@@ -74,7 +74,7 @@ def chat(
         guessing = speculative(ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS))
         agent = assistant_agent(guessing, assistant_tools(opened, client))
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
-        conversation = _Conversation(agent, runner, Console(), characters)
+        conversation = _Conversation(agent, runner, Console(highlight=False), characters)
         conversation.hold(lambda: report_of(guessing).total.claims)
 
 
@@ -102,7 +102,7 @@ class _Conversation:
             self._answer(line)
             seconds, ahead = time.perf_counter() - began, hits() - before
             guessed = f", {ahead} tool call{'s' * (ahead > 1)} guessed ahead" if ahead else ""
-            self._console.print(f"({seconds:.2f} s{guessed})", style="dim", highlight=False)
+            self._console.print(f"({seconds:.2f} s{guessed})", style="dim")
 
     def _answer(self, line: str) -> None:
         from langchain_core.messages import HumanMessage
@@ -141,7 +141,7 @@ class _ChatView:
         self._streamed = False
 
     def token(self, text: str) -> None:
-        self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, end="", markup=False, soft_wrap=True)
         self._streamed = self._streamed or bool(text)
 
     def message(self, message: AnyMessage) -> None:
@@ -151,5 +151,5 @@ class _ChatView:
             self._console.print()
         for line in describe(message):
             if not self._streamed or line != " ".join(message.text.split()):
-                self._console.print(f"  {line}", markup=False, highlight=False, style="dim", soft_wrap=True)
+                self._console.print(f"  {line}", markup=False, style="dim", soft_wrap=True)
         self._streamed = False

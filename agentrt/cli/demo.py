@@ -40,7 +40,7 @@ def demo(
     from agentrt.examples.assistant.summary import introduce, summarize
     from agentrt.examples.assistant.view import LiveView, PlainView, View
 
-    console = Console()
+    console = Console(highlight=False)
     introduce(model, weather_delay, console)
     with contextlib.ExitStack() as stack:
         if data is None:

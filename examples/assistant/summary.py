@@ -26,7 +26,7 @@ _NANO = (
 def introduce(model: str, weather_delay: float, console: Console) -> None:
     """Say what is about to be shown, and what of it is made up."""
     about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model does the guessing."
-    console.print(_INTRODUCTION.format(model=about, delay=weather_delay), markup=False, highlight=False)
+    console.print(_INTRODUCTION.format(model=about, delay=weather_delay), markup=False)
 
 
 def summarize(comparison: Comparison, console: Console) -> None:
@@ -37,7 +37,6 @@ def summarize(comparison: Comparison, console: Console) -> None:
         "G is the model's time and T the tools', both in the plain run. hit: calls whose tool was running, "
         "or done, before the model had made them. miss: calls that nobody had guessed. vain: tools that ran "
         "on a wrong guess.",
-        highlight=False,
     )
     saved = plain.seconds - speculative.seconds
     if saved > 0:
@@ -47,14 +46,13 @@ def summarize(comparison: Comparison, console: Console) -> None:
     difference = comparison.differences()
     if difference:
         console.print("The two runs did not say the same. That is a fault of agentrt:", style="bold red")
-        console.print(difference, markup=False, highlight=False, soft_wrap=True)
+        console.print(difference, markup=False, soft_wrap=True)
     else:
         console.print("Both runs said the same, word for word.", style="green")
     for name, run in (("plain", plain), ("speculative", speculative)):
         console.print(
             f"Beside the {name} run, {len(run.digest)} new mails were digested and {len(run.index)} files "
             f"indexed; the runtime wrote {run.tokens_per_second:.0f} tokens per second in all.",
-            highlight=False,
         )
 
 

@@ -101,7 +101,7 @@ class PlainView:
         self._print(f"    {line}")
 
     def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(line, markup=False, soft_wrap=True)
 
 
 class LiveView:

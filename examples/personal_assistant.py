@@ -27,7 +27,7 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, wrap_tool_call
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -42,7 +42,7 @@ from agentrt.speculators import LocalSpeculator
 from .assistant.data import PersonalData
 from .assistant.errors import ToolError
 from .assistant.folder_index import FolderIndex
-from .assistant.view import NoView, TurnView, View
+from .assistant.view import TurnView, View
 from .assistant.weather import fetch_weather
 
 P = ParamSpec("P")
@@ -203,12 +203,11 @@ def speculative(model: BaseChatModel, observers: Sequence[SpeculationObserver] =
 async def ask(
     agent: Agent,
     messages: Sequence[AnyMessage],
-    view: TurnView | None = None,
+    view: TurnView,
     callbacks: Sequence[BaseCallbackHandler] = (),
 ) -> list[AnyMessage]:
     """Run one turn and return what it added to ``messages``; the view sees it word by word."""
     history = list(messages)
-    view = view or NoView()
     events: AsyncIterator[Any] = agent.astream(
         {"messages": history}, {"callbacks": list(callbacks)}, stream_mode=["messages", "values"]
     )
@@ -222,10 +221,11 @@ async def ask(
     return history[len(messages) :]
 
 
-def answer_of(messages: Sequence[AnyMessage]) -> str:
-    """The text that a turn ends with."""
-    last = messages[-1]
-    return last.text if isinstance(last, AIMessage) else ""
+async def ask_quietly(agent: Agent, request: str) -> str:
+    """Run one turn that nobody watches and return its answer."""
+    state = await agent.ainvoke({"messages": [HumanMessage(request)]})
+    answer: AnyMessage = state["messages"][-1]
+    return answer.text
 
 
 # 5. Background work. It is asked of the same agent; the priority goes with it to the runtime, which serves
@@ -240,7 +240,7 @@ async def digest_mail(agent: Agent, data: PersonalData, view: View) -> dict[str,
     with priority(Priority.PROACTIVE):
         for mail in mails:
             view.background("digest new mail", len(digest), len(mails))
-            digest[mail.id] = answer_of(await ask(agent, [HumanMessage(f"Read mail {mail.id}")]))
+            digest[mail.id] = await ask_quietly(agent, f"Read mail {mail.id}")
     view.background("digest new mail", len(digest), len(mails))
     return digest
 
@@ -252,7 +252,7 @@ async def index_files(agent: Agent, data: PersonalData, index: FolderIndex, view
     with priority(Priority.PROACTIVE):
         for done, path in enumerate(paths):
             view.background("index changed files", done, len(paths))
-            answer = answer_of(await ask(agent, [HumanMessage(f"Read the file {path}")]))
+            answer = await ask_quietly(agent, f"Read the file {path}")
             await _in_thread(index.store, path, versions[path], answer)
     view.background("index changed files", len(paths), len(paths))
     return await _in_thread(index.summaries)

@@ -28,6 +28,7 @@ from ..personal_assistant import (
     MOST_TOKENS,
     Agent,
     ask,
+    ask_quietly,
     assistant_agent,
     assistant_tools,
     digest_mail,
@@ -152,7 +153,7 @@ class _Runner:
                 tools = assistant_tools(data, client)
                 background = assistant_agent(background_model, tools)
                 agent = assistant_agent(model, tools)
-                await ask(agent, [HumanMessage(_WARM_UP)])
+                await ask_quietly(agent, _WARM_UP)
                 counter.take()
                 self.view.run(name, len(self.requests))
                 index = FolderIndex(folder / "index.db")

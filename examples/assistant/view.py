@@ -49,16 +49,6 @@ class View(TurnView, EarlyView, Protocol):
         """A background task has come so far."""
 
 
-class NoView:
-    """Shows nothing of a turn."""
-
-    def token(self, text: str) -> None:
-        """Show nothing."""
-
-    def message(self, message: AnyMessage) -> None:
-        """Show nothing."""
-
-
 class PlainView:
     """One line for each thing that happened, for pipes, logs and tests."""
 

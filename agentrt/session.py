@@ -92,7 +92,7 @@ class SpeculationSession:
     ) -> None:
         """Cancel what is still running."""
         self._host = None
-        for turn in self._turns:
+        for turn in list(self._turns):
             turn.abandon()
 
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Turn:

@@ -89,6 +89,10 @@ class LocalSpeculator:
         self._context = _context_of(directory)
         self._busy = threading.Lock()
         self._request_ids = itertools.count()
+        # The first inference compiles kernels, which would cost the first turn its guess.
+        self._submit(self._tokenizer.encode("warm").input_ids, sampled=0, max_tokens=1)
+        while self._pipeline.has_non_finished_requests():
+            self._pipeline.step()
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of each sample as it ends."""
@@ -126,15 +130,15 @@ class LocalSpeculator:
                     length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
                 )
             count = self._samples or request.samples
-            handles = [self._submit(tokens, sampled=0)]
+            handles = [self._submit(tokens, sampled=0, max_tokens=self._max_tokens)]
             if count > 1:
-                handles.append(self._submit(tokens, sampled=count - 1))
+                handles.append(self._submit(tokens, sampled=count - 1, max_tokens=self._max_tokens))
             yield from self._decode(handles, unwanted)
 
-    def _submit(self, tokens: Any, *, sampled: int) -> Any:
+    def _submit(self, tokens: Any, *, sampled: int, max_tokens: int) -> Any:
         """Add one request to the batch: one greedy sample, or ``sampled`` drawn ones."""
         config = self._pipeline.get_config()
-        config.max_new_tokens = self._max_tokens
+        config.max_new_tokens = max_tokens
         config.apply_chat_template = False
         config.do_sample = sampled > 0
         config.num_return_sequences = max(sampled, 1)

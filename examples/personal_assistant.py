@@ -2,11 +2,12 @@
 
 Read this file from top to bottom; it is all there is to an agent that speculates:
 
-1. the tools, ordinary LangChain tools, with one word on those that are safe to run early;
-2. the agent, ``create_agent`` as always;
-3. speculation, one line around the model;
-4. asking it something;
-5. background work that gives way to the user.
+1. the tools: ordinary LangChain tools, with one word above those that are safe to run early;
+2. the model: opened once, in this process;
+3. the agent: ``create_agent`` as always;
+4. speculation: one line around the model;
+5. asking;
+6. background work that gives way to the user.
 
 What the tools work on lies in ``assistant/`` beside this file, and ``assistant/comparison.py`` runs the
 agent twice, plain and speculative, which is what ``agentrt demo`` shows.
@@ -36,6 +37,7 @@ from langgraph.types import Command
 from agentrt import Priority, priority, speculable
 from agentrt.adapters.langchain import speculate
 from agentrt.report import SpeculationObserver
+from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator
 
@@ -147,7 +149,25 @@ def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[Base
     ]  # fmt: skip
 
 
-# 2. The agent. LangChain by default ends the run when a tool raises. An assistant should rather tell the
+# 2. The model. Everything below shares one runtime: one copy of the weights, one batch.
+
+
+def open_runtime(model: str) -> LocalRuntime:
+    """Load ``"nano"`` or the OpenVINO model in a folder."""
+    return LocalRuntime.open(
+        model,
+        RuntimeConfig(
+            # More threads would only wait for each other on a model as small as nano.
+            threads=1 if model == "nano" else None,
+            # What shares a batch with a request depends on timing, and low precision shows it: rounding then
+            # differs in the last bits. The demo promises equal transcripts, so it computes in full precision.
+            inference_precision="f32",
+            kv_cache_precision="f32",
+        ),
+    )
+
+
+# 3. The agent. LangChain by default ends the run when a tool raises. An assistant should rather tell the
 # model, which can try something else or say what went wrong: so that is what this middleware does, for a
 # tool that raises, for one that hangs and for arguments that do not fit, and it logs what it did not expect.
 
@@ -186,7 +206,7 @@ async def _report_tool_errors(
     )
 
 
-# 3. Speculation. While the model is still writing, a much smaller one guesses which tool it will call; the
+# 4. Speculation. While the model is still writing, a much smaller one guesses which tool it will call; the
 # guessed calls of @speculable tools start at once. If the model then asks for one of them, its result is
 # there already. If not, nothing is lost but a little work.
 
@@ -197,7 +217,7 @@ def speculative(model: BaseChatModel, observers: Sequence[SpeculationObserver] =
     return speculate(model, LocalSpeculator(DRAFT_DIRECTORY, threads=1), observers=observers)
 
 
-# 4. Asking.
+# 5. Asking.
 
 
 async def ask(
@@ -228,7 +248,7 @@ async def ask_quietly(agent: Agent, request: str) -> str:
     return answer.text
 
 
-# 5. Background work. It is asked of the same agent; the priority goes with it to the runtime, which serves
+# 6. Background work. It is asked of the same agent; the priority goes with it to the runtime, which serves
 # the user first. Nobody waits for these answers, so the plain model gives them: a guess would only take
 # computing time away from the user.
 

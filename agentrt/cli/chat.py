@@ -57,9 +57,9 @@ def chat(
         MOST_TOKENS,
         assistant_agent,
         assistant_tools,
+        open_runtime,
         speculative,
     )
-    from agentrt.runtime import LocalRuntime
 
     with contextlib.ExitStack() as stack:
         if data is None:
@@ -67,7 +67,7 @@ def chat(
             write_sample_data(data, dt.date.today())
         opened = stack.enter_context(contextlib.closing(PersonalData.open(data)))
         weather = stack.enter_context(WeatherService(weather_delay))
-        runtime = stack.enter_context(LocalRuntime.open(model))
+        runtime = stack.enter_context(open_runtime(model))
         runner = stack.enter_context(asyncio.Runner())
         client = httpx.AsyncClient(base_url=weather.url)
         stack.callback(lambda: runner.run(client.aclose()))

@@ -22,7 +22,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from agentrt.adapters.langchain import ChatAgentRT
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import LocalRuntime
 
 from ..personal_assistant import (
     MOST_TOKENS,
@@ -33,6 +33,7 @@ from ..personal_assistant import (
     assistant_tools,
     digest_mail,
     index_files,
+    open_runtime,
     speculative,
 )
 from .data import PersonalData, copy_data, workspace
@@ -44,10 +45,6 @@ from .view import View
 from .weather import WeatherService
 
 _WARM_UP = "What is the weather in Oslo?"
-
-# What shares a batch with a request depends on timing, and low precision shows it: rounding then differs in
-# the last bits. Equal transcripts are promised in full precision, which costs so small a model little.
-_EXACT = RuntimeConfig(inference_precision="f32", kv_cache_precision="f32")
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def compare(
     with (
         workspace() as folder,
         WeatherService(weather_delay) as weather,
-        LocalRuntime.open(model, _EXACT) as runtime,
+        open_runtime(model) as runtime,
     ):
         for name in ("plain", "speculative"):
             copy_data(source, folder / name)
@@ -159,14 +156,19 @@ class _Runner:
                 index = FolderIndex(folder / "index.db")
                 began, written = time.perf_counter(), self.runtime.statistics().engine.sampled_tokens
                 async with asyncio.TaskGroup() as tasks:
-                    digest = tasks.create_task(digest_mail(background, data, self.view))
-                    summaries = tasks.create_task(index_files(background, data, index, self.view))
+                    beside = tasks.create_task(self._background(background, data, index))
                     turns = [await self._turn(agent, request, counter) for request in self.requests]
                 written = self.runtime.statistics().engine.sampled_tokens - written
                 rate = written / (time.perf_counter() - began)
-                return Run(tuple(turns), digest.result(), summaries.result(), rate)
+                return Run(tuple(turns), *beside.result(), rate)
         finally:
             data.close()
+
+    async def _background(
+        self, agent: Agent, data: PersonalData, index: FolderIndex
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        digest = await digest_mail(agent, data, self.view)
+        return digest, await index_files(agent, data, index, self.view)
 
     async def _turn(self, agent: Agent, request: str, counter: GuessCounter) -> Turn:
         self.view.request(request)

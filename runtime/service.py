@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 import weakref
@@ -304,14 +305,15 @@ class _Mailbox:
         self._wake_pending = False
 
     def put(self, text: str) -> None:
-        """Called on the engine thread."""
+        """Called on the engine thread. Raises if the loop is closed, which ends the job: nobody reads."""
         self._pieces.append(text)
         self._wake()
 
     def close(self) -> None:
         """Called on the engine thread when the job has ended."""
         self._closed = True
-        self._wake()
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by now, and then nobody reads
+            self._wake()
 
     async def get(self) -> str | None:
         """All text that has come since the last call, or None when there will be no more."""

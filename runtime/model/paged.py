@@ -1,4 +1,4 @@
-"""From a stock OpenVINO LLM graph to a compiled paged-attention model (DESIGN: "from a stock model").
+"""From a stock OpenVINO LLM graph to a compiled paged-attention model.
 
 The transformed graph takes one flat row of tokens from any number of sequences, reads and writes keys and
 values in block tensors that the caller owns, and returns logits only for the rows it is asked for::
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import openvino as ov
-import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
 from agentrt.errors import ConfigurationError, ModelFormatError
 
 from .directory import ModelDirectory
+from .rows import SAMPLED_ROWS, keep_sampled_rows
 
 INPUTS: Final = (
     "input_ids",
@@ -35,12 +35,9 @@ INPUTS: Final = (
     "block_indices",
     "block_indices_begins",
     "max_context_len",
-    "sampled_token_indices",
+    SAMPLED_ROWS,
 )
 """The inputs of every forward pass, beside the cache tensors."""
-
-# Between the LM head and the logits only these may stand: they treat every row by itself.
-_ROW_WISE: Final = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         raise ModelFormatError(problem.format(f"it also wants {', '.join(sorted(unknown))}"))
     if len(model.outputs) != 1:
         raise ModelFormatError(problem.format(f"it has {len(model.outputs)} outputs instead of the logits"))
-    _gather_before_head(model)
+    model = keep_sampled_rows(model)
     # Generated names differ from load to load; profiles and cut points need names that do not.
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":
@@ -136,21 +133,6 @@ def compile_paged_model(directory: ModelDirectory, device: str, properties: dict
             "Leave precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
         ) from error
     return _describe(compiled, directory)
-
-
-def _gather_before_head(model: ov.Model) -> None:
-    """Let only the sampled rows reach the LM head: it is most of a prefill when the vocabulary is large."""
-    target = model.get_results()[0].input(0)
-    while target.get_source_output().get_node().get_type_name() in _ROW_WISE:
-        target = target.get_source_output().get_node().input(0)
-    if target.get_source_output().get_node().get_type_name() == "MatMul":
-        target = target.get_source_output().get_node().input(0)
-    rows = opset.parameter([-1], ov.Type.i64, name="sampled_token_indices")
-    rows.output(0).set_names({"sampled_token_indices"})
-    gathered = opset.gather(target.get_source_output(), rows, opset.constant(0, ov.Type.i64))
-    target.replace_source_output(gathered.output(0))
-    model.add_parameters([rows])
-    model.validate_nodes_and_infer_types()
 
 
 def _describe(compiled: ov.CompiledModel, directory: ModelDirectory) -> PagedModel:

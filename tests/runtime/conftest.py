@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.forward import ForwardPass
 from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
+from agentrt.runtime.scheduler import Slice
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +49,49 @@ def open_runtime() -> Iterator[Callable[..., LocalRuntime]]:
 @pytest.fixture
 def runtime(open_runtime: Callable[..., LocalRuntime]) -> LocalRuntime:
     return open_runtime()
+
+
+class Gate:
+    """Lets the engine make one step at a time, so that a test can act between two of them."""
+
+    def __init__(self, forward: ForwardPass, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[list[Slice]] = []
+        self._run = forward.run
+        self._arrived = threading.Semaphore(0)
+        self._go = threading.Semaphore(0)
+        self._open = False
+        monkeypatch.setattr(forward, "run", self._wait_and_run)
+
+    def _wait_and_run(self, step: list[Slice]) -> Any:
+        self.steps.append(step)
+        self._arrived.release()
+        if not self._open:
+            self._go.acquire()
+        return self._run(step)
+
+    def arrived(self) -> list[Slice]:
+        """Wait until the engine stands before its next step."""
+        assert self._arrived.acquire(timeout=30)
+        return self.steps[-1]
+
+    def step(self) -> list[Slice]:
+        """Let it make that step and wait until it stands before the one after."""
+        self._go.release()
+        return self.arrived()
+
+    def allow(self, steps: int) -> None:
+        """Let it make so many steps more."""
+        for _ in range(steps):
+            self._go.release()
+
+    def open(self) -> None:
+        """Stop nobody any more."""
+        self._open = True
+        self._go.release()
+
+
+@pytest.fixture
+def gate(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(runtime._engine._forward, monkeypatch)
+    yield gate
+    gate.open()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,51 +10,10 @@ from agentrt.errors import EngineFailedError, RuntimeClosedError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, SamplingParams
 from agentrt.runtime.engine import Engine, Job
-from agentrt.runtime.forward import ForwardPass
-from agentrt.runtime.scheduler import SequenceState, Slice
+from agentrt.runtime.scheduler import SequenceState
 from agentrt.runtime.text import AnswerText
 
 PROMPT = list(range(300, 340))
-
-
-class Gate:
-    """Lets the engine make one step at a time, so that a test can act between two of them."""
-
-    def __init__(self, forward: ForwardPass, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.steps: list[list[Slice]] = []
-        self._run = forward.run
-        self._arrived = threading.Semaphore(0)
-        self._go = threading.Semaphore(0)
-        self._open = False
-        monkeypatch.setattr(forward, "run", self._wait_and_run)
-
-    def _wait_and_run(self, step: list[Slice]) -> Any:
-        self.steps.append(step)
-        self._arrived.release()
-        if not self._open:
-            self._go.acquire()
-        return self._run(step)
-
-    def arrived(self) -> list[Slice]:
-        """Wait until the engine stands before its next step."""
-        assert self._arrived.acquire(timeout=30)
-        return self.steps[-1]
-
-    def step(self) -> list[Slice]:
-        """Let it make that step and wait until it stands before the one after."""
-        self._go.release()
-        return self.arrived()
-
-    def open(self) -> None:
-        self._open = True
-        self._go.release()
-
-
-@pytest.fixture
-def gate(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate = Gate(runtime._engine._forward, monkeypatch)
-    yield gate
-    gate.open()
 
 
 def submit(
@@ -106,7 +65,7 @@ def test_an_end_token_ends_the_answer_and_is_no_text(runtime: LocalRuntime) -> N
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4])
-def test_cancel_frees_at_once(runtime: LocalRuntime, gate: Gate, steps: int) -> None:
+def test_cancel_frees_at_once(runtime: LocalRuntime, gate: Any, steps: int) -> None:
     kept, cancelled = submit(runtime, 40), submit(runtime, 40)
     gate.arrived()
     for _ in range(steps):
@@ -123,7 +82,7 @@ def test_cancel_frees_at_once(runtime: LocalRuntime, gate: Gate, steps: int) -> 
     assert runtime.statistics().engine.cancelled == 1
 
 
-def test_cancelling_the_last_job_leaves_an_idle_engine(runtime: LocalRuntime, gate: Gate) -> None:
+def test_cancelling_the_last_job_leaves_an_idle_engine(runtime: LocalRuntime, gate: Any) -> None:
     job = submit(runtime, 40)
     gate.arrived()
     runtime._engine.cancel(job)
@@ -132,7 +91,7 @@ def test_cancelling_the_last_job_leaves_an_idle_engine(runtime: LocalRuntime, ga
     assert submit(runtime, 2).completion.result(30).stop_reason == "length"
 
 
-def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Gate) -> None:
+def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Any) -> None:
     background = [submit(runtime, 5, priority=Priority.PROACTIVE, prompt=PROMPT * 20) for _ in range(3)]
     gate.arrived()
     user = submit(runtime, 1)
@@ -142,7 +101,7 @@ def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Gate) -> None
     assert all(job.completion.result(60).stop_reason == "length" for job in [user, *background])
 
 
-def test_health_is_decode_progress(runtime: LocalRuntime, gate: Gate) -> None:
+def test_health_is_decode_progress(runtime: LocalRuntime, gate: Any) -> None:
     assert runtime.statistics().engine.seconds_since_progress == 0, "idle is healthy"
     job = submit(runtime, 3)
     gate.arrived()
@@ -155,7 +114,7 @@ def test_health_is_decode_progress(runtime: LocalRuntime, gate: Gate) -> None:
 
 
 def test_a_fault_reaches_everyone_who_waits(
-    runtime: LocalRuntime, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    runtime: LocalRuntime, gate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running, waiting = submit(runtime, 40), submit(runtime, 40, priority=Priority.PROACTIVE)
     gate.arrived()
@@ -175,7 +134,7 @@ def test_a_fault_reaches_everyone_who_waits(
     runtime.close()
 
 
-def test_close_tells_everyone_who_waits(runtime: LocalRuntime, gate: Gate) -> None:
+def test_close_tells_everyone_who_waits(runtime: LocalRuntime, gate: Any) -> None:
     jobs = [submit(runtime, 40) for _ in range(3)]
     gate.arrived()
     closer = threading.Thread(target=runtime.close)

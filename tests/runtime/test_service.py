@@ -17,8 +17,7 @@ from agentrt.priority import Priority, priority
 from agentrt.runtime import Finished, Generation, LocalRuntime, RuntimeConfig
 
 HELLO = [{"role": "user", "content": "Hello!"}]
-# Long enough to be interrupted wherever a test wants to.
-LONG: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True}
+LONG: dict[str, Any] = {"max_tokens": 500, "ignore_eos": True}
 
 
 def deltas(events: list[Any]) -> str:
@@ -51,7 +50,7 @@ def test_every_way_to_ask_gives_the_same_answer(runtime: LocalRuntime, options: 
 
 def test_a_seed_fixes_the_answer_whatever_it_is_batched_with(runtime: LocalRuntime) -> None:
     def ask(seed: int) -> Generation:
-        return runtime.generate(HELLO, max_tokens=24, temperature=1.2, top_p=0.95, seed=seed)
+        return runtime.generate(HELLO, max_tokens=24, temperature=3.0, top_p=0.95, seed=seed)
 
     alone = [ask(seed) for seed in range(12)]
     assert len({generation.token_ids for generation in alone}) > 6
@@ -92,7 +91,9 @@ def test_priority_in_force_is_taken(runtime: LocalRuntime, monkeypatch: pytest.M
     assert seen == [reactive, proactive, proactive, reactive]
 
 
-def test_the_event_loop_is_never_blocked(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_loop_is_never_blocked(
+    runtime: LocalRuntime, gate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever may take long happens on another thread."""
     threads: list[int] = []
     for name in ("render", "encode"):
@@ -105,65 +106,76 @@ def test_the_event_loop_is_never_blocked(runtime: LocalRuntime, monkeypatch: pyt
         monkeypatch.setattr(runtime._tokenizer, name, spy)
 
     async def main() -> None:
-        waiting = asyncio.create_task(runtime.agenerate(HELLO, **LONG))
-        await collect(runtime, max_tokens=3)
-        assert not waiting.done(), "the loop went on while the engine worked"
-        waiting.cancel()
+        waiting = asyncio.create_task(runtime.agenerate(HELLO, max_tokens=3))
+        streaming = asyncio.create_task(collect(runtime, max_tokens=3))
+        # The engine stands still in its first step, and the loop goes on.
+        await asyncio.to_thread(gate.arrived)
+        assert not waiting.done()
+        assert not streaming.done()
+        gate.open()
+        assert (await waiting).token_ids == (await streaming)[-1].generation.token_ids
 
     asyncio.run(main())
     assert len(threads) == 4
     assert threading.get_ident() not in threads
 
 
-def test_cancelling_the_task_frees_everything(runtime: LocalRuntime) -> None:
+@pytest.mark.parametrize("streamed", [False, True])
+def test_cancelling_the_task_frees_everything(runtime: LocalRuntime, gate: Any, streamed: bool) -> None:
     async def main() -> None:
-        for start in (lambda: runtime.agenerate(HELLO, **LONG), lambda: collect(runtime, **LONG)):
-            task = asyncio.create_task(start())
-            await anext(aiter(runtime.stream(HELLO, max_tokens=1)))
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+        task = asyncio.create_task(collect(runtime, **LONG) if streamed else runtime.agenerate(HELLO, **LONG))
+        await asyncio.to_thread(gate.arrived)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     asyncio.run(main())
-    runtime.generate(HELLO, max_tokens=1)  # the cancellations were asked for before this
+    gate.open()
+    runtime.generate(HELLO, max_tokens=1)  # the cancellation was asked for before this
     statistics = runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
-    assert statistics.engine.cancelled == 2
+    assert statistics.engine.sampled_tokens < 4
 
 
-def test_closing_an_iterator_frees_everything(runtime: LocalRuntime) -> None:
-    stream = cast(Generator[Any], runtime.iter_stream(HELLO, **LONG))
-    next(stream)
-    stream.close()
-
+def test_closing_an_iterator_frees_everything(runtime: LocalRuntime, gate: Any) -> None:
     async def main() -> None:
         stream = cast(AsyncGenerator[Any], runtime.stream(HELLO, **LONG))
         await anext(stream)
         await stream.aclose()
 
+    gate.allow(8)
+    stream = cast(Generator[Any], runtime.iter_stream(HELLO, **LONG))
+    next(stream)
+    stream.close()
+    gate.allow(8)
     asyncio.run(main())
+    gate.open()
     runtime.generate(HELLO, max_tokens=1)
     statistics = runtime.statistics()
     assert (statistics.free_blocks, statistics.engine.cancelled) == (statistics.blocks, 2)
 
 
-def test_an_abandoned_iterator_frees_everything(runtime: LocalRuntime) -> None:
+def test_an_abandoned_iterator_frees_everything(runtime: LocalRuntime, gate: Any) -> None:
+    gate.allow(8)
     never_started, started = runtime.iter_stream(HELLO, **LONG), runtime.iter_stream(HELLO, **LONG)
     next(started)
     del never_started, started
     gc.collect()
+    gate.open()
     runtime.generate(HELLO, max_tokens=1)
     statistics = runtime.statistics()
     assert (statistics.free_blocks, statistics.engine.cancelled) == (statistics.blocks, 1)
 
 
-def test_close_with_outstanding_requests(runtime: LocalRuntime) -> None:
+def test_close_with_outstanding_requests(runtime: LocalRuntime, gate: Any) -> None:
     async def main() -> None:
+        gate.allow(8)
         stream = runtime.stream(HELLO, **LONG)
         await anext(aiter(stream))
         waiting = asyncio.create_task(runtime.agenerate(HELLO, **LONG))
-        await anext(aiter(runtime.stream(HELLO, max_tokens=1)))
-        await asyncio.to_thread(runtime.close)
+        closing = asyncio.create_task(asyncio.to_thread(runtime.close))
+        gate.open()
+        await closing
         with pytest.raises(errors.RuntimeClosedError):
             await waiting
         with pytest.raises(errors.RuntimeClosedError):
@@ -174,6 +186,29 @@ def test_close_with_outstanding_requests(runtime: LocalRuntime) -> None:
     with pytest.raises(errors.RuntimeClosedError, match=r"LocalRuntime\.open"):
         runtime.generate(HELLO)
     runtime.close()
+
+
+def test_a_loop_that_ends_mid_stream_leaves_nothing_behind(
+    runtime: LocalRuntime, gate: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: list[Any] = []
+
+    async def abandon() -> None:
+        held.append(runtime.stream(HELLO, **LONG))
+        await anext(held[-1])
+
+    gate.allow(8)
+    asyncio.run(abandon())  # closes the stream on its way out
+    gate.allow(8)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(abandon())
+    loop.close()  # closes nothing: the engine finds out when it wants to hand over the next piece
+    gate.open()
+    runtime.generate(HELLO, max_tokens=LONG["max_tokens"], ignore_eos=True)
+    statistics = runtime.statistics()
+    assert (statistics.free_blocks, statistics.engine.finished) == (statistics.blocks, 1)
+    assert statistics.engine.sampled_tokens < 600, "nothing was generated to its end for nobody"
+    assert not caplog.records
 
 
 def test_prompt_beyond_the_context(runtime: LocalRuntime) -> None:

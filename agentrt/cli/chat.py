@@ -116,8 +116,9 @@ class _Conversation:
         except KeyboardInterrupt:
             self._console.print("\n(stopped)")
         except RequestError as error:
+            forgotten = " What was said before is forgotten now." if self._turns else ""
             self._turns.clear()
-            self._console.print(f"\n{error} What was said before is forgotten now.", markup=False)
+            self._console.print(f"\n{error}{forgotten}", markup=False)
         else:
             self._turns.append([asked, *answer])
 

@@ -35,12 +35,14 @@ def demo(
     from rich.console import Console
 
     from agentrt.examples.assistant.comparison import compare
-    from agentrt.examples.assistant.data import workspace
+    from agentrt.examples.assistant.data import require_parts, workspace
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.summary import introduce, summarize
     from agentrt.examples.assistant.view import LiveView, PlainView, View
 
     console = Console(highlight=False)
+    if data is not None:
+        require_parts(data)
     introduce(model, weather_delay, console)
     with contextlib.ExitStack() as stack:
         if data is None:

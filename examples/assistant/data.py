@@ -42,7 +42,7 @@ class PersonalData:
     @classmethod
     def open(cls, folder: Path, today: Callable[[], dt.date] = dt.date.today) -> Self:
         """Open the four parts in ``folder``; :class:`ConfigurationError` names what is missing or broken."""
-        _require_parts(folder)
+        require_parts(folder)
         return cls(
             Notes(folder / "notes.db"),
             Calendar(folder / "calendar.ics", today),
@@ -56,12 +56,15 @@ class PersonalData:
         self.files.close()
 
 
-def _require_parts(folder: Path) -> None:
-    missing = [f"{name} ({what})" for name, what in _PARTS.items() if not (folder / name).exists()]
+def require_parts(folder: Path) -> None:
+    """Raise :class:`ConfigurationError` unless all four parts are there."""
+    missing = [
+        f"{name} ({what})"
+        for name, what in _PARTS.items()
+        if not ((folder / name).is_dir() if name == "files" else (folder / name).is_file())
+    ]
     if missing:
-        raise ConfigurationError(
-            f"{folder} has no {' and no '.join(missing)}. Put it there, or leave --data out."
-        )
+        raise ConfigurationError(f"{folder} lacks {', '.join(missing)}. Put it there, or leave --data out.")
 
 
 def copy_data(source: Path, target: Path) -> None:
@@ -69,7 +72,7 @@ def copy_data(source: Path, target: Path) -> None:
 
     The notes are copied through SQLite, which also takes what is still in the write-ahead log.
     """
-    _require_parts(source)
+    require_parts(source)
     size = sum(
         file.lstat().st_size for name in _PARTS for file in (source / name, *(source / name).rglob("*"))
     )

@@ -118,8 +118,8 @@ def test_chat_answers_from_the_terminal(tmp_path: Path) -> None:
     ("arguments", "error"),
     [
         (("chat", "--model", "no/such/model"), "no/such/model"),
-        (("demo", "--data", "{empty}"), "has no notes.db"),
-        (("chat", "--data", "{empty}"), "has no notes.db"),
+        (("demo", "--data", "{empty}"), "lacks notes.db"),
+        (("chat", "--data", "{empty}"), "lacks notes.db"),
         (("demo", "--data", "no/such/folder"), "does not exist"),
     ],
 )

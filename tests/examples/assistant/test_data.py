@@ -76,11 +76,9 @@ def test_requests_about_little_data(tmp_path: Path) -> None:
 def test_missing_parts_are_named(sample: Path) -> None:
     (sample / "mail.mbox").unlink()
     shutil.rmtree(sample / "files")
-    with pytest.raises(
-        ConfigurationError, match=r"has no mail\.mbox \(exported mail\) and no files \(a folder"
-    ):
+    with pytest.raises(ConfigurationError, match=r"lacks mail\.mbox \(exported mail\), files \(a folder"):
         PersonalData.open(sample)
-    with pytest.raises(ConfigurationError, match=r"has no mail\.mbox"):
+    with pytest.raises(ConfigurationError, match=r"lacks mail\.mbox"):
         copy_data(sample, sample.parent / "copy")
 
 

@@ -161,6 +161,9 @@ class _Runner:
                 written = self.runtime.statistics().engine.sampled_tokens - written
                 rate = written / (time.perf_counter() - began)
                 return Run(tuple(turns), *beside.result(), rate)
+        except ExceptionGroup as failures:
+            # The first failure has cancelled the rest; callers should see it as itself.
+            raise failures.exceptions[0] from failures
         finally:
             data.close()
 

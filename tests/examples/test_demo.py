@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from agentrt.errors import EngineFailedError
+from agentrt.examples.assistant import comparison as comparison_module
 from agentrt.examples.assistant.comparison import Comparison, compare
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.view import PlainView
@@ -103,6 +105,18 @@ def test_the_data_of_the_user_is_not_changed(tmp_path: Path) -> None:
     view = PlainView(Console(file=io.StringIO()))
     compare(data, 0, view, requests=["Write a note: buy candles"])
     assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
+
+
+def test_a_background_task_that_fails_ends_the_demo_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> dict[str, str]:
+        raise EngineFailedError("the engine stopped. Open the runtime again.")
+
+    monkeypatch.setattr(comparison_module, "digest_mail", fail)
+    write_sample_data(tmp_path / "sample", dt.date.today())
+    with pytest.raises(EngineFailedError, match="the engine stopped"):
+        compare(tmp_path / "sample", 0, PlainView(Console(file=io.StringIO())), requests=["Hello!"])
 
 
 def test_chat_answers_from_the_terminal(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         # As long as it takes: the minutes that asyncio gives its threads to end would pass at once here.
         await super().shutdown_default_executor()
 

@@ -1,13 +1,14 @@
 """constraints.txt pins everything that `make demo` and `make test` install."""
 
 import re
+import sys
 from importlib import metadata
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.house.project import PYPROJECT, ROOT
+from tests.house.project import PYPROJECT, ROOT, imports, modules
 
 PROJECT = PYPROJECT["project"]
 
@@ -81,6 +82,23 @@ def test_the_pins_satisfy_the_ranges() -> None:
         if pinned[canonicalize_name(requirement.name)] not in requirement.specifier
     ]
     assert unsatisfied == []
+
+
+def test_everything_that_is_imported_is_asked_for() -> None:
+    # What comes with something else may stop coming with it.
+    # The training packages need not be installed, and only one of them has another name.
+    providers = {"optimum": ["optimum-intel"], **metadata.packages_distributions()}
+    asked_for = {canonicalize_name(need.name) for need in direct_requirements("all", "train")}
+    asked_for |= {"agentrt"}
+
+    missing = {
+        f"{name} imports {top}"
+        for name, path in modules()
+        for top in {imported.target.split(".")[0] for imported in imports(name, path)}
+        if top not in sys.stdlib_module_names
+        and not {canonicalize_name(provider) for provider in providers.get(top, [top])} & asked_for
+    }
+    assert missing == set()
 
 
 def test_torch_is_for_training_only() -> None:

@@ -43,12 +43,12 @@ class Calendar:
         self.path = path
         self.today = today
         self._writing = threading.Lock()  # calls come from worker threads
-        self._load()
+        self._known = (self._version(), self._parse())
 
     def events_on(self, date: str) -> list[Event]:
         """The events on the day that the free text ``date`` means, in order of time."""
         day = parse_date(date, self.today())
-        components = list(self._load().walk("VEVENT"))
+        components = self._current().walk("VEVENT")
         moved = {_occurrence_key(part) for part in components if "RECURRENCE-ID" in part}
         found = [
             (start, str(part.get("SUMMARY", "untitled")))
@@ -70,11 +70,22 @@ class Calendar:
         event.add("dtstart", dt.datetime.combine(day, clock))
         event.add("duration", _DEFAULT_LENGTH)
         with self._writing:
-            calendar = self._load()
+            calendar = self._parse()
             calendar.add_component(event)
             _replace(self.path, calendar.to_ical())
 
-    def _load(self) -> icalendar.Calendar:
+    def _current(self) -> icalendar.Calendar:
+        """The calendar as it is now; a large one takes seconds to parse, so only if it has changed."""
+        version = self._version()
+        if version != self._known[0]:
+            self._known = (version, self._parse())
+        return self._known[1]
+
+    def _version(self) -> tuple[int, int]:
+        status = self.path.stat()
+        return status.st_mtime_ns, status.st_size
+
+    def _parse(self) -> icalendar.Calendar:
         try:
             calendar = icalendar.Calendar.from_ical(self.path.read_bytes())
         except ValueError as error:

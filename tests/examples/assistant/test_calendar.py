@@ -171,3 +171,10 @@ def test_another_kind_of_file_is_a_configuration_error(tmp_path: Path, content: 
     (tmp_path / "calendar.ics").write_bytes(content)
     with pytest.raises(ConfigurationError, match="is not an iCalendar file"):
         Calendar(tmp_path / "calendar.ics")
+
+
+def test_changes_by_other_programs_are_seen(tmp_path: Path) -> None:
+    found = calendar(tmp_path, "DTSTART:20261119T180000")
+    assert on(found, "tomorrow") == [("18:00", "event0")]
+    calendar(tmp_path, "DTSTART:20261119T180000", "DTSTART:20261119T200000")
+    assert on(found, "tomorrow") == [("18:00", "event0"), ("20:00", "event1")]

@@ -54,6 +54,7 @@ class Turn:
     request: str
     transcript: str
     seconds: float
+    model_calls: int
     model_seconds: float
     tool_seconds: float
     guesses: Guesses
@@ -182,6 +183,7 @@ class _Runner:
             request,
             _transcript(messages),
             time.perf_counter() - began,
+            stopwatch.model_calls,
             stopwatch.model_seconds,
             stopwatch.tool_seconds,
             counter.take(),

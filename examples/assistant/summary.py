@@ -43,6 +43,13 @@ def summarize(comparison: Comparison, console: Console) -> None:
         console.print(f"Speculation saved {saved:.2f} of {plain.seconds:.2f} s: {saved / plain.seconds:.0%}.")
     else:
         console.print(f"Speculation saved nothing here: the speculative run took {-saved:.2f} s longer.")
+    model_seconds = sum(turn.model_seconds for turn in plain.turns)
+    console.print(
+        "A hit can save no more than the tool took, and no more than the model took to write the call. This "
+        f"model takes {model_seconds / sum(turn.model_calls for turn in plain.turns):.2f} s per answer or "
+        "call, and guessing costs computing time: the slower the model and the tools, the more there is to "
+        "save."
+    )
     difference = comparison.differences()
     if difference:
         console.print("The two runs did not say the same. That is a fault of agentrt:", style="bold red")

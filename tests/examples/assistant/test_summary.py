@@ -9,8 +9,8 @@ from agentrt.examples.assistant.summary import introduce, summarize
 
 PLAIN = Run(
     turns=(
-        Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 0.4, 0.5, Guesses()),
-        Turn("Hello!", "ai Hi!", 0.25, 0.24, 0.0, Guesses()),
+        Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, Guesses()),
+        Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, Guesses()),
     ),
     digest={"m1": "about the roof"},
     index={"a.txt": "about a", "b.txt": "about b"},
@@ -40,6 +40,7 @@ def test_it_says_per_request_what_was_saved() -> None:
     total = next(line for line in lines if line.split()[:1] == ["all"])
     assert total.split()[1:] == ["0.64", "0.50", "1.25", "0.96", "+0.29", "2", "1", "1"]
     assert "Speculation saved 0.29 of 1.25 s: 23%." in lines
+    assert "This model takes 0.21 s per answer or call" in " ".join(lines)
     assert "Both runs said the same, word for word." in lines
     assert any("1 new mails were digested and 2 files indexed" in line for line in lines)
     assert any("123 tokens per second" in line for line in lines)

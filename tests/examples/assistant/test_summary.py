@@ -40,7 +40,7 @@ def test_it_says_per_request_what_was_saved() -> None:
     total = next(line for line in lines if line.split()[:1] == ["all"])
     assert total.split()[1:] == ["0.64", "0.50", "1.25", "0.96", "+0.29", "2", "1", "1"]
     assert "Speculation saved 0.29 of 1.25 s: 23%." in lines
-    assert "This model takes 0.21 s per answer or call" in " ".join(lines)
+    assert "This model takes 0.21 s per answer or call" in " ".join(" ".join(lines).split())
     assert "Both runs said the same, word for word." in lines
     assert any("1 new mails were digested and 2 files indexed" in line for line in lines)
     assert any("123 tokens per second" in line for line in lines)

@@ -51,6 +51,7 @@ def chat(
 
     from agentrt.adapters.langchain import ChatAgentRT, report_of
     from agentrt.examples.assistant.data import PersonalData, workspace
+    from agentrt.examples.assistant.requests import requests_about
     from agentrt.examples.assistant.sample_data import write_sample_data
     from agentrt.examples.assistant.weather import WeatherService
     from agentrt.examples.personal_assistant import (
@@ -61,6 +62,8 @@ def chat(
         speculative,
     )
 
+    with contextlib.suppress(ImportError):  # gives input() arrow keys and a history; Windows has its own
+        import readline  # noqa: F401
     with contextlib.ExitStack() as stack:
         if data is None:
             data = stack.enter_context(workspace()) / "sample"
@@ -74,7 +77,14 @@ def chat(
         guessing = speculative(ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS))
         agent = assistant_agent(guessing, assistant_tools(opened, client))
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
-        conversation = _Conversation(agent, runner, Console(highlight=False), characters)
+        console = Console(highlight=False)
+        console.print(
+            "Ask something that these tools can answer: notes, calendar, mail, files, weather. Such as:"
+        )
+        for request in requests_about(opened)[1:]:
+            console.print(f"  {request}", markup=False, soft_wrap=True)
+        console.print("Ctrl-C stops an answer, Ctrl-D leaves.")
+        conversation = _Conversation(agent, runner, console, characters)
         conversation.hold(lambda: report_of(guessing).total.claims)
 
 
@@ -88,10 +98,10 @@ class _Conversation:
 
     def hold(self, hits: Callable[[], int]) -> None:
         """Answer line by line until the input ends; ``hits`` counts right guesses so far."""
-        self._console.print("Ask something. Ctrl-C stops an answer, Ctrl-D leaves.")
         while True:
+            self._console.print()
             try:
-                line = self._console.input("\n> ").strip()
+                line = input("> ").strip()
             except EOFError:
                 return
             except KeyboardInterrupt:

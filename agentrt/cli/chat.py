@@ -79,7 +79,7 @@ def chat(
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
         console = Console(highlight=False)
         console.print(
-            "Ask something that these tools can answer: notes, calendar, mail, files, weather. Such as:"
+            "Ask about notes, calendar, mail, files or the weather, such as:"
         )
         for request in requests_about(opened)[1:]:
             console.print(f"  {request}", markup=False, soft_wrap=True)

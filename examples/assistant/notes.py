@@ -14,6 +14,7 @@ from . import search
 from .errors import ToolError
 
 _TITLE_WORDS = 6
+_COLUMNS = "id, coalesce(title, 'untitled'), coalesce(text, '')"  # other programs may leave them out
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Notes:
         """The note with that id; :class:`ToolError` if there is none."""
         with self._connection() as connection:
             row = connection.execute(
-                "SELECT id, title, text FROM notes WHERE id = ?", (note_id.strip().removeprefix("n"),)
+                f"SELECT {_COLUMNS} FROM notes WHERE id = ?", (note_id.strip().removeprefix("n"),)
             ).fetchone()
         if row is None:
             raise ToolError(f"no note with id {note_id}")
@@ -97,7 +98,7 @@ class Notes:
     def all(self) -> list[Note]:
         """Every note, oldest first."""
         with self._connection() as connection:
-            rows = connection.execute("SELECT id, title, text FROM notes ORDER BY id").fetchall()
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM notes ORDER BY id").fetchall()
         return [Note(f"n{row[0]}", row[1], row[2]) for row in rows]
 
     @contextmanager

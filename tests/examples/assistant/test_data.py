@@ -60,6 +60,7 @@ def test_requests_are_made_from_the_data(sample: Path) -> None:
 
 
 def test_requests_about_little_data(tmp_path: Path) -> None:
+    Notes(tmp_path / "notes.db").create("nothing", "?!")
     Notes(tmp_path / "notes.db").create("buy milk", "Re: AW, shopping: (milk) & 4 more things")
     (tmp_path / "calendar.ics").write_bytes(
         b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nEND:VCALENDAR\r\n"

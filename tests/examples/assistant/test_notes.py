@@ -44,7 +44,11 @@ def test_notes_of_an_existing_database_are_found(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "notes.db")) as connection, connection:
         connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, title TEXT, text TEXT)")
         connection.execute("INSERT INTO notes(title, text) VALUES ('Tea', 'water first')")
-    assert [note.title for note in Notes(tmp_path / "notes.db").search("tea")] == ["Tea"]
+        connection.execute("INSERT INTO notes(title, text) VALUES (NULL, 'coffee'), ('Cocoa', NULL)")
+    notes = Notes(tmp_path / "notes.db")
+    assert [note.title for note in notes.search("tea")] == ["Tea"]
+    assert notes.search("coffee") == [Note("n2", "untitled", "coffee")]
+    assert notes.search("cocoa") == [Note("n3", "Cocoa", "")]
 
 
 @pytest.mark.parametrize(

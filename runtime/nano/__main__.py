@@ -28,19 +28,19 @@ def train(
     size: Annotated[str, typer.Argument(help="main or draft")],
     directory: Annotated[Path, typer.Option(help="where tokenizer and checkpoint go")] = Path("build/nano"),
 ) -> None:
-    """Train one model from scratch on one CPU thread (the two sizes can run side by side)."""
+    """Train one model from scratch: one process at first, then as many as its recipe says."""
     try:
         from .recipe import training
     except ImportError as error:
         raise MissingExtraError(str(error.name), "train") from error
-    from .recipe.tokenizer import load_tokenizer, train_tokenizer
+    from .recipe.tokenizer import train_tokenizer
 
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer_path = directory / "tokenizer.json"
     if not tokenizer_path.exists():
         train_tokenizer().save(str(tokenizer_path))
     recipe = {"main": training.MAIN, "draft": training.DRAFT}[size]
-    training.train(recipe, load_tokenizer(tokenizer_path), directory / f"{size}.pt", _progress)
+    training.train(recipe, tokenizer_path, directory / f"{size}.pt", _progress)
 
 
 @app.command()

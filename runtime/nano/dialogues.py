@@ -72,6 +72,14 @@ class Dialogue:
     turns: list[Turn] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Mix:
+    """How many of a training dialogue's turns need no tool."""
+
+    small_talk: float = 0.035
+    unserved: float = 0.055
+
+
 class Author:
     """Writes dialogues of one split. ``wording`` chooses the request lines: training's or the held-out ones."""
 
@@ -281,13 +289,13 @@ class Author:
             prompt += f" Today is {self.vocabulary.date(self.rng)}."
         return prompt
 
-    def any_turn(self, tools: list[Tool], previous: Turn | None) -> Turn:
+    def any_turn(self, tools: list[Tool], previous: Turn | None, mix: Mix) -> Turn:
         """The next turn of a training dialogue."""
         rng = self.rng
         draw = rng.random()
-        if draw < 0.035:
+        if draw < mix.small_talk:
             return self.small_talk()
-        if draw < 0.09 or not tools:
+        if draw < mix.small_talk + mix.unserved or not tools:
             return self.unserved(tools) if tools or rng.random() < 0.5 else self.small_talk()
         if previous is not None and draw < 0.3 and (turn := self.follow_up(tools, previous)) is not None:
             return turn
@@ -305,7 +313,7 @@ class Author:
         chain = tool.family is not None and bool(tool.family.chain_to) and rng.random() < 0.5
         return self.turn(tools, tool, chain=chain)
 
-    def dialogue(self, turns: int, most_tools: int = 10) -> Dialogue:
+    def dialogue(self, turns: int, most_tools: int = 10, mix: Mix = Mix()) -> Dialogue:
         """A training dialogue of ``turns`` turns over one random set of at most ``most_tools`` tools."""
         rng = self.rng
         draw = rng.random()
@@ -320,5 +328,5 @@ class Author:
             tools = []
         dialogue = Dialogue(self.system_prompt(), tools)
         for _ in range(turns):
-            dialogue.turns.append(self.any_turn(tools, dialogue.turns[-1] if dialogue.turns else None))
+            dialogue.turns.append(self.any_turn(tools, dialogue.turns[-1] if dialogue.turns else None, mix))
         return dialogue

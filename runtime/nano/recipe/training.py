@@ -5,44 +5,96 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import distributed
+from torch.multiprocessing import spawn
 
-from ..dialogues import Author
+from ..dialogues import Author, Mix
 from ..markup import segments
 from . import induction
 from .network import SIZES, Network
+from .tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TOKENS_PER_STEP = 4096
-# (row length, share of the steps, turns generated per row, most tools): short rows see few tools, so that
-# every row holds several turns; long rows teach the full context.
-_ROW_KINDS = ((512, 0.5, 5, 4), (1024, 0.38, 9, 10), (2048, 0.12, 16, 10))
+_WARMUP_STEPS = 60
+_SAVE_EVERY = 600
 _NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT = 3.0, 2.0
+
+
+class RowKind(NamedTuple):
+    """One kind of training row: a dialogue cut or padded to ``length`` tokens."""
+
+    length: int
+    share: float
+    """Of the steps."""
+    turns: int
+    most_tools: tuple[int, ...]
+    """One of these bounds the number of tools."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training. It starts with fresh optimizer moments and a warm-up."""
+
+    tokens: int
+    """Positions to train on, padding included."""
+    horizon: int
+    """Where the cosine of the learning rate ends, in tokens; past ``tokens`` if the phase stops early."""
+    learning_rate: float
+    rows: tuple[RowKind, ...]
+    mix: Mix = field(default_factory=Mix)
+    processes: int = 1
+    """Each computes its share of every step's rows; their gradients are averaged."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to train and for how long; ``tokens`` counts positions, padding included."""
+    """What to train: a size, a seed, and phases one after the other."""
 
     size: str
-    tokens: int
-    seed: int = 0
-    learning_rate: float = 2.5e-3
-    weight_decay: float = 0.05
+    seed: int
+    phases: tuple[Phase, ...]
 
 
-MAIN = Recipe("main", tokens=60_000_000)
-DRAFT = Recipe("draft", tokens=28_000_000, seed=1)
+_COPYING_ROWS = (RowKind(512, 0.5, 5, (4,)), RowKind(1024, 0.38, 9, (10,)), RowKind(2048, 0.12, 16, (10,)))
+"""Many turns over the same tools: learns markup, copying and answers fast, but later turns of a dialogue
+can repeat its earlier calls, so that few of them teach the choice of a tool."""
+_CHOOSING_ROWS = (
+    RowKind(512, 0.7, 2, (3, 6, 10, 10)),
+    RowKind(1024, 0.25, 4, (6, 10)),
+    RowKind(2048, 0.05, 12, (10,)),
+)
+"""Few turns over many tools: nearly every call is the first of its tool."""
+_CHOOSING_MIX = Mix(small_talk=0.05, unserved=0.12)
+
+MAIN = Recipe(
+    "main",
+    seed=0,
+    phases=(
+        Phase(19_660_800, 60_000_000, 2.5e-3, _COPYING_ROWS),
+        Phase(50_000_000, 50_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, processes=2),
+    ),
+)
+DRAFT = Recipe(
+    "draft",
+    seed=1,
+    phases=(
+        Phase(14_745_600, 28_000_000, 2.5e-3, _COPYING_ROWS),
+        Phase(10_000_000, 10_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX),
+    ),
+)
 
 
 class Encoder:
@@ -69,12 +121,12 @@ class Encoder:
         return weights
 
     def row(
-        self, author: Author, length: int, turns: int, most_tools: int
+        self, author: Author, kind: RowKind, mix: Mix, most_tools: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """One dialogue, cut or padded to ``length`` tokens, and its weights."""
+        """One dialogue, cut or padded to ``kind.length + 1`` tokens, and its weights."""
         ids: list[NDArray[np.int64]] = []
         weights: list[NDArray[np.float32]] = []
-        for part in segments(author.dialogue(turns, most_tools)):
+        for part in segments(author.dialogue(kind.turns, most_tools, mix)):
             encoded = np.asarray(
                 self._tokenizer.encode(part.text, add_special_tokens=False).ids, dtype=np.int64
             )
@@ -82,19 +134,30 @@ class Encoder:
             weights.append(
                 self._weights(encoded) if part.learned else np.zeros(len(encoded), dtype=np.float32)
             )
+        length = kind.length + 1
         row, weight = np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.float32)
         flat_ids, flat_weights = np.concatenate(ids)[:length], np.concatenate(weights)[:length]
         row[: len(flat_ids)], weight[: len(flat_weights)] = flat_ids, flat_weights
         return row, weight
 
 
-def batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Endless batches ``(ids, weights)``, each ``[rows, length + 1]`` with ``rows * length == 4096``."""
-    encoder, rng = Encoder(tokenizer), Random(seed)
+def batches(
+    tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Endless batches ``(ids, weights)`` for one process, each ``[rows, length + 1]``.
+
+    All processes together compute ``rows * length == 4096`` tokens a step, in rows of the same kind.
+    """
+    encoder = Encoder(tokenizer)
+    kinds = Random(seed)
+    rng = kinds if phase.processes == 1 else Random(seed + 1 + rank)
     author = Author(rng, "train")
     while True:
-        length, _, turns, most_tools = rng.choices(_ROW_KINDS, [kind[1] for kind in _ROW_KINDS])[0]
-        rows = [encoder.row(author, length + 1, turns, most_tools) for _ in range(_TOKENS_PER_STEP // length)]
+        kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
+        rows = []
+        for _ in range(_TOKENS_PER_STEP // kind.length // phase.processes):
+            most_tools = kind.most_tools[0] if len(kind.most_tools) == 1 else rng.choice(kind.most_tools)
+            rows.append(encoder.row(author, kind, phase.mix, most_tools))
         yield (
             torch.from_numpy(np.stack([row for row, _ in rows])),
             torch.from_numpy(np.stack([weight for _, weight in rows])),
@@ -104,7 +167,7 @@ def batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[torch.Tensor, tor
 class AdamW:
     """AdamW with fp32 master weights for a bf16 network; no decay on vectors."""
 
-    def __init__(self, network: Network, learning_rate: float, weight_decay: float) -> None:
+    def __init__(self, network: Network, learning_rate: float, weight_decay: float = 0.05) -> None:
         """Takes the network's current (fp32) parameters as masters."""
         self._parameters = list(network.parameters())
         self.masters = [p.detach().float().clone() for p in self._parameters]
@@ -114,9 +177,16 @@ class AdamW:
 
     @torch.no_grad()
     def step(self, factor: float) -> None:
-        """Clip the gradient to norm 1 and update at ``factor`` times the learning rate."""
+        """Average over the processes, clip to norm 1, and update at ``factor`` times the learning rate."""
         self._step += 1
         grads = [p.grad.float() for p in self._parameters if p.grad is not None]
+        if distributed.is_initialized():
+            flat = torch.cat([g.flatten() for g in grads])
+            distributed.all_reduce(flat)
+            flat /= distributed.get_world_size()
+            grads = [
+                part.view_as(g) for part, g in zip(flat.split([g.numel() for g in grads]), grads, strict=True)
+            ]
         norm = math.sqrt(sum(float(g.square().sum()) for g in grads))
         clip = min(1.0, 1.0 / (norm + 1e-6))
         rate = self._rate * factor
@@ -134,16 +204,54 @@ class AdamW:
             parameter.grad = None
 
 
-def train(recipe: Recipe, tokenizer: Tokenizer, checkpoint: Path, report: Callable[[str], None]) -> None:
-    """Train one model on one CPU thread; its fp32 weights go to ``checkpoint``, also every ~5 M tokens."""
+Report = Callable[[str], None]
+
+
+def train(recipe: Recipe, tokenizer: Path, checkpoint: Path, report: Report) -> None:
+    """Train one model from scratch; its fp32 weights go to ``checkpoint``, also every ~2.5 M tokens."""
     torch.manual_seed(recipe.seed)
-    torch.set_num_threads(1)
     network = Network(SIZES[recipe.size])
     induction.initialise(network)
-    optimizer = AdamW(network, recipe.learning_rate, recipe.weight_decay)
+    torch.save(dict(network.named_parameters()), checkpoint)
+    for number in range(len(recipe.phases)):
+        train_phase(recipe, number, tokenizer, checkpoint, report)
+
+
+def train_phase(recipe: Recipe, number: int, tokenizer: Path, checkpoint: Path, report: Report) -> None:
+    """Go on from ``checkpoint`` with one phase of the recipe, in as many processes as it asks for."""
+    processes = recipe.phases[number].processes
+    if processes == 1:
+        _run(0, recipe, number, tokenizer, checkpoint, report)
+        return
+    with TemporaryDirectory() as meeting:
+        arguments = (recipe, number, tokenizer, checkpoint, report, Path(meeting, "rendezvous"))
+        spawn(_run, arguments, nprocs=processes)
+
+
+def _run(
+    rank: int,
+    recipe: Recipe,
+    number: int,
+    tokenizer: Path,
+    checkpoint: Path,
+    report: Report,
+    rendezvous: Path | None = None,
+) -> None:
+    """One process of a phase, on one thread."""
+    torch.set_num_threads(1)
+    phase = recipe.phases[number]
+    if rendezvous is not None:
+        distributed.init_process_group(
+            "gloo", init_method=rendezvous.absolute().as_uri(), rank=rank, world_size=phase.processes
+        )
+    network = Network(SIZES[recipe.size])
+    network.load_state_dict(torch.load(checkpoint))
+    optimizer = AdamW(network, phase.learning_rate)
     network.to(torch.bfloat16)
-    steps = recipe.tokens // _TOKENS_PER_STEP
-    source, started, recent = batches(tokenizer, recipe.seed * 1000 + 17), time.monotonic(), []
+    source = batches(load_tokenizer(tokenizer), phase, recipe.seed * 1000 + 17 + 100 * number, rank)
+    steps, horizon = phase.tokens // _TOKENS_PER_STEP, phase.horizon // _TOKENS_PER_STEP
+    started = time.monotonic()
+    recent: list[float] = []
 
     def save() -> None:
         names = [name for name, _ in network.named_parameters()]
@@ -158,15 +266,16 @@ def train(recipe: Recipe, tokenizer: Tokenizer, checkpoint: Path, report: Callab
         picked = target_weights[learned]
         loss = (losses * picked).sum() / picked.sum()
         loss.backward()
-        warmup = min(1.0, (step + 1) / 60)
-        optimizer.step(warmup * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * step / steps))))
+        warmup = min(1.0, (step + 1) / _WARMUP_STEPS)
+        optimizer.step(warmup * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * step / horizon))))
         recent.append(float(losses.detach().mean()))
-        if (step + 1) % 100 == 0:
+        if rank == 0 and (step + 1) % 100 == 0:
             seen, elapsed = (step + 1) * _TOKENS_PER_STEP, time.monotonic() - started
             report(
-                f"{recipe.size}: {seen / 1e6:.1f} M tokens of {recipe.tokens / 1e6:.0f}, "
+                f"{recipe.size}, phase {number + 1}: {seen / 1e6:.1f} M tokens of {phase.tokens / 1e6:.0f}, "
                 f"{seen / elapsed:.0f} tokens/s, loss {np.mean(recent[-100:]):.4f}"
             )
-        if (step + 1) % 1200 == 0:
+        if rank == 0 and ((step + 1) % _SAVE_EVERY == 0 or step + 1 == steps):
             save()
-    save()
+    if rendezvous is not None:
+        distributed.destroy_process_group()

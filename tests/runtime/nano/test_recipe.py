@@ -1,5 +1,6 @@
 """The recipe needs PyTorch, which nothing that runs a model needs: without it these tests do not run."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ tokenizers = pytest.importorskip("tokenizers", reason="the train extra is not in
 
 from agentrt.runtime.nano.recipe import induction  # noqa: E402
 from agentrt.runtime.nano.recipe.network import SIZES, BlockedCausalAttention, Network  # noqa: E402
-from agentrt.runtime.nano.recipe.tokenizer import train_tokenizer  # noqa: E402
-from agentrt.runtime.nano.recipe.training import Recipe, batches, train  # noqa: E402
+from agentrt.runtime.nano.recipe.tokenizer import load_tokenizer, train_tokenizer  # noqa: E402
+from agentrt.runtime.nano.recipe.training import DRAFT, MAIN, Recipe, batches, train  # noqa: E402
 
 
 def test_blocked_attention_equals_the_textbook_forward_and_backward() -> None:
@@ -39,20 +40,40 @@ def test_a_network_can_copy_before_it_is_trained() -> None:
     assert (predicted[:, 260:-1] == once[:, 5:]).float().mean() > 0.25
 
 
-def test_batches_are_deterministic_and_learn_only_what_the_assistant_writes() -> None:
-    tokenizer = train_tokenizer(dialogues=300)
-    (ids, weights), (again, _) = next(batches(tokenizer, 3)), next(batches(tokenizer, 3))
-    assert torch.equal(ids, again)
-    assert ids.shape == weights.shape
-    learned = tokenizer.decode(ids[0][weights[0] > 0].tolist(), skip_special_tokens=False)
-    assert "<|im_start|>" not in learned
-    assert "<|im_end|>" in learned
+@pytest.fixture(scope="module")
+def tokenizer_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("nano") / "tokenizer.json"
+    train_tokenizer(dialogues=300).save(str(path))
+    return path
 
 
-def test_training_is_deterministic_and_lowers_the_loss(tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(dialogues=300)
-    recipe = Recipe("draft", tokens=8 * 4096, seed=5)
+def test_batches_are_deterministic_and_learn_only_what_the_assistant_writes(tokenizer_path: Path) -> None:
+    tokenizer = load_tokenizer(tokenizer_path)
+    for phase in MAIN.phases:
+        for rank in range(phase.processes):
+            (ids, weights), (again, _) = (next(batches(tokenizer, phase, 3, rank)) for _ in range(2))
+            assert torch.equal(ids, again)
+            assert ids.shape == weights.shape
+            assert ids.shape[0] * (ids.shape[1] - 1) * phase.processes == 4096
+            learned = tokenizer.decode(ids[0][weights[0] > 0].tolist(), skip_special_tokens=False)
+            assert "<|im_start|>" not in learned
+            assert "<|im_end|>" in learned
+
+
+def test_the_processes_of_a_phase_see_different_dialogues_of_the_same_length(tokenizer_path: Path) -> None:
+    tokenizer = load_tokenizer(tokenizer_path)
+    streams = [batches(tokenizer, MAIN.phases[1], 3, rank) for rank in range(2)]
+    for _ in range(6):
+        (first, _), (second, _) = (next(stream) for stream in streams)
+        assert first.shape == second.shape
+        assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_training_is_deterministic(tmp_path: Path, tokenizer_path: Path, processes: int) -> None:
+    phase = dataclasses.replace(DRAFT.phases[1], tokens=3 * 4096, processes=processes)
+    recipe = Recipe("draft", seed=5, phases=(phase,))
     for name in ("first", "second"):
-        train(recipe, tokenizer, tmp_path / f"{name}.pt", lambda _: None)
+        train(recipe, tokenizer_path, tmp_path / f"{name}.pt", print)
     first, second = torch.load(tmp_path / "first.pt"), torch.load(tmp_path / "second.pt")
     assert all(torch.equal(first[name], second[name]) for name in first)

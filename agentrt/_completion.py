@@ -55,7 +55,7 @@ async def produced_elsewhere(start: Callable[[Callable[[T], None]], Future[None]
     call_soon = loop_caller()
 
     def deliver(item: T) -> None:
-        with suppress(anyio.BrokenResourceError):
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             send.send_nowait(item)
 
     ended = start(lambda item: call_soon(lambda: deliver(item)))
@@ -65,5 +65,6 @@ async def produced_elsewhere(start: Callable[[Callable[[T], None]], Future[None]
             async for item in receive:
                 yield item
     finally:
+        send.close()
         ended.cancel()
     ended.result()

@@ -224,29 +224,26 @@ def test_a_model_that_cannot_stream_still_says_so() -> None:
         ) -> ChatResult:
             return ChatResult(generations=[ChatGeneration(message=AIMessage("plain"))])
 
-    predictor = ScriptedSpeculator()
-    model = speculate(NoStream(), predictor).bind_tools([async_tool(0, [])])
+    model = speculate(NoStream(), ScriptedSpeculator()).bind_tools([async_tool(0, [])])
     assert [chunk.content for chunk in model.stream("hi")] == ["plain"]
 
     async def main() -> list[Any]:
         return [chunk.content async for chunk in model.astream("hi")] + [(await model.ainvoke("hi")).content]
 
     assert asyncio.run(main()) == ["plain", "plain"]
-    assert len(predictor.requests) == 3
+    assert len(report_of(model).turns) == 3
 
 
 def test_structured_output_speculates_nothing() -> None:
-    predictor = ScriptedSpeculator([ToolCall("Answer", {})])
-
     class Structured(ScriptedChat):
         def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
             return self.bind_tools([schema], tool_choice="any")
 
     schema = {"title": "Answer", "description": "x", "type": "object", "properties": {}}
-    model = speculate(Structured(), predictor)
+    model = speculate(Structured(), ScriptedSpeculator([ToolCall("Answer", {})]))
     assert model.with_structured_output(schema).invoke("hi").content == "done"
     assert model.bind_tools([async_tool(0, [])], tool_choice="none").invoke("hi").content == "done"
-    assert predictor.requests == []
+    assert report_of(model).turns == ()
 
 
 # Nothing twice.
@@ -342,8 +339,7 @@ class ByDefault(ByStream):
 
 @pytest.mark.parametrize("kind", [ByStream, ByDefault])
 def test_a_model_that_calls_itself_speculates_once_a_turn(kind: type[ScriptedChat]) -> None:
-    predictor = ScriptedSpeculator()
-    model = speculate(kind(), predictor).bind_tools([async_tool(0, [])])
+    model = speculate(kind(), ScriptedSpeculator()).bind_tools([async_tool(0, [])])
 
     async def main() -> None:
         await model.ainvoke("hi")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.tools import ToolRuntime
-from langchain_core.callbacks import Callbacks
+from langchain_core.callbacks import CallbackManagerForToolRun, Callbacks
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
@@ -152,6 +152,19 @@ def test_every_kind_of_tool_is_claimed(given: BaseTool, arguments: dict[str, Any
         return message.content, session.report().total.claims
 
     assert run_in_virtual_time(claimed) == (result, 1)
+
+
+class Traced(BaseTool):
+    name: str = "traced"
+    description: str = "Look."
+
+    def _run(self, q: str, run_manager: CallbackManagerForToolRun | None = None) -> str:
+        return "traced" if run_manager is not None else "untraced"
+
+
+def test_a_run_manager_is_handed_over_as_before() -> None:
+    made = speculable(Traced())
+    assert made.invoke({"q": "a"}) == asyncio.run(made.ainvoke({"q": "a"})) == "traced"
 
 
 def with_state(q: str, state: Annotated[dict[str, Any], InjectedState]) -> str:

@@ -75,11 +75,11 @@ def test_the_report_tells_hits_misses_waste_and_seconds() -> None:
     async def main() -> SpeculationSession:
         predictor = ScriptedSpeculator([call("a"), call("loser")], [call("wrong")])
         async with SpeculationSession([slow_tool(0.0, [])], [predictor], observers=[Observer()]) as session:
-            await one_turn(session, 0.01, call("a", "1"))
-            await one_turn(session, 0.01, call("b", "2"))
+            await one_turn(session, 1, call("a", "1"))
+            await one_turn(session, 1, call("b", "2"))
         return session
 
-    report = asyncio.run(main()).report()
+    report = run_in_virtual_time(main).report()
     assert (report.total.claims, report.total.misses, report.total.wasted) == (1, 1, 2)
     assert report.total.claim_rate == 0.5
     assert [[c.hit for c in turn.calls] for turn in report.turns] == [[True], [False]]
@@ -269,6 +269,19 @@ def test_the_runs_of_a_turn_and_of_a_tool_are_bounded() -> None:
     tool = speculable_tool(look)
     assert tool is not None
     assert [tool.slots.acquire(blocking=False) for _ in range(9)] == [True] * 8 + [False]  # all given back
+
+
+def test_a_guess_made_again_is_not_refused_when_a_bound_is_reached() -> None:
+    look = slow_tool(5, [])
+
+    async def main(config: SpeculationConfig) -> tuple[str, ...]:
+        predictor = ScriptedSpeculator([call(q) for q in "abcdefghaab"])
+        async with SpeculationSession([look], [predictor], config=config) as session:
+            await one_turn(session, 1, call("a"))
+        return session.report().turns[0].problems
+
+    assert run_in_virtual_time(lambda: main(SpeculationConfig(max_speculations=8))) == ()
+    assert run_in_virtual_time(lambda: main(SpeculationConfig(max_speculations=9))) == ()
 
 
 def test_arguments_edited_after_the_answer_run_for_real() -> None:

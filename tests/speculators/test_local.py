@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
+from agentrt import DraftRequest, ToolCall
 from agentrt.errors import ConfigurationError, ModelFormatError, ModelNotFoundError, PromptTooLongError
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, Speculator
@@ -72,43 +72,74 @@ def test_a_history_with_calls_and_content_parts_is_understood(speculator: LocalS
     assert drafts(speculator, history) == []  # it expects an answer now, not a call
 
 
-def test_it_stops_when_the_main_model_has_answered(
-    speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stepped, go_on = threading.Event(), threading.Event()
-    steps: list[int] = []
-    pipeline = speculator._pipeline
+class HeldPipeline:
+    """The pipeline, held up in its first step until it is told to go on; it counts."""
 
-    class Slow:
-        """The pipeline, held up in its first step until it is told to go on."""
+    def __init__(self, pipeline: Any) -> None:
+        self.pipeline = pipeline
+        self.stepping, self.go_on = threading.Event(), threading.Event()
+        self.steps = self.requests = 0
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(pipeline, name)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pipeline, name)
 
-        def step(self) -> None:
-            steps.append(1)
-            stepped.set()
-            assert go_on.wait(20)
-            pipeline.step()
+    def add_request(self, *args: Any) -> Any:
+        self.requests += 1
+        return self.pipeline.add_request(*args)
 
-    monkeypatch.setattr(speculator, "_pipeline", Slow())
+    def step(self) -> None:
+        self.steps += 1
+        self.stepping.set()
+        assert self.go_on.wait(20)
+        self.pipeline.step()
 
-    @speculable
-    def get_weather(city: str) -> str:
-        return city
 
-    with SpeculationSession([get_weather], [speculator], samples=3) as session:
-        with session.turn(MESSAGES, TOOLS) as turn:
-            assert stepped.wait(20)
-            turn.bind([])
-        monkeypatch.undo()
-    while not speculator._busy.acquire(timeout=0.05):  # the draft's thread is done once this is free
-        go_on.set()
-    speculator._busy.release()
-    assert len(steps) <= 2
-    assert not pipeline.has_non_finished_requests()
+@pytest.fixture
+def held(speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch) -> HeldPipeline:
+    pipeline = HeldPipeline(speculator._pipeline)
+    monkeypatch.setattr(speculator, "_pipeline", pipeline)
+    return pipeline
+
+
+async def abandon(speculator: LocalSpeculator, once: threading.Event) -> None:
+    """Ask for drafts, and cancel that once the event is set."""
+
+    async def ask() -> None:
+        async for _ in speculator.drafts(DraftRequest(MESSAGES, TOOLS, 3)):
+            raise AssertionError("there can be no draft yet")
+
+    task = asyncio.create_task(ask())
+    await asyncio.to_thread(once.wait, 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def join_drafts(speculator: LocalSpeculator) -> None:
+    for thread in threading.enumerate():
+        if thread.name == f"agentrt {speculator.name}":
+            thread.join(20)
+
+
+def test_it_stops_within_a_token_of_being_cancelled(speculator: LocalSpeculator, held: HeldPipeline) -> None:
+    asyncio.run(abandon(speculator, held.stepping))
+    held.go_on.set()
+    join_drafts(speculator)
+    assert held.requests == 2
+    assert held.steps == 2  # the one it was in, and one that frees what the samples held
+    assert not held.has_non_finished_requests()
     assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})]
-    assert session.report().turns[0].drafts == 0
+
+
+def test_a_draft_that_is_cancelled_while_it_waits_computes_nothing(
+    speculator: LocalSpeculator, held: HeldPipeline
+) -> None:
+    at_once = threading.Event()
+    at_once.set()
+    with speculator._busy:
+        asyncio.run(abandon(speculator, at_once))
+    join_drafts(speculator)
+    assert (held.requests, held.steps) == (0, 0)
 
 
 def test_turns_at_the_same_time_wait_for_each_other(speculator: LocalSpeculator) -> None:

@@ -1,8 +1,9 @@
-"""The same requests asked of a plain and of a speculating agent, under equal background work.
+"""The same requests put to a plain and to a speculating agent, beside the same background work.
 
-Each run has a fresh copy of the data, the same runtime, the same requests in the same order and the same
-background tasks, which start with the first request. Both agents answer one warm-up request beforehand.
-Speculation may change when things happen, never what is said: the two transcripts must be equal.
+Both agents share one runtime; each has a fresh copy of the data. Every request is answered by both, one right
+after the other, so that whatever else the machine does meanwhile concerns both alike. The background tasks go
+on beside all of it. Speculation may change when things happen, never what is said: the transcripts must be
+equal.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from agentrt.adapters.langchain import ChatAgentRT
@@ -61,38 +61,25 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Run:
-    """All turns of one agent, the answers of the background tasks, and what the runtime wrote for all."""
-
-    turns: tuple[Turn, ...]
-    digest: dict[str, str]
-    index: dict[str, str]
-    tokens_per_second: float
-
-    @property
-    def seconds(self) -> float:
-        """What the user has waited in all."""
-        return sum(turn.seconds for turn in self.turns)
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """A plain and a speculative run."""
+    """The same requests, answered by both agents, and what was done beside them."""
 
-    plain: Run
-    speculative: Run
+    plain: tuple[Turn, ...]
+    speculative: tuple[Turn, ...]
+    digest: dict[str, str]
+    """What the agent said about each new mail, by id."""
+    index: dict[str, str]
+    """What the agent said about each file, by path."""
+    tokens_per_second: float
+    """What the model wrote in all."""
 
     def differences(self) -> str:
-        """A diff of the transcripts and background answers; empty if they are equal, as they must be."""
-        return "\n".join(
-            difflib.unified_diff(
-                _everything_said(self.plain),
-                _everything_said(self.speculative),
-                "plain",
-                "speculative",
-                lineterm="",
-            )
+        """A diff of what was said and done; empty if both agents did the same, as they must."""
+        plain, speculative = (
+            "\n".join(f"user {turn.request}\n{turn.transcript}" for turn in turns).splitlines()
+            for turns in (self.plain, self.speculative)
         )
+        return "\n".join(difflib.unified_diff(plain, speculative, "plain", "speculative", lineterm=""))
 
 
 def compare(
@@ -103,93 +90,91 @@ def compare(
     model: str = "nano",
     requests: Sequence[str] | None = None,
 ) -> Comparison:
-    """Run both agents on copies of the data in ``source``; by default on requests made from that data.
+    """Put requests to both agents, by default such as fit the data in ``source``, which stays as it is.
 
     ``weather_delay`` is how long the weather service waits before it answers, in seconds; ``model`` is what
-    :meth:`LocalRuntime.open` takes.
+    :func:`open_runtime` takes.
     """
     with (
+        contextlib.ExitStack() as stack,
         workspace() as folder,
         WeatherService(weather_delay) as weather,
         open_runtime(model) as runtime,
     ):
+        today = dt.date.today()  # for all, even if midnight passes
+        copies = {}
         for name in ("plain", "speculative"):
             copy_data(source, folder / name)
-        if requests is None:
-            with contextlib.closing(PersonalData.open(folder / "plain")) as data:
-                requests = requests_about(data)
-        # The same day for both runs, even if one of them ends after midnight.
-        runner = _Runner(folder, dt.date.today(), weather.url, runtime, requests, view)
-        return asyncio.run(runner.both())
+            copies[name] = PersonalData.open(folder / name, lambda: today)
+            stack.callback(copies[name].close)
+        index = FolderIndex(folder / "index.db")
+        chosen = requests_about(copies["plain"]) if requests is None else requests
+        return asyncio.run(
+            _compare(copies["plain"], copies["speculative"], index, weather.url, runtime, chosen, view)
+        )
 
 
-@dataclass(frozen=True)
-class _Runner:
-    """What both runs have in common."""
-
-    folder: Path
-    today: dt.date
-    weather_url: str
-    runtime: LocalRuntime
-    requests: Sequence[str]
-    view: View
-
-    async def both(self) -> Comparison:
-        model = ChatAgentRT(runtime=self.runtime, max_tokens=MOST_TOKENS)
-        counter = GuessCounter(self.view)
-        plain = await self._run("plain", model, model, counter)
-        guessing = await asyncio.to_thread(speculative, model, [counter])
-        return Comparison(plain, await self._run("speculative", guessing, model, counter))
-
-    async def _run(
-        self, name: str, model: BaseChatModel, background_model: BaseChatModel, counter: GuessCounter
-    ) -> Run:
-        folder = self.folder / name
-        data = await asyncio.to_thread(PersonalData.open, folder, lambda: self.today)
+async def _compare(
+    data: PersonalData,
+    other_data: PersonalData,
+    index: FolderIndex,
+    weather_url: str,
+    runtime: LocalRuntime,
+    requests: Sequence[str],
+    view: View,
+) -> Comparison:
+    model = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+    counter = GuessCounter(view)
+    guessing = await asyncio.to_thread(speculative, model, [counter])
+    async with httpx.AsyncClient(base_url=weather_url) as client:
+        plain_agent = assistant_agent(model, assistant_tools(data, client))
+        guessing_agent = assistant_agent(guessing, assistant_tools(other_data, client))
+        for agent in (plain_agent, guessing_agent):
+            await ask_quietly(agent, _WARM_UP)
+        counter.take()
+        view.begin(len(requests))
+        began, written = time.perf_counter(), runtime.statistics().engine.sampled_tokens
+        plain: list[Turn] = []
+        guessed: list[Turn] = []
         try:
-            async with httpx.AsyncClient(base_url=self.weather_url) as client:
-                tools = assistant_tools(data, client)
-                background = assistant_agent(background_model, tools)
-                agent = assistant_agent(model, tools)
-                await ask_quietly(agent, _WARM_UP)
-                counter.take()
-                self.view.run(name, len(self.requests))
-                index = FolderIndex(folder / "index.db")
-                began, written = time.perf_counter(), self.runtime.statistics().engine.sampled_tokens
-                async with asyncio.TaskGroup() as tasks:
-                    beside = tasks.create_task(self._background(background, data, index))
-                    turns = [await self._turn(agent, request, counter) for request in self.requests]
-                written = self.runtime.statistics().engine.sampled_tokens - written
-                rate = written / (time.perf_counter() - began)
-                return Run(tuple(turns), *beside.result(), rate)
+            async with asyncio.TaskGroup() as tasks:
+                background = tasks.create_task(_background(plain_agent, data, index, view))
+                for number, request in enumerate(requests, 1):
+                    pair = [("plain", plain_agent, plain), ("speculative", guessing_agent, guessed)]
+                    # Take turns in going first, in case the first of two warms something for the second.
+                    for name, agent, turns in pair if number % 2 else reversed(pair):
+                        view.request(number, request, name)
+                        turns.append(await _turn(agent, request, view, counter))
         except ExceptionGroup as failures:
             # The first failure has cancelled the rest; callers should see it as itself.
             raise failures.exceptions[0] from failures
-        finally:
-            data.close()
+        written = runtime.statistics().engine.sampled_tokens - written
+        rate = written / (time.perf_counter() - began)
+    return Comparison(tuple(plain), tuple(guessed), *background.result(), rate)
 
-    async def _background(
-        self, agent: Agent, data: PersonalData, index: FolderIndex
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        digest = await digest_mail(agent, data, self.view)
-        return digest, await index_files(agent, data, index, self.view)
 
-    async def _turn(self, agent: Agent, request: str, counter: GuessCounter) -> Turn:
-        self.view.request(request)
-        stopwatch = Stopwatch()
-        began = time.perf_counter()
-        messages = await ask(agent, [HumanMessage(request)], self.view, [stopwatch])
-        turn = Turn(
-            request,
-            _transcript(messages),
-            time.perf_counter() - began,
-            stopwatch.model_calls,
-            stopwatch.model_seconds,
-            stopwatch.tool_seconds,
-            counter.take(),
-        )
-        self.view.turn(turn.seconds)
-        return turn
+async def _background(
+    agent: Agent, data: PersonalData, index: FolderIndex, view: View
+) -> tuple[dict[str, str], dict[str, str]]:
+    digest = await digest_mail(agent, data, view)
+    return digest, await index_files(agent, data, index, view)
+
+
+async def _turn(agent: Agent, request: str, view: View, counter: GuessCounter) -> Turn:
+    stopwatch = Stopwatch()
+    began = time.perf_counter()
+    messages = await ask(agent, [HumanMessage(request)], view, [stopwatch])
+    seconds = time.perf_counter() - began
+    view.turn(seconds)
+    return Turn(
+        request,
+        _transcript(messages),
+        seconds,
+        stopwatch.model_calls,
+        stopwatch.model_seconds,
+        stopwatch.tool_seconds,
+        counter.take(),
+    )
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> str:
@@ -204,11 +189,3 @@ def _transcript(messages: Sequence[AnyMessage]) -> str:
         if message.text:
             lines.append(f"{message.type} {message.text}")
     return "\n".join(lines)
-
-
-def _everything_said(run: Run) -> list[str]:
-    turns = [f"user {turn.request}\n{turn.transcript}" for turn in run.turns]
-    background = [
-        f"{name} {answer}" for name, answer in [*sorted(run.digest.items()), *sorted(run.index.items())]
-    ]
-    return "\n".join([*turns, *background]).splitlines()

@@ -13,16 +13,23 @@ from .view import EarlyView
 @dataclass(frozen=True)
 class Guesses:
     """``hits``: calls whose result was there or under way when the model made them; ``misses``: calls of
-    speculable tools that had not been guessed; ``wasted``: early runs that nobody asked for.
+    speculable tools that had not been guessed; ``wasted``: early runs that nobody asked for; ``hidden_s``:
+    how many seconds of the hits' tools nobody waited for.
     """
 
     hits: int = 0
     misses: int = 0
     wasted: int = 0
+    hidden_s: float = 0.0
 
     def __add__(self, other: Guesses) -> Guesses:
         """The sum of both."""
-        return Guesses(self.hits + other.hits, self.misses + other.misses, self.wasted + other.wasted)
+        return Guesses(
+            self.hits + other.hits,
+            self.misses + other.misses,
+            self.wasted + other.wasted,
+            self.hidden_s + other.hidden_s,
+        )
 
 
 class GuessCounter:
@@ -40,7 +47,7 @@ class GuessCounter:
             case SpeculationStarted(tool=tool):
                 self._view.early(tool)
             case CallClaimed():
-                self._add(Guesses(hits=1))
+                self._add(Guesses(hits=1, hidden_s=event.saved_s))
             case CallMissed():
                 self._add(Guesses(misses=1))
             case SpeculationWasted():

@@ -7,15 +7,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .comparison import Comparison, Run
+from .comparison import Comparison, Turn
 from .guesses import Guesses
 
 _INTRODUCTION = (
     "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "
     "Nothing leaves this machine. {model} The weather is made up by a service on this machine, which waits "
     "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a "
-    "plain agent, then to one that guesses its next tool call and starts it early; the same background tasks "
-    "run beside both."
+    "plain agent and to one that guesses its next tool call and starts it early, in turns, while background "
+    "tasks go on."
 )
 _NANO = (
     "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "
@@ -30,62 +30,65 @@ def introduce(model: str, weather_delay: float, console: Console) -> None:
 
 
 def summarize(comparison: Comparison, console: Console) -> None:
-    """Print what each request took in both runs, what was saved, and whether the same was said."""
-    plain, speculative = comparison.plain, comparison.speculative
-    console.print(_table(plain, speculative))
+    """Print what each request took with both agents, what was saved, and whether the same was said."""
+    console.print(_table(comparison))
+    plain = sum(turn.seconds for turn in comparison.plain)
+    speculative = sum(turn.seconds for turn in comparison.speculative)
+    guesses = sum((turn.guesses for turn in comparison.speculative), Guesses())
+    tools = sum(turn.tool_seconds for turn in comparison.plain)
     console.print(
-        "G is the model's time and T the tools', both in the plain run. hit: calls whose tool was running, "
-        "or done, before the model had made them. miss: calls that nobody had guessed. vain: tools that ran "
-        "on a wrong guess.",
+        "G is the plain agent's time for the model, T that for its tools. A hit is a call whose tool was "
+        "running, or done, before the model had made it; hidden is the time of such tools that nobody "
+        "waited for. A miss is a call that had not been guessed. "
+        f"{guesses.wasted} tools ran on a wrong guess.\n"
     )
-    saved = plain.seconds - speculative.seconds
-    if saved > 0:
-        console.print(f"Speculation saved {saved:.2f} of {plain.seconds:.2f} s: {saved / plain.seconds:.0%}.")
-    else:
-        console.print(f"Speculation saved nothing here: the speculative run took {-saved:.2f} s longer.")
-    model_seconds = sum(turn.model_seconds for turn in plain.turns)
+    change = f"{abs(plain - speculative):.2f} s ({abs(plain - speculative) / plain:.0%})"
     console.print(
-        "A hit can save no more than the tool took, and no more than the model took to write the call. This "
-        f"model takes {model_seconds / sum(turn.model_calls for turn in plain.turns):.2f} s per answer or "
-        "call, and guessing costs computing time: the slower the model and the tools, the more there is to "
-        "save."
+        f"The user waited {plain:.2f} s for the plain agent and {speculative:.2f} s for the speculative one: "
+        f"{change} {'less' if speculative < plain else 'more'}. Right guesses hid {guesses.hidden_s:.2f} of "
+        f"the tools' {tools:.2f} s; the rest of the difference is what guessing costs and what else this "
+        "machine does."
+    )
+    each = sum(turn.model_seconds for turn in comparison.plain) / sum(
+        turn.model_calls for turn in comparison.plain
+    )
+    console.print(
+        "A hit can hide no more than the time the model takes to write the call. This one takes "
+        f"{each:.2f} s per call or answer; the slower the model and the tools, the more there is to save."
+    )
+    console.print(
+        f"Beside all that, {len(comparison.digest)} new mails were digested and {len(comparison.index)} "
+        f"files indexed. The model wrote {comparison.tokens_per_second:.0f} tokens per second in all."
     )
     difference = comparison.differences()
     if difference:
-        console.print("The two runs did not say the same. That is a fault of agentrt:", style="bold red")
+        console.print("The two agents did not say the same. That is a fault of agentrt:", style="bold red")
         console.print(difference, markup=False, soft_wrap=True)
     else:
-        console.print("Both runs said the same, word for word.", style="green")
-    for name, run in (("plain", plain), ("speculative", speculative)):
-        console.print(
-            f"Beside the {name} run, {len(run.digest)} new mails were digested and {len(run.index)} files "
-            f"indexed; the runtime wrote {run.tokens_per_second:.0f} tokens per second in all.",
-        )
+        console.print("Both agents said and did the same, word for word.", style="green")
 
 
-def _table(plain: Run, speculative: Run) -> Table:
-    guesses = sum((turn.guesses for turn in speculative.turns), Guesses())
+def _table(comparison: Comparison) -> Table:
     table = Table(title="Seconds per request", title_justify="left", show_footer=True, box=box.SIMPLE_HEAD)
+    rows = [_row(*turns) for turns in zip(comparison.plain, comparison.speculative, strict=True)]
+    totals = [sum(column) for column in zip(*rows, strict=True)]
     table.add_column("request", "all")
-    for name, total in (
-        ("G", f"{sum(turn.model_seconds for turn in plain.turns):.2f}"),
-        ("T", f"{sum(turn.tool_seconds for turn in plain.turns):.2f}"),
-        ("plain", f"{plain.seconds:.2f}"),
-        ("specul.", f"{speculative.seconds:.2f}"),
-        ("saved", f"{plain.seconds - speculative.seconds:+.2f}"),
-        ("hit", str(guesses.hits)),
-        ("miss", str(guesses.misses)),
-        ("vain", str(guesses.wasted)),
-    ):
-        table.add_column(name, total, justify="right", no_wrap=True)
-    for before, after in zip(plain.turns, speculative.turns, strict=True):
-        table.add_row(
-            escape(before.request),
-            f"{before.model_seconds:.2f}",
-            f"{before.tool_seconds:.2f}",
-            f"{before.seconds:.2f}",
-            f"{after.seconds:.2f}",
-            f"{before.seconds - after.seconds:+.2f}",
-            *(str(count or "") for count in (after.guesses.hits, after.guesses.misses, after.guesses.wasted)),
-        )
+    names = ("G", "T", "plain", "specul.", "saved", "hidden", "hit", "miss")
+    for name, total in zip(names, totals, strict=True):
+        table.add_column(name, _cell(name, total), justify="right", no_wrap=True)
+    for turn, row in zip(comparison.plain, rows, strict=True):
+        table.add_row(escape(turn.request), *map(_cell, names, row))
     return table
+
+
+def _row(plain: Turn, speculative: Turn) -> tuple[float, ...]:
+    guesses = speculative.guesses
+    saved = plain.seconds - speculative.seconds
+    times = (plain.model_seconds, plain.tool_seconds, plain.seconds, speculative.seconds, saved)
+    return (*times, guesses.hidden_s, guesses.hits, guesses.misses)
+
+
+def _cell(name: str, value: float) -> str:
+    if name in ("hit", "miss"):
+        return str(value or "")
+    return f"{value:+.2f}" if name == "saved" else f"{value:.2f}"

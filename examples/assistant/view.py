@@ -36,11 +36,11 @@ class EarlyView(Protocol):
 class View(TurnView, EarlyView, Protocol):
     """Told what happens in the whole demo."""
 
-    def run(self, name: str, requests: int) -> None:
-        """A run of so many requests begins."""
+    def begin(self, requests: int) -> None:
+        """So many requests will be put to both agents."""
 
-    def request(self, text: str) -> None:
-        """The user asks something."""
+    def request(self, number: int, text: str, agent: str) -> None:
+        """The user asks an agent something; ``number`` counts from 1."""
 
     def turn(self, seconds: float) -> None:
         """The request has been answered."""
@@ -55,15 +55,17 @@ class PlainView:
     def __init__(self, console: Console) -> None:
         """Print on ``console``."""
         self._console = console
-        self._answer = ""
+        self._number = 0
 
-    def run(self, name: str, requests: int) -> None:
-        """Name the run."""
-        self._print(f"\n{name} run: {requests} requests")
+    def begin(self, requests: int) -> None:
+        """Print nothing: the first request follows at once."""
 
-    def request(self, text: str) -> None:
-        """Print the request."""
-        self._print(f"  > {text}")
+    def request(self, number: int, text: str, agent: str) -> None:
+        """Print the request if it is a new one, and who is to answer."""
+        if number != self._number:
+            self._number = number
+            self._print(f"\n> {text}")
+        self._print(f"  {agent}")
 
     def token(self, text: str) -> None:
         """Words are printed when their sentence is complete."""
@@ -103,24 +105,20 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         """Draw on ``console``."""
         self._past = PlainView(console)
-        self._run = ""
         self._requests = 0
-        self._number = 0
-        self._request = ""
+        self._asked = (0, "", "")  # the request's number and text, and the agent
         self._lines: list[str] = []
         self._writing = ""
         self._background: dict[str, tuple[int, int]] = {}
         self.live = Live(get_renderable=self._draw, console=console, refresh_per_second=12, transient=True)
 
-    def run(self, name: str, requests: int) -> None:
-        """Begin a new picture."""
-        self._past.run(name, requests)
-        self._run, self._requests, self._number, self._background = name, requests, 0, {}
+    def begin(self, requests: int) -> None:
+        """Show that the model is ready."""
+        self._requests = requests
 
-    def request(self, text: str) -> None:
+    def request(self, number: int, text: str, agent: str) -> None:
         """Show the request."""
-        self._number += 1
-        self._request, self._lines, self._writing = text, [], ""
+        self._asked, self._lines, self._writing = (number, text, agent), [], ""
 
     def token(self, text: str) -> None:
         """Show the text as it comes."""
@@ -137,27 +135,27 @@ class LiveView:
 
     def turn(self, seconds: float) -> None:
         """Let the request and all that came of it scroll away."""
-        self._past.request(self._request)
+        self._past.request(*self._asked)
         for line in self._lines:
             self._past.line(line)
         self._past.turn(seconds)
-        self._request, self._lines = "", []
+        self._asked, self._lines = (self._asked[0], "", ""), []
 
     def background(self, task: str, done: int, total: int) -> None:
         """Move the task's bar."""
         self._background[task] = (done, total)
 
     def _draw(self) -> RenderableType:
-        if not self._run:
+        if not self._requests:
             return Text("loading the model ...")
-        now = Text(self._request or "waiting for the background tasks", style="bold")
-        for line in self._lines:
+        number, request, agent = self._asked
+        now = Text(request or "waiting for the background tasks", style="bold")
+        for line in [*self._lines, f"{self._writing}▌"]:
             now.append(f"\n  {line}", style="not bold")
-        now.append(f"\n  {self._writing}▌", style="not bold")
         bars = Table.grid(padding=(0, 1))
         for task, (done, total) in self._background.items():
             bars.add_row(f"background: {task}", ProgressBar(total, done, width=24), f"{done} of {total}")
-        title = f"{self._run} run, request {self._number} of {self._requests}"
+        title = f"request {number} of {self._requests}{f', {agent} agent' if agent else ''}"
         return Group(Panel(now, title=title, title_align="left"), bars)
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from agentrt.errors import EngineFailedError
 from agentrt.examples.assistant import comparison as comparison_module
 from agentrt.examples.assistant.comparison import Comparison, compare
+from agentrt.examples.assistant.guesses import Guesses
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.view import PlainView
 
@@ -34,16 +35,14 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, st
     ), printed.getvalue()
 
 
-def test_both_runs_say_the_same(comparison: tuple[Comparison, str]) -> None:
+def test_both_agents_say_the_same(comparison: tuple[Comparison, str]) -> None:
     compared, _ = comparison
     assert compared.differences() == ""
-    assert [turn.request for turn in compared.plain.turns] == [
-        turn.request for turn in compared.speculative.turns
-    ]
+    assert [turn.request for turn in compared.plain] == [turn.request for turn in compared.speculative]
 
 
 def test_the_agent_uses_its_tools(comparison: tuple[Comparison, str]) -> None:
-    weather, note, write = (turn.transcript for turn in comparison[0].plain.turns)
+    weather, note, write = (turn.transcript for turn in comparison[0].plain)
     assert 'call get_weather {"city": "Lisbon"}' in weather
     assert "call search_notes" in note
     assert 'call read_note {"id": "n1"}' in note
@@ -52,22 +51,21 @@ def test_the_agent_uses_its_tools(comparison: tuple[Comparison, str]) -> None:
     assert "n13" in write.splitlines()[-1]
 
 
-def test_speculation_hits_and_the_plain_run_does_not_guess(comparison: tuple[Comparison, str]) -> None:
+def test_speculation_hits_and_the_plain_agent_does_not_guess(comparison: tuple[Comparison, str]) -> None:
     compared, printed = comparison
-    assert all(turn.guesses.hits + turn.guesses.wasted == 0 for turn in compared.plain.turns)
-    assert compared.speculative.turns[0].guesses.hits == 1
+    assert all(turn.guesses == Guesses() for turn in compared.plain)
+    assert compared.speculative[0].guesses.hits == 1
     assert "+ get_weather started early" in printed
 
 
-def test_all_background_tasks_are_done_in_both_runs(comparison: tuple[Comparison, str]) -> None:
+def test_all_background_tasks_are_done(comparison: tuple[Comparison, str]) -> None:
     compared, printed = comparison
-    for run in (compared.plain, compared.speculative):
-        assert sorted(run.digest) == sorted(f"m{number}" for number in range(4, 13))
-        assert len(run.index) == 10
-        assert "tulips" in run.index["garden/plan.md"]
-        assert run.tokens_per_second > 0
-    assert printed.count("background: digest new mail, 9 of 9 done") == 2
-    assert printed.count("background: index changed files, 10 of 10 done") == 2
+    assert sorted(compared.digest) == sorted(f"m{number}" for number in range(4, 13))
+    assert len(compared.index) == 10
+    assert "tulips" in compared.index["garden/plan.md"]
+    assert compared.tokens_per_second > 0
+    assert printed.count("background: digest new mail, 9 of 9 done") == 1
+    assert printed.count("background: index changed files, 10 of 10 done") == 1
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -85,7 +83,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_a_killed_demo_does_not_disturb_the_next(tmp_path: Path) -> None:
     with start(tmp_path, "demo", "--weather-delay", "0.05") as killed:
         assert killed.stdout is not None
-        assert any("plain run:" in line for line in killed.stdout)
+        assert any("> Hello!" in line for line in killed.stdout)
         killed.send_signal(signal.SIGKILL)
     assert list(tmp_path.iterdir())
     with start(tmp_path, "demo", "--weather-delay", "0.05") as demo:
@@ -94,7 +92,7 @@ def test_a_killed_demo_does_not_disturb_the_next(tmp_path: Path) -> None:
     introduction = " ".join(printed.split())
     assert "a demonstration model" in introduction
     assert "waits 0.05 s" in introduction
-    assert "Both runs said the same, word for word." in printed
+    assert "Both agents said and did the same, word for word." in printed
     assert list(tmp_path.iterdir()) == []
 
 

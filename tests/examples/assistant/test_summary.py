@@ -3,69 +3,63 @@ import io
 
 from rich.console import Console
 
-from agentrt.examples.assistant.comparison import Comparison, Run, Turn
+from agentrt.examples.assistant.comparison import Comparison, Turn
 from agentrt.examples.assistant.guesses import Guesses
 from agentrt.examples.assistant.summary import introduce, summarize
 
-PLAIN = Run(
-    turns=(
-        Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, Guesses()),
-        Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, Guesses()),
-    ),
-    digest={"m1": "about the roof"},
-    index={"a.txt": "about a", "b.txt": "about b"},
-    tokens_per_second=123.4,
+PLAIN = (
+    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, Guesses()),
+    Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, Guesses()),
 )
-FASTER = dataclasses.replace(
-    PLAIN,
-    turns=(
-        dataclasses.replace(PLAIN.turns[0], seconds=0.7, guesses=Guesses(hits=2, misses=1, wasted=1)),
-        dataclasses.replace(PLAIN.turns[1], seconds=0.26),
-    ),
+FASTER = (
+    dataclasses.replace(PLAIN[0], seconds=0.7, guesses=Guesses(hits=2, misses=1, wasted=4, hidden_s=0.2)),
+    dataclasses.replace(PLAIN[1], seconds=0.26),
 )
 
 
-def printed(comparison: Comparison) -> str:
-    console = Console(file=io.StringIO(), width=120, record=True)
+def compared(plain: tuple[Turn, ...], speculative: tuple[Turn, ...]) -> Comparison:
+    return Comparison(plain, speculative, {"m1": "about the roof"}, {"a": "about a", "b": "about b"}, 123.4)
+
+
+def printed(comparison: Comparison) -> list[str]:
+    console = Console(file=io.StringIO(), width=1000, record=True)
     summarize(comparison, console)
-    return console.export_text()
+    return [line.rstrip() for line in console.export_text().splitlines()]
 
 
 def test_it_says_per_request_what_was_saved() -> None:
-    lines = printed(Comparison(PLAIN, FASTER)).splitlines()
-    oslo = next(line for line in lines if "Weather in [Oslo]?" in line)
-    assert oslo.split()[3:] == ["0.40", "0.50", "1.00", "0.70", "+0.30", "2", "1", "1"]
-    hello = next(line for line in lines if "Hello!" in line)
-    assert hello.split()[1:] == ["0.24", "0.00", "0.25", "0.26", "-0.01"]
-    total = next(line for line in lines if line.split()[:1] == ["all"])
-    assert total.split()[1:] == ["0.64", "0.50", "1.25", "0.96", "+0.29", "2", "1", "1"]
-    assert "Speculation saved 0.29 of 1.25 s: 23%." in lines
-    assert "This model takes 0.21 s per answer or call" in " ".join(" ".join(lines).split())
-    assert "Both runs said the same, word for word." in lines
-    assert any("1 new mails were digested and 2 files indexed" in line for line in lines)
-    assert any("123 tokens per second" in line for line in lines)
+    lines = printed(compared(PLAIN, FASTER))
+    rows = {line.split("  ")[1]: line.split()[-8:] for line in lines if line.startswith("  ")}
+    assert rows["Weather in [Oslo]?"] == ["0.40", "0.50", "1.00", "0.70", "+0.30", "0.20", "2", "1"]
+    assert rows["Hello!"][-6:] == ["0.24", "0.00", "0.25", "0.26", "-0.01", "0.00"]
+    assert rows["all"] == ["0.64", "0.50", "1.25", "0.96", "+0.29", "0.20", "2", "1"]
+
+
+def test_it_says_in_words_what_was_saved_and_why() -> None:
+    text = "\n".join(printed(compared(PLAIN, FASTER)))
+    assert "waited 1.25 s for the plain agent and 0.96 s for the speculative one: 0.29 s (23%) less." in text
+    assert "Right guesses hid 0.20 of the tools' 0.50 s;" in text
+    assert "4 tools ran on a wrong guess." in text
+    assert "This one takes 0.21 s per call or answer;" in text
+    assert "1 new mails were digested and 2 files indexed. The model wrote 123 tokens per second" in text
+    assert "Both agents said and did the same, word for word." in text
 
 
 def test_it_admits_that_nothing_was_saved() -> None:
-    assert "Speculation saved nothing here: the speculative run took 0.29 s longer." in printed(
-        Comparison(FASTER, PLAIN)
-    )
+    text = "\n".join(printed(compared(FASTER, PLAIN)))
+    assert "waited 0.96 s for the plain agent and 1.25 s for the speculative one: 0.29 s (30%) more." in text
+    assert "Right guesses hid 0.00 of" in text
 
 
-def test_it_shows_where_the_runs_differ() -> None:
-    other = dataclasses.replace(PLAIN.turns[0], transcript="call get_weather\nai It snows.")
-    comparison = Comparison(PLAIN, dataclasses.replace(PLAIN, turns=(other, PLAIN.turns[1])))
+def test_it_shows_where_the_agents_differ() -> None:
+    other = dataclasses.replace(PLAIN[0], transcript="call get_weather\nai It snows.")
+    comparison = compared(PLAIN, (other, PLAIN[1]))
     assert "-ai It rains." in comparison.differences()
-    text = printed(comparison)
-    assert "The two runs did not say the same." in text
+    text = "\n".join(printed(comparison))
+    assert "The two agents did not say the same." in text
     assert "+ai It snows." in text
-    assert "Both runs said the same" not in text
-
-
-def test_background_answers_count_as_said() -> None:
-    changed = Comparison(PLAIN, dataclasses.replace(PLAIN, index={"a.txt": "about a", "b.txt": "about c"}))
-    assert "+b.txt about c" in changed.differences()
-    assert Comparison(PLAIN, FASTER).differences() == ""
+    assert "word for word" not in text
+    assert compared(PLAIN, FASTER).differences() == ""
 
 
 def test_the_introduction_says_what_is_made_up() -> None:

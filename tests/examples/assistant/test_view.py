@@ -19,12 +19,25 @@ def test_a_message_in_short() -> None:
 
 
 def show(view: PlainView | LiveView) -> None:
-    view.run("plain", 2)
+    view.begin(2)
     view.background("digest new mail", 0, 3)
-    view.request("What is new [today]?")
+    view.request(1, "What is new [today]?", "plain")
     view.message(CALL)
+    view.early("search_notes")
     view.message(RESULT)
     view.token("All is ")
+
+
+ANSWERED = [
+    "",
+    "> What is new [today]?",
+    "  plain",
+    '    * search_notes(query="[bold]x", n=3)',
+    "    + search_notes started early",
+    '    = [{"id": "n1"}]',
+    "    All is well.",
+    "    (1.23 s)",
+]
 
 
 def test_plain_lines() -> None:
@@ -34,15 +47,15 @@ def test_plain_lines() -> None:
     view.message(ANSWER)
     view.turn(1.234)
     view.background("digest new mail", 3, 3)
+    view.request(1, "What is new [today]?", "speculative")
+    view.request(2, "And now?", "speculative")
     assert printed.getvalue().splitlines() == [
-        "",
-        "plain run: 2 requests",
-        "  > What is new [today]?",
-        '    * search_notes(query="[bold]x", n=3)',
-        '    = [{"id": "n1"}]',
-        "    All is well.",
-        "    (1.23 s)",
+        *ANSWERED,
         "  background: digest new mail, 3 of 3 done",
+        "  speculative",
+        "",
+        "> And now?",
+        "  speculative",
     ]
 
 
@@ -59,11 +72,12 @@ def test_the_live_picture_shows_what_is_going_on() -> None:
     show(view)
     picture = drawn(view)
     for part in (
-        "plain run, request 1 of 2", "What is new [today]?", 'search_notes(query="[bold]x", n=3)',
-        '= [{"id": "n1"}]', "All is ▌", "background: digest new mail", "0 of 3",
+        "request 1 of 2, plain agent", "What is new [today]?", 'search_notes(query="[bold]x", n=3)',
+        "+ search_notes started early", '= [{"id": "n1"}]', "All is ▌", "background: digest new mail",
+        "0 of 3",
     ):  # fmt: skip
         assert part in picture
-    assert "What is new" not in printed.getvalue()
+    assert printed.getvalue() == ""
 
 
 def test_an_answered_request_scrolls_away() -> None:
@@ -74,27 +88,10 @@ def test_an_answered_request_scrolls_away() -> None:
     view.turn(1.234)
     view.background("digest new mail", 2, 3)
     assert "waiting for the background tasks" in drawn(view)
-    view.request("And now?")
+    view.request(2, "And now?", "speculative")
     picture = drawn(view)
-    assert "request 2 of 2" in picture
+    assert "request 2 of 2, speculative agent" in picture
     assert "And now?" in picture
     assert "All is" not in picture
     assert "2 of 3" in picture
-    assert printed.getvalue().splitlines()[2:] == [
-        "  > What is new [today]?",
-        '    * search_notes(query="[bold]x", n=3)',
-        '    = [{"id": "n1"}]',
-        "    All is well.",
-        "    (1.23 s)",
-    ]
-
-
-def test_a_second_run_starts_with_an_empty_picture() -> None:
-    view = LiveView(Console(file=io.StringIO()))
-    show(view)
-    view.turn(1.0)
-    view.run("speculative", 5)
-    picture = drawn(view)
-    assert "speculative run" in picture
-    assert "What is new" not in picture
-    assert "digest" not in picture
+    assert printed.getvalue().splitlines() == ANSWERED

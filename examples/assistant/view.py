@@ -76,8 +76,9 @@ class PlainView:
             self.line(line)
 
     def early(self, tool: str) -> None:
-        """Print the tool."""
-        self.line(f"+ {tool} started early")
+        """Print the tool, unless it belongs to the warm-up before the first request."""
+        if self._number:
+            self.line(f"+ {tool} started early")
 
     def turn(self, seconds: float) -> None:
         """Print the time."""

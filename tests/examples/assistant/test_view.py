@@ -43,6 +43,7 @@ ANSWERED = [
 def test_plain_lines() -> None:
     printed = io.StringIO()
     view = PlainView(Console(file=printed, width=40))
+    view.early("get_weather")  # during the warm-up
     show(view)
     view.message(ANSWER)
     view.turn(1.234)

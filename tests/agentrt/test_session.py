@@ -341,6 +341,28 @@ def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() ->
     assert session.report().total.wasted == 1
 
 
+def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        started.set()
+        release.wait()
+        return q
+
+    tool = speculable_tool(look)
+    assert tool is not None
+    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+        with session.turn([], []) as turn:
+            assert started.wait(10)
+            turn.bind([call("a")])
+    ticket = tool.claims.take("call_1")
+    assert ticket is not None
+    assert ticket.speculation is not None
+    assert ticket.speculation.lost_because == "the session was closed"
+    release.set()
+
+
 def test_a_coroutine_tool_is_not_run_early_in_sync_code() -> None:
     arrived = threading.Event()
 

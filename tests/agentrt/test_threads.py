@@ -7,13 +7,15 @@ import contextvars
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import aclosing
 
 import pytest
 
-from agentrt._completion import as_completed
+from agentrt._completion import as_completed, produced_elsewhere
 from agentrt._hosts import running_loop, worker_loop
-from agentrt._threads import loop_caller, on_event_loop, run_in_thread, wait_for
+from agentrt._threads import loop_caller, on_event_loop, run_in_thread, start_in_thread, wait_for
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -176,3 +178,43 @@ def test_cancelling_the_consumer_cancels_the_rest() -> None:
 
     asyncio.run(main())
     assert cancelled == [1, 1]
+
+
+def test_what_is_produced_elsewhere_comes_in_order_and_its_error_last() -> None:
+    taken: list[int] = []
+
+    def start(put: Callable[[int], None]) -> Future[None]:
+        def produce() -> None:
+            for number in range(3):
+                put(number)
+            raise LookupError("the producer failed")
+
+        return start_in_thread(produce, name="test")
+
+    async def main() -> None:
+        async for number in produced_elsewhere(start):
+            taken.append(number)
+
+    with pytest.raises(LookupError, match="the producer failed"):
+        asyncio.run(main())
+    assert taken == [0, 1, 2]
+
+
+def test_leaving_cancels_the_producer_which_may_go_on_putting() -> None:
+    ended: Future[None] = Future()
+    puts: list[Callable[[int], None]] = []
+
+    def start(put: Callable[[int], None]) -> Future[None]:
+        puts.append(put)
+        put(1)
+        return ended
+
+    async def main() -> None:
+        async with aclosing(produced_elsewhere(start)) as numbers:
+            async for _ in numbers:
+                break
+        puts[0](2)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert ended.cancelled()

@@ -1,8 +1,10 @@
 """The demo from end to end, on the real nano model."""
 
+import dataclasses
 import datetime as dt
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +12,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from agentrt.errors import EngineFailedError
+from agentrt.cli.main import app
+from agentrt.errors import AgentRTError, ConfigurationError, EngineFailedError, ModelNotFoundError
 from agentrt.examples.assistant import comparison as comparison_module
-from agentrt.examples.assistant.comparison import Comparison, compare
+from agentrt.examples.assistant.comparison import Comparison, Turn, compare
 from agentrt.examples.assistant.guesses import Guesses
+from agentrt.examples.assistant.notes import Notes
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.view import PlainView
 
@@ -68,79 +73,105 @@ def test_all_background_tasks_are_done(comparison: tuple[Comparison, str]) -> No
     assert printed.count("background: index changed files, 10 of 10 done") == 1
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "agentrt", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "TMPDIR": str(folder), "TEMP": str(folder)},
-    )
+@pytest.fixture
+def little(tmp_path: Path) -> Path:
+    """Data with one of each thing, so that there is little to do in the background."""
+    folder = tmp_path / "little"
+    write_sample_data(tmp_path / "sample", dt.date.today())
+    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "seeds.txt").write_text("We still have beans and dill.\n")
+    Notes(folder / "notes.db").create("Practice the bridge slowly.", "Guitar lesson")
+    shutil.copy(tmp_path / "sample" / "calendar.ics", folder)
+    newest = (tmp_path / "sample" / "mail.mbox").read_bytes().split(b"From MAILER-DAEMON")[-1]
+    (folder / "mail.mbox").write_bytes(b"From MAILER-DAEMON" + newest)
+    return folder
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
-def test_a_killed_demo_does_not_disturb_the_next(tmp_path: Path) -> None:
-    with start(tmp_path, "demo", "--weather-delay", "0.05") as killed:
+def test_a_killed_demo_does_not_disturb_the_next(little: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    before = contents(little)
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "agentrt", "demo", "--weather-delay", "0.05", "--data", str(little)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "TMPDIR": str(temporary)},
+        )
+
+    with start() as killed:
         assert killed.stdout is not None
         assert any("> Hello!" in line for line in killed.stdout)
         killed.send_signal(signal.SIGKILL)
-    assert list(tmp_path.iterdir())
-    with start(tmp_path, "demo", "--weather-delay", "0.05") as demo:
+    assert list(temporary.iterdir())
+    with start() as demo:
         printed, _ = demo.communicate(timeout=100)
     assert demo.returncode == 0, printed
     introduction = " ".join(printed.split())
     assert "a demonstration model" in introduction
     assert "waits 0.05 s" in introduction
     assert "Both agents said and did the same, word for word." in printed
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_data_of_the_user_is_not_changed(tmp_path: Path) -> None:
-    data = tmp_path / "mine"
-    write_sample_data(data, dt.date.today())
-    before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
-    view = PlainView(Console(file=io.StringIO()))
-    compare(data, 0, view, requests=["Write a note: buy candles"])
-    assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
+    assert list(temporary.iterdir()) == []
+    assert contents(little) == before  # though a note was written
 
 
 def test_a_background_task_that_fails_ends_the_demo_with_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    little: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> dict[str, str]:
         raise EngineFailedError("the engine stopped. Open the runtime again.")
 
     monkeypatch.setattr(comparison_module, "digest_mail", fail)
-    write_sample_data(tmp_path / "sample", dt.date.today())
     with pytest.raises(EngineFailedError, match="the engine stopped"):
-        compare(tmp_path / "sample", 0, PlainView(Console(file=io.StringIO())), requests=["Hello!"])
+        compare(little, 0, PlainView(Console(file=io.StringIO())), requests=["Hello!"])
 
 
-def test_chat_answers_from_the_terminal(tmp_path: Path) -> None:
-    with start(tmp_path, "chat", "--weather-delay", "0") as chat:
-        printed, _ = chat.communicate("What is the weather in Lisbon?\n", timeout=60)
-    assert chat.returncode == 0, printed
-    assert '* get_weather(city="Lisbon")' in printed
-    assert "In Lisbon it is" in printed
-    assert list(tmp_path.iterdir()) == []
+def test_agents_that_differ_are_an_error_exit(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = Turn("Hello!", "ai Hi!", 0.2, 1, 0.1, 0.0, Guesses())
+    other = dataclasses.replace(turn, transcript="ai Bye!")
+    monkeypatch.setattr(
+        comparison_module, "compare", lambda *_, **__: Comparison((turn,), (other,), {}, {}, 1.0)
+    )
+    result = CliRunner().invoke(app, ["demo", "--data", str(little)])
+    assert result.exit_code == 1
+    assert "+ai Bye!" in result.output
+
+
+def test_chat_answers_from_the_terminal() -> None:
+    result = CliRunner().invoke(
+        app, ["chat", "--weather-delay", "0"], input="What is the weather in Lisbon?\n"
+    )
+    assert result.exit_code == 0, result.output
+    assert '* get_weather(city="Lisbon")' in result.output
+    assert "In Lisbon it is" in result.output
+
+
+def test_chat_writes_into_the_folder_of_the_user(little: Path) -> None:
+    result = CliRunner().invoke(app, ["chat", "--data", str(little)], input="Write a note: buy candles\n")
+    assert result.exit_code == 0, result.output
+    assert [note.text for note in Notes(little / "notes.db").all()][1:] == ["buy candles"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("chat", "--model", "no/such/model"), "no/such/model"),
-        (("demo", "--data", "{empty}"), "lacks notes.db"),
-        (("chat", "--data", "{empty}"), "lacks notes.db"),
-        (("demo", "--data", "no/such/folder"), "does not exist"),
+        (("chat", "--model", "no/such/model"), ModelNotFoundError),
+        (("demo", "--model", "no/such/model"), ModelNotFoundError),
+        (("demo", "--data", "{empty}"), ConfigurationError),
+        (("chat", "--data", "{empty}"), ConfigurationError),
+        (("demo", "--weather-delay", "-1"), ConfigurationError),
     ],
 )
-def test_what_cannot_work_is_one_clear_message(
-    tmp_path: Path, arguments: tuple[str, ...], error: str
+def test_what_cannot_work_is_a_typed_error(
+    tmp_path: Path, arguments: tuple[str, ...], error: type[AgentRTError]
 ) -> None:
     (tmp_path / "empty").mkdir()
-    with start(tmp_path, *(part.format(empty=tmp_path / "empty") for part in arguments)) as command:
-        printed, _ = command.communicate(timeout=60)
-    assert command.returncode == 2
-    assert error in printed
-    assert "Traceback" not in printed
+    result = CliRunner().invoke(app, [part.format(empty=tmp_path / "empty") for part in arguments])
+    assert isinstance(result.exception, error)

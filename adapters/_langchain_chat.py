@@ -63,13 +63,17 @@ class ChatAgentRT(BaseChatModel):
 
     def __init__(self, **fields: Any) -> None:
         """See the class for the fields; opening a model raises what ``LocalRuntime.open`` raises."""
-        if fields.get("runtime") is None:
+        given = fields.get("runtime")
+        if given is None:
             from agentrt.runtime import LocalRuntime
 
             fields["runtime"] = LocalRuntime.open(fields.get("model", "nano"))
-        elif "model" in fields:
-            raise ConfigurationError("ChatAgentRT takes a runtime or a model. Drop one of the two.")
-        fields["model"] = fields["runtime"].model_id
+        opened = fields["runtime"].model_id
+        if fields.get("model", opened) != opened and given is not None:
+            raise ConfigurationError(
+                f"the runtime has {opened!r} open, not {fields['model']!r}. Give only one of the two."
+            )
+        fields["model"] = opened
         super().__init__(**fields)
 
     @property

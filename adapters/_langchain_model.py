@@ -105,17 +105,19 @@ class _Tools:
         self.speculable: dict[str, SpeculableTool] = {}
         for tool in tools:
             described = speculable_tool(tool)
-            if described is not None:
+            if isinstance(tool, BaseTool) and described is not None:
                 self.speculable[described.name] = described
-            elif isinstance(tool, BaseTool) and speculable_tool(getattr(tool, "func", None)):
+            elif any(map(speculable_tool, (tool, getattr(tool, "func", 0), getattr(tool, "coroutine", 0)))):
                 raise NotSpeculableError(
-                    f"{tool.name} is decorated in the wrong order: the tool's function is speculable, the "
-                    "tool is not. Put @speculable above @tool."
+                    f"{getattr(tool, 'name', tool)} is a speculable function in a tool that is not: only the "
+                    "tool learns which call it answers. Put @speculable above @tool."
                 )
 
     @functools.cached_property
     def schemas(self) -> list[Mapping[str, Any]]:
-        return [convert_to_openai_tool(tool) for tool in self.given]
+        """The function tools in OpenAI's shape; a provider's built-in tools cannot be guessed."""
+        schemas = [convert_to_openai_tool(tool) for tool in self.given]
+        return [schema for schema in schemas if schema.get("type") == "function"]
 
 
 # Models implement one entry point by another (``_agenerate`` by ``_astream``, ``_astream`` by ``_stream``

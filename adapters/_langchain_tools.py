@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -34,13 +34,13 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     """Return a speculable copy of ``tool``, still an instance of its class."""
     _refuse_injected(tool)
     copy = tool.model_copy()
-    base = type(tool)
+    base = type(tool).__dict__.get("_agentrt_base", type(tool))
     object.__setattr__(copy, "__class__", _speculable_class(base))
     copy._agentrt = SpeculableTool(
         tool.name,
-        bind=functools.partial(_bind, tool),
-        call=functools.partial(base._run, tool, **_config_for(tool)) if _has_sync(tool) else None,
-        acall=functools.partial(base._arun, tool, **_config_for(tool)) if _has_async(tool) else None,
+        bind=functools.partial(_bind, base, copy),
+        call=functools.partial(base._run, copy, **_config_for(tool)) if _has_sync(tool) else None,
+        acall=functools.partial(base._arun, copy, **_config_for(tool)) if _has_async(base, tool) else None,
         options=options,
     )
     return copy
@@ -79,7 +79,8 @@ def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
             __module__=base.__module__,
             __qualname__=base.__qualname__,
             __doc__=base.__doc__,
-            __annotations__={"_agentrt": SpeculableTool},
+            __annotations__={"_agentrt_base": ClassVar[type[BaseTool]], "_agentrt": SpeculableTool},
+            _agentrt_base=base,
             _agentrt=PrivateAttr(),
             _to_args_and_kwargs=_to_args_and_kwargs,
             _run=_run,
@@ -91,8 +92,8 @@ def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
     return types.new_class(base.__name__, (base,), {}, fill)
 
 
-def _bind(tool: BaseTool, arguments: Mapping[str, Any]) -> Invocation:
-    args, kwargs = tool._to_args_and_kwargs(dict(arguments), None)
+def _bind(base: type[BaseTool], tool: BaseTool, arguments: Mapping[str, Any]) -> Invocation:
+    args, kwargs = base._to_args_and_kwargs(tool, dict(arguments), None)
     return Invocation(args, kwargs)
 
 
@@ -105,10 +106,10 @@ def _has_sync(tool: BaseTool) -> bool:
     return getattr(tool, "func", True) is not None
 
 
-def _has_async(tool: BaseTool) -> bool:
+def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
     if isinstance(tool, (StructuredTool, SingleInputTool)):
         return tool.coroutine is not None
-    return type(tool)._arun is not BaseTool._arun
+    return base._arun is not BaseTool._arun
 
 
 def _refuse_injected(tool: BaseTool) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
-
-import anyio
-from anyio import NoEventLoopError
-from anyio.lowlevel import current_token
+from contextlib import suppress
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -18,8 +16,8 @@ T = TypeVar("T")
 def on_event_loop() -> bool:
     """Whether this thread is running an event loop, so that blocking it would block everything on it."""
     try:
-        current_token()
-    except NoEventLoopError:
+        asyncio.get_running_loop()
+    except RuntimeError:
         return False
     return True
 
@@ -29,15 +27,11 @@ def loop_caller() -> Callable[[Callable[[], object]], None]:
 
     It does nothing once that loop is closed: whatever lived there is gone.
     """
-    native: Any = current_token().native_token
-    # asyncio's token is its loop; trio's has a method of its own. Neither waits for the callback.
-    submit = native.call_soon_threadsafe if hasattr(native, "call_soon_threadsafe") else native.run_sync_soon
+    loop = asyncio.get_running_loop()
 
     def call_soon(callback: Callable[[], object]) -> None:
-        try:
-            submit(callback)
-        except RuntimeError:  # closed; trio's RunFinishedError is one as well
-            return
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback)
 
     return call_soon
 
@@ -46,7 +40,7 @@ async def wait_for(future: Future[T]) -> None:
     """Wait until ``future`` is done, whichever thread completes it; never raises its outcome."""
     if future.done():
         return
-    done = anyio.Event()
+    done = asyncio.Event()
     call_soon = loop_caller()
     future.add_done_callback(lambda _: call_soon(done.set))
     await done.wait()

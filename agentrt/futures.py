@@ -57,21 +57,10 @@ class Speculation:
         self._ended_at: float | None = None
         self._future: Future[Any] = Future()
         self._lock = threading.RLock()  # whoever waits is called back under it
-        self._on_cancel: Callable[[], None] | None = None
         self._on_expected: Callable[[], None] | None = None
         self._expected = False
 
     # The running side.
-
-    def attach(self, *, cancel: Callable[[], None], expect: Callable[[], None]) -> None:
-        """Say how the run is stopped, and how it learns that it is :meth:`expect`-ed."""
-        with self._lock:
-            self._on_cancel, self._on_expected = cancel, expect
-            cancelled, expected = self._future.cancelled(), self._expected
-        if cancelled:
-            cancel()
-        elif expected:
-            expect()
 
     def finish(self, value: Any) -> None:
         """Complete the run; without effect if it was cancelled meanwhile."""
@@ -94,6 +83,14 @@ class Speculation:
     def when_over(self, callback: Callable[[], None]) -> None:
         """Call back once the run is over, in whichever way and thread; at once if it is."""
         self._future.add_done_callback(lambda _: callback())
+
+    def when_expected(self, callback: Callable[[], None]) -> None:
+        """Call back once the run is :meth:`expect`-ed, in whichever thread; at once if it is."""
+        with self._lock:
+            self._on_expected = callback
+            expected = self._expected
+        if expected:
+            callback()
 
     async def over(self) -> None:
         """Wait until the run is over, in whichever way."""
@@ -132,18 +129,12 @@ class Speculation:
             callback()
 
     def cancel(self, reason: str) -> bool:
-        """Stop the run if it can be stopped and drop its result; False if it was already over.
+        """Drop the run and its result, and stop it if it can be stopped; False if it was already over.
 
         A coroutine is cancelled. A function that runs in a thread cannot be: it runs to its end there,
         counted against its tool's ``max_concurrency`` until then, and what it returns is dropped.
         """
-        if not self._end(reason, self._future.cancel):
-            return False
-        with self._lock:
-            callback = self._on_cancel
-        if callback is not None:
-            callback()
-        return True
+        return self._end(reason, self._future.cancel)
 
     def result(self) -> Outcome:
         """Wait for the run, blocking this thread. Interrupting the wait cancels the run."""

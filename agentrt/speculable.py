@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, TypeAdapter
+from pydantic import PositiveFloat, PositiveInt, TypeAdapter
 
+from ._settings import Settings
 from .calls import canonical_key
 from .claims import ClaimTable, aredeem, redeem
 from .errors import InvalidRequestError, NotSpeculableError
@@ -23,7 +24,7 @@ Canonical = Callable[..., Mapping[str, Any]]
 MARK = "__speculable__"
 
 
-class SpeculableOptions(BaseModel):
+class SpeculableOptions(Settings):
     """How a tool may be speculated.
 
     ``ttl`` is how many seconds a finished result, or a call the model has asked for, may wait to be
@@ -32,8 +33,6 @@ class SpeculableOptions(BaseModel):
     for the call. ``canonical`` maps the validated arguments (passed as keywords) to those that identify
     the call, where the schema says less than the tool knows.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ttl: PositiveFloat = 60.0
     max_concurrency: PositiveInt = 8
@@ -123,6 +122,7 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
 
     Raises:
         NotSpeculableError: the tool is no tool, or needs something that only the real call has.
+        ConfigurationError: an option is unknown or cannot work.
     """
     if tool is None:
         return functools.partial(speculable, **options)

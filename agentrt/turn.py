@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -173,58 +174,74 @@ class Turn:
         self._speculations.append(speculation)
         self._reporter.note(SpeculationStarted(self._number, tool.name))
         if as_coroutine:
-            speculation.when_over(tool.slots.release)
-            runs.start_soon(_run_coroutine, tool, invocation, speculation)
+            task = _start_coroutine(tool, invocation, speculation)
+            runs.start_soon(_watch_coroutine, tool, speculation, task)
         else:
             _start_function(tool, invocation, speculation)
             runs.start_soon(_watch_function, tool, speculation)
         return None
 
 
-async def _run_coroutine(tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
-    assert tool.acall is not None
+def _start_coroutine(
+    tool: SpeculableTool, invocation: Invocation, speculation: Speculation
+) -> asyncio.Task[None]:
+    async def work() -> None:
+        assert tool.acall is not None
+        try:
+            speculation.finish(await tool.acall(*invocation.args, **invocation.kwargs))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed speculation is a miss
+            speculation.fail(error)
+
+    # A task of its own and no cancel scope: asyncio code expects to be cancelled once, and may await while
+    # it cleans up; in a cancelled scope each of these awaits would be cancelled again.
+    task = asyncio.get_running_loop().create_task(work(), name=f"agentrt early {tool.name}")
+    task.add_done_callback(lambda _: speculation.cancel("the early run was cancelled"))
+    speculation.when_over(tool.slots.release)
+    return task
+
+
+async def _watch_coroutine(tool: SpeculableTool, speculation: Speculation, task: asyncio.Task[None]) -> None:
+    """Cancel the run's task when its speculation is cancelled, and wait until it has cleaned up."""
     try:
-        with _deadline(tool, speculation):
-            try:
-                speculation.finish(await tool.acall(*invocation.args, **invocation.kwargs))
-            except Exception as error:  # noqa: BLE001 - a failed speculation is a miss
-                speculation.fail(error)
+        await _over_or_too_late(tool, speculation)
     finally:
-        speculation.cancel("the early run was cancelled")
+        if not task.done():
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
 
 
 def _start_function(tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
-    function: Callable[..., Any] | None = tool.call
-    assert function is not None
-
     def work() -> None:
+        assert tool.call is not None
         # The outcome is set in this thread, so that a thread that waits for it depends on no event loop.
         try:
-            speculation.finish(function(*invocation.args, **invocation.kwargs))
+            speculation.finish(tool.call(*invocation.args, **invocation.kwargs))
         except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
             speculation.fail(error)
         finally:
             tool.slots.release()
 
-    start_in_thread(work, name=f"agentrt early {tool.name}")
+    try:
+        start_in_thread(work, name=f"agentrt early {tool.name}")
+    except RuntimeError as error:  # the system has no thread left
+        speculation.fail(error)
+        tool.slots.release()
 
 
 async def _watch_function(tool: SpeculableTool, speculation: Speculation) -> None:
-    with _deadline(tool, speculation):
-        await speculation.over()
+    await _over_or_too_late(tool, speculation)
 
 
-@contextmanager
-def _deadline(tool: SpeculableTool, speculation: Speculation) -> Iterator[None]:
-    """Cancel a run that takes too long, unless the model has really asked for its call."""
+async def _over_or_too_late(tool: SpeculableTool, speculation: Speculation) -> None:
+    """Wait until the run is over; cancel it if it takes too long, unless its call has really been made."""
     call_soon = loop_caller()
     timeout = tool.options.timeout
-    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as scope:
+    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as patience:
 
         def lift() -> None:
-            scope.deadline = float("inf")
+            patience.deadline = math.inf
 
-        speculation.attach(cancel=lambda: call_soon(scope.cancel), expect=lambda: call_soon(lift))
-        yield
-    if scope.cancelled_caught:
-        speculation.cancel(f"the early run took longer than {timeout} s")
+        speculation.when_expected(lambda: call_soon(lift))
+        await speculation.over()
+    speculation.cancel(f"the early run took longer than {timeout} s")

@@ -478,14 +478,22 @@ def test_wrong_use_is_told() -> None:
     with pytest.raises(ConfigurationError, match="speculate"):
         report_of(plain)
 
-    @tool
     @speculable
     def look(q: str) -> str:
         """Look something up."""
         return q
 
-    with pytest.raises(NotSpeculableError, match="above @tool"):
-        speculate(plain, plain).bind_tools([look])
+    @tool
+    @speculable
+    async def alook(q: str) -> str:
+        """Look something up."""
+        return q
+
+    for wrong in (look, tool(look), alook):
+        with pytest.raises(NotSpeculableError, match="above @tool"):
+            speculate(plain, plain).bind_tools([wrong])
+        with pytest.raises(NotSpeculableError, match="above @tool"):
+            create_agent(speculate(plain, plain), [wrong]).invoke(INPUT)
 
 
 def test_the_bound_of_early_runs_holds() -> None:

@@ -60,6 +60,13 @@ def test_the_copy_passes_for_the_original() -> None:
         assert asyncio.run(variant.ainvoke({"q": "a", "limit": 1})) == "found a 1"
 
 
+def test_decorating_again_replaces_the_options() -> None:
+    again = speculable(look, ttl=1.0)
+    assert type(again) is type(look)
+    assert described(again).options.ttl == 1.0
+    assert again.invoke(tool_call(q="a")).content == "found a 3"
+
+
 def test_decorating_with_options() -> None:
     @speculable(ttl=1.0, canonical=lambda city: {"city": city.lower()})
     @tool
@@ -95,7 +102,7 @@ def test_errors_and_artifacts_are_handled_as_before() -> None:
             raise ToolException("nothing to split")
         return q, q.split()
 
-    split.handle_tool_error = True
+    split.handle_tool_error = True  # after decorating: the early run goes by the same tool
     message = split.invoke(tool_call("split", q="a b"))
     assert (message.content, message.artifact) == ("a b", ["a", "b"])
     failed = split.invoke(tool_call("split", q=""))

@@ -86,23 +86,21 @@ def test_seconds_stop_with_the_run() -> None:
     assert run.seconds == 3.0
 
 
-@pytest.mark.parametrize("first", ["attach", "tell"])
-def test_cancelling_and_expecting_reach_the_runner_whenever_it_attaches(first: str) -> None:
-    for tell, expected in (("cancel", ["cancel"]), ("expect", ["expect"])):
-        run, told = speculation(), list[str]()
+@pytest.mark.parametrize("listening_first", [True, False])
+def test_the_runner_learns_that_its_run_is_expected_or_over(listening_first: bool) -> None:
+    run, told = speculation(), list[str]()
 
-        def attach(run: Speculation = run, told: list[str] = told) -> None:
-            run.attach(cancel=lambda: told.append("cancel"), expect=lambda: told.append("expect"))
+    def listen() -> None:
+        run.when_expected(lambda: told.append("expected"))
+        run.when_over(lambda: told.append("over"))
 
-        def say(run: Speculation = run, tell: str = tell) -> None:
-            if tell == "cancel":
-                run.cancel("x")
-            else:
-                run.expect()
+    def tell() -> None:
+        run.expect()
+        run.cancel("x")
 
-        for step in (attach, say) if first == "attach" else (say, attach):
-            step()
-        assert told == expected
+    for step in (listen, tell) if listening_first else (tell, listen):
+        step()
+    assert told == ["expected", "over"]
 
 
 def test_a_thread_waits_for_the_run() -> None:

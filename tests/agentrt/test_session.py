@@ -141,6 +141,65 @@ def test_losers_and_predictors_are_cancelled_when_the_model_answers() -> None:
     assert ended == ["a"]
 
 
+def test_a_loser_is_cancelled_once_and_the_session_waits_for_its_clean_up() -> None:
+    done: list[str] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(3)  # as a connection is given back
+            await asyncio.sleep(4)
+            done.append("cleaned up")
+        return q
+
+    async def main() -> float:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([])
+        return now()
+
+    assert run_in_virtual_time(main) == 1 + 3 + 4
+    assert done == ["cleaned up"]
+
+
+def test_a_tool_that_would_end_the_process_is_a_miss() -> None:
+    @speculable
+    async def look(q: str) -> str:
+        raise SystemExit(3)
+
+    async def main() -> None:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([])
+
+    run_in_virtual_time(main)
+
+
+def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **named: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    @speculable
+    def look(q: str) -> str:
+        return f"found {q}"
+
+    async def main() -> tuple[str, str]:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            with monkeypatch.context() as patched:
+                patched.setattr("agentrt.turn.start_in_thread", refuse)
+                with session.turn([], []) as turn:
+                    await asyncio.sleep(1)
+                    turn.bind([call("a")])
+            answer = await session.acall(call("a"))
+        return answer, session.report().turns[0].calls[0].reason
+
+    assert run_in_virtual_time(main) == ("found a", "the early run failed with RuntimeError")
+
+
 def test_a_turn_that_fails_leaves_nothing_running() -> None:
     runs: list[str] = []
 
@@ -352,10 +411,10 @@ def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
 
     tool = speculable_tool(look)
     assert tool is not None
-    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
-        with session.turn([], []) as turn:
-            assert started.wait(10)
-            turn.bind([call("a")])
+    session = SpeculationSession([look], [ScriptedSpeculator([call("a")])])
+    with session, session.turn([], []) as turn:
+        assert started.wait(10)
+        turn.bind([call("a")])
     ticket = tool.claims.take("call_1")
     assert ticket is not None
     assert ticket.speculation is not None

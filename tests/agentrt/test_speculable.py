@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from agentrt import speculable
-from agentrt.errors import InvalidRequestError, NotSpeculableError
+from agentrt import SpeculationConfig, speculable
+from agentrt.errors import ConfigurationError, InvalidRequestError, NotSpeculableError
 from agentrt.speculable import SpeculableTool, speculable_tool
 
 
@@ -93,5 +93,13 @@ def test_what_is_no_tool_is_refused() -> None:
 
 @pytest.mark.parametrize("options", [{"ttl": 0}, {"max_concurrency": 0}, {"timeout": -1}, {"cost": 1}])
 def test_options_are_checked(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
         speculable(**options)(lambda: None)
+
+
+@pytest.mark.parametrize("options", [{"max_speculations": 0}, {"report_turns": "many"}, {"samples": 1}])
+def test_the_configuration_is_checked_and_frozen(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        SpeculationConfig(**options)
+    with pytest.raises(ValueError, match="frozen"):
+        SpeculationConfig().max_speculations = 3  # type: ignore[misc]

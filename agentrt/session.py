@@ -34,8 +34,8 @@ class SpeculationSession:
                 turn.bind(answer.calls)                         # right guesses are kept, others cancelled
             results = [await session.acall(call) for call in answer.calls]
 
-    ``tools`` are those declared ``@speculable``; calls of other tools are yours to make. In code without
-    an event loop use ``with`` and :meth:`call`. What a session started ends with the session.
+    ``tools`` are those declared ``@speculable``; calls of other tools are yours to make. The loop is
+    asyncio's; in code without one use ``with`` and :meth:`call`. What a session started ends with it.
     """
 
     def __init__(

@@ -133,17 +133,15 @@ def test_an_async_graph_takes_what_equation_1_says_and_says_the_same(
 def test_a_sync_graph_runs_its_tools_while_the_model_generates(
     build: Callable[..., Any], streamed: bool
 ) -> None:
+    plain = drive(build(ScriptedChat(script=THREE), [sync_tool([], Milestones())]), streamed)
     milestones, runs = Milestones(), list[str]()
     look = sync_tool(runs, milestones)
-    plain = drive(build(ScriptedChat(script=THREE), [look]), streamed)
-    runs.clear()
 
     def gate(turn: int) -> None:  # the model answers only once the guessed tool has started
         if turn < 3:
             milestones.wait(f"started q{turn}")
 
     draft = ScriptedChat(script=THREE, prefix="draft")
-    milestones.__init__()  # type: ignore[misc]
     model = speculate(ScriptedChat(script=THREE, gate=gate), draft)
     assert transcript(drive(build(model, [look]), streamed)) == transcript(plain)
     assert runs == ["q0", "q1", "q2"]

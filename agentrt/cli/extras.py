@@ -13,7 +13,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
     "langgraph": ("langchain", "langchain_core", "langgraph"),
     "openai": ("openai",),
-    "runtime": ("numpy", "openvino", "openvino_genai", "openvino_tokenizers"),
+    "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers"),
     "demo": ("dateutil", "httpx", "icalendar"),
 }
 """The modules that each extra brings of its own; ``demo`` includes all others but ``openai``."""

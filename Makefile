@@ -9,7 +9,7 @@ RUN := $(VENV)/bin/python
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo   a personal assistant on a local model: real tools, run plain and speculatively'
+	@echo 'make demo   a personal assistant with real tools on a local model, with and without speculation'
 	@echo 'make test   ruff, mypy and the test suite'
 	@echo 'make clean  remove .venv'
 

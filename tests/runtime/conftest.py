@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import EngineStatistics, LocalRuntime, RuntimeConfig
 from agentrt.runtime.forward import ForwardPass
 from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
 from agentrt.runtime.scheduler import Slice
@@ -29,16 +29,20 @@ def weather_tool() -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+def open_exact(**settings: Any) -> LocalRuntime:
+    """Open nano as reference: f32 throughout, one thread."""
+    exact = {"inference_precision": "f32", "kv_cache_precision": "f32", "threads": 1}
+    return LocalRuntime.open("nano", RuntimeConfig(**{"memory_bytes": 32 * 2**20} | exact | settings))
+
+
 @pytest.fixture
 def open_runtime() -> Iterator[Callable[..., LocalRuntime]]:
-    """Opens exact (f32) single-threaded runtimes; closes them after the test and checks every block."""
+    """Opens runtimes for one test; closes them after it and checks that every block came back."""
     opened: list[LocalRuntime] = []
 
-    def open_one(model: str = "nano", **settings: Any) -> LocalRuntime:
-        exact = {"inference_precision": "f32", "kv_cache_precision": "f32", "threads": 1}
-        runtime = LocalRuntime.open(model, RuntimeConfig(**{"memory_bytes": 32 * 2**20} | exact | settings))
-        opened.append(runtime)
-        return runtime
+    def open_one(**settings: Any) -> LocalRuntime:
+        opened.append(open_exact(**settings))
+        return opened[-1]
 
     yield open_one
     for runtime in opened:
@@ -46,9 +50,26 @@ def open_runtime() -> Iterator[Callable[..., LocalRuntime]]:
         runtime._engine._scheduler.check_integrity()
 
 
+@pytest.fixture(scope="session")
+def shared_runtime() -> Iterator[LocalRuntime]:
+    with open_exact() as runtime:
+        yield runtime
+
+
 @pytest.fixture
-def runtime(open_runtime: Callable[..., LocalRuntime]) -> LocalRuntime:
-    return open_runtime()
+def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
+    """A runtime that all tests share: it must be whole and idle after each."""
+    yield shared_runtime
+    shared_runtime.generate([{"role": "user", "content": "x"}], max_tokens=1)  # all that was asked is done
+    shared_runtime._engine._scheduler.check_integrity()
+    statistics = shared_runtime.statistics()
+    assert statistics.free_blocks == statistics.blocks
+
+
+@pytest.fixture
+def before(runtime: LocalRuntime) -> EngineStatistics:
+    """The shared runtime's counters at the beginning of the test."""
+    return runtime.statistics().engine
 
 
 class Gate:
@@ -91,7 +112,21 @@ class Gate:
 
 
 @pytest.fixture
-def gate(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate = Gate(runtime._engine._forward, monkeypatch)
-    yield gate
-    gate.open()
+def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
+    """Puts a gate before a runtime's steps, until the test ends."""
+    gates: list[Gate] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def hold_one(runtime: LocalRuntime) -> Gate:
+            gates.append(Gate(runtime._engine._forward, patch))
+            return gates[-1]
+
+        yield hold_one
+        for gate in gates:
+            gate.open()
+
+
+@pytest.fixture
+def gate(runtime: LocalRuntime, hold: Callable[[LocalRuntime], Gate]) -> Gate:
+    """A gate before the shared runtime's steps."""
+    return hold(runtime)

@@ -8,7 +8,7 @@ import pytest
 
 from agentrt.errors import EngineFailedError, RuntimeClosedError
 from agentrt.priority import Priority
-from agentrt.runtime import LocalRuntime, SamplingParams
+from agentrt.runtime import EngineStatistics, LocalRuntime, SamplingParams
 from agentrt.runtime.engine import Engine, Job
 from agentrt.runtime.scheduler import SequenceState
 from agentrt.runtime.text import AnswerText
@@ -37,7 +37,7 @@ def submit(
     )
 
 
-def test_a_job_runs_to_its_end(runtime: LocalRuntime) -> None:
+def test_a_job_runs_to_its_end(runtime: LocalRuntime, before: EngineStatistics) -> None:
     pieces: list[str] = []
     job = submit(runtime, 7, on_text=pieces.append)
     completion = job.completion.result(30)
@@ -45,10 +45,10 @@ def test_a_job_runs_to_its_end(runtime: LocalRuntime) -> None:
     assert len(completion.token_ids) == 7
     assert completion.text == "".join(pieces) == runtime._tokenizer.decode(completion.token_ids)
     assert 0 <= completion.queued_s <= completion.time_to_first_token_s <= completion.total_s
-    statistics = runtime.statistics()
-    assert (statistics.engine.finished, statistics.engine.sampled_tokens) == (1, 7)
-    assert statistics.engine.computed_tokens == 40 + 6
-    assert statistics.engine.steps == 7
+    after = runtime.statistics().engine
+    assert (after.finished - before.finished, after.sampled_tokens - before.sampled_tokens) == (1, 7)
+    assert after.computed_tokens - before.computed_tokens == 40 + 6
+    assert after.steps - before.steps == 7
 
 
 def test_an_end_token_ends_the_answer_and_is_no_text(runtime: LocalRuntime) -> None:
@@ -65,7 +65,7 @@ def test_an_end_token_ends_the_answer_and_is_no_text(runtime: LocalRuntime) -> N
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4])
-def test_cancel_frees_at_once(runtime: LocalRuntime, gate: Any, steps: int) -> None:
+def test_cancel_frees_at_once(runtime: LocalRuntime, before: EngineStatistics, gate: Any, steps: int) -> None:
     kept, cancelled = submit(runtime, 40), submit(runtime, 40)
     gate.arrived()
     for _ in range(steps):
@@ -79,7 +79,7 @@ def test_cancel_frees_at_once(runtime: LocalRuntime, gate: Any, steps: int) -> N
     assert runtime._pool.free == runtime._pool.total - len(kept.sequence.blocks)
     gate.open()
     assert kept.completion.result(30).stop_reason == "length"
-    assert runtime.statistics().engine.cancelled == 1
+    assert runtime.statistics().engine.cancelled == before.cancelled + 1
 
 
 def test_cancelling_the_last_job_leaves_an_idle_engine(runtime: LocalRuntime, gate: Any) -> None:
@@ -101,21 +101,23 @@ def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Any) -> None:
     assert all(job.completion.result(60).stop_reason == "length" for job in [user, *background])
 
 
-def test_health_is_decode_progress(runtime: LocalRuntime, gate: Any) -> None:
-    assert runtime.statistics().engine.seconds_since_progress == 0, "idle is healthy"
+def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatistics, gate: Any) -> None:
+    assert before.seconds_since_progress == 0, "idle is healthy"
     job = submit(runtime, 3)
     gate.arrived()
     first = runtime.statistics().engine
     second = runtime.statistics().engine
     assert 0 < first.seconds_since_progress < second.seconds_since_progress, "a stuck step shows"
-    assert (first.steps, first.running) == (0, 1)
+    assert (first.steps, first.running) == (before.steps, 1)
     gate.open()
     job.completion.result(30)
 
 
 def test_a_fault_reaches_everyone_who_waits(
-    runtime: LocalRuntime, gate: Any, monkeypatch: pytest.MonkeyPatch
+    open_runtime: Callable[[], LocalRuntime], hold: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    runtime = open_runtime()
+    gate = hold(runtime)
     running, waiting = submit(runtime, 40), submit(runtime, 40, priority=Priority.PROACTIVE)
     gate.arrived()
 
@@ -134,7 +136,9 @@ def test_a_fault_reaches_everyone_who_waits(
     runtime.close()
 
 
-def test_close_tells_everyone_who_waits(runtime: LocalRuntime, gate: Any) -> None:
+def test_close_tells_everyone_who_waits(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:
+    runtime = open_runtime()
+    gate = hold(runtime)
     jobs = [submit(runtime, 40) for _ in range(3)]
     gate.arrived()
     closer = threading.Thread(target=runtime.close)
@@ -159,7 +163,8 @@ def test_a_listener_that_raises_ends_only_its_own_job(runtime: LocalRuntime) -> 
     assert good.completion.result(30).stop_reason == "length"
 
 
-def test_no_thread_is_left(runtime: LocalRuntime) -> None:
+def test_no_thread_is_left(open_runtime: Callable[[], LocalRuntime]) -> None:
+    runtime = open_runtime()
     engine: Engine = runtime._engine
     assert engine._thread.is_alive()
     runtime.close()

@@ -14,7 +14,7 @@ import pytest
 from agentrt import errors
 from agentrt.calls import TextDelta
 from agentrt.priority import Priority, priority
-from agentrt.runtime import Finished, Generation, LocalRuntime, RuntimeConfig
+from agentrt.runtime import EngineStatistics, Finished, Generation, LocalRuntime, RuntimeConfig
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 LONG: dict[str, Any] = {"max_tokens": 500, "ignore_eos": True}
@@ -121,7 +121,9 @@ def test_the_event_loop_is_never_blocked(
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_cancelling_the_task_frees_everything(runtime: LocalRuntime, gate: Any, streamed: bool) -> None:
+def test_cancelling_the_task_frees_everything(
+    runtime: LocalRuntime, before: EngineStatistics, gate: Any, streamed: bool
+) -> None:
     async def main() -> None:
         task = asyncio.create_task(collect(runtime, **LONG) if streamed else runtime.agenerate(HELLO, **LONG))
         await asyncio.to_thread(gate.arrived)
@@ -134,10 +136,12 @@ def test_cancelling_the_task_frees_everything(runtime: LocalRuntime, gate: Any, 
     runtime.generate(HELLO, max_tokens=1)  # the cancellation was asked for before this
     statistics = runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
-    assert statistics.engine.sampled_tokens < 4
+    assert statistics.engine.sampled_tokens - before.sampled_tokens < 4
 
 
-def test_closing_an_iterator_frees_everything(runtime: LocalRuntime, gate: Any) -> None:
+def test_closing_an_iterator_frees_everything(
+    runtime: LocalRuntime, before: EngineStatistics, gate: Any
+) -> None:
     async def main() -> None:
         stream = cast(AsyncGenerator[Any], runtime.stream(HELLO, **LONG))
         await anext(stream)
@@ -152,10 +156,13 @@ def test_closing_an_iterator_frees_everything(runtime: LocalRuntime, gate: Any) 
     gate.open()
     runtime.generate(HELLO, max_tokens=1)
     statistics = runtime.statistics()
-    assert (statistics.free_blocks, statistics.engine.cancelled) == (statistics.blocks, 2)
+    assert statistics.free_blocks == statistics.blocks
+    assert statistics.engine.cancelled == before.cancelled + 2
 
 
-def test_an_abandoned_iterator_frees_everything(runtime: LocalRuntime, gate: Any) -> None:
+def test_an_abandoned_iterator_frees_everything(
+    runtime: LocalRuntime, before: EngineStatistics, gate: Any
+) -> None:
     gate.allow(8)
     never_started, started = runtime.iter_stream(HELLO, **LONG), runtime.iter_stream(HELLO, **LONG)
     next(started)
@@ -164,10 +171,14 @@ def test_an_abandoned_iterator_frees_everything(runtime: LocalRuntime, gate: Any
     gate.open()
     runtime.generate(HELLO, max_tokens=1)
     statistics = runtime.statistics()
-    assert (statistics.free_blocks, statistics.engine.cancelled) == (statistics.blocks, 1)
+    assert statistics.free_blocks == statistics.blocks
+    assert statistics.engine.cancelled == before.cancelled + 1
 
 
-def test_close_with_outstanding_requests(runtime: LocalRuntime, gate: Any) -> None:
+def test_close_with_outstanding_requests(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:
+    runtime = open_runtime()
+    gate = hold(runtime)
+
     async def main() -> None:
         gate.allow(8)
         stream = runtime.stream(HELLO, **LONG)
@@ -189,7 +200,7 @@ def test_close_with_outstanding_requests(runtime: LocalRuntime, gate: Any) -> No
 
 
 def test_a_loop_that_ends_mid_stream_leaves_nothing_behind(
-    runtime: LocalRuntime, gate: Any, caplog: pytest.LogCaptureFixture
+    runtime: LocalRuntime, before: EngineStatistics, gate: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     held: list[Any] = []
 
@@ -206,25 +217,28 @@ def test_a_loop_that_ends_mid_stream_leaves_nothing_behind(
     gate.open()
     runtime.generate(HELLO, max_tokens=LONG["max_tokens"], ignore_eos=True)
     statistics = runtime.statistics()
-    assert (statistics.free_blocks, statistics.engine.finished) == (statistics.blocks, 1)
-    assert statistics.engine.sampled_tokens < 600, "nothing was generated to its end for nobody"
+    assert statistics.free_blocks == statistics.blocks
+    assert statistics.engine.finished == before.finished + 1
+    assert statistics.engine.sampled_tokens - before.sampled_tokens < 600, (
+        "nothing was generated to its end for nobody"
+    )
     assert not caplog.records
 
 
-def test_prompt_beyond_the_context(runtime: LocalRuntime) -> None:
+def test_prompt_beyond_the_context(runtime: LocalRuntime, before: EngineStatistics) -> None:
     with pytest.raises(errors.PromptTooLongError, match=r"the context of nano holds 2048") as caught:
         runtime.generate([{"role": "user", "content": "word " * 100_000}])
     assert caught.value.prompt_tokens > 100_000
     assert caught.value.limit_tokens == 2048
-    assert runtime.statistics().engine.steps == 0, "nothing was run"
     with pytest.raises(errors.PromptTooLongError):
         runtime.iter_stream([{"role": "user", "content": "word " * 100_000}])
     with pytest.raises(errors.PromptTooLongError):
         asyncio.run(runtime.agenerate([{"role": "user", "content": "word " * 100_000}]))
+    assert runtime.statistics().engine.steps == before.steps, "nothing was run"
 
 
-def test_prompt_beyond_the_arena(open_runtime: Callable[..., LocalRuntime]) -> None:
-    roomy = open_runtime().statistics()
+def test_prompt_beyond_the_arena(runtime: LocalRuntime, open_runtime: Callable[..., LocalRuntime]) -> None:
+    roomy = runtime.statistics()
     small = open_runtime(memory_bytes=2 * roomy.arena_bytes // roomy.blocks)
     with pytest.raises(errors.PromptTooLongError, match=r"the KV arena holds 64.*memory_bytes"):
         small.generate([{"role": "user", "content": "word " * 60}])
@@ -256,7 +270,7 @@ def test_the_context_bounds_the_answer(runtime: LocalRuntime) -> None:
     ],
 )
 def test_bad_requests_are_refused_before_anything_runs(
-    runtime: LocalRuntime, messages: Any, options: dict[str, Any], field: str
+    runtime: LocalRuntime, before: EngineStatistics, messages: Any, options: dict[str, Any], field: str
 ) -> None:
     for ask in (
         lambda: runtime.generate(messages, **options),
@@ -266,7 +280,7 @@ def test_bad_requests_are_refused_before_anything_runs(
         with pytest.raises(errors.InvalidRequestError) as caught:
             ask()
         assert caught.value.field == field
-    assert runtime.statistics().engine.steps == 0
+    assert runtime.statistics().engine.steps == before.steps
 
 
 def test_an_unknown_option_is_a_type_error(runtime: LocalRuntime) -> None:

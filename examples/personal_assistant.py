@@ -192,7 +192,7 @@ async def _report_tool_errors(
             result = await run(request)
             if not isinstance(result, ToolMessage) or result.status == "success":
                 return result
-            message = str(result.content)
+            message = " ".join(result.text.split())
     except ToolError as error:
         message = str(error)
     except Exception as error:  # noqa: BLE001 - any fault of a tool is told to the model

@@ -42,6 +42,10 @@ class RuntimeConfig(BaseModel):
     prefill_chunk_tokens: int = Field(default=256, ge=1)
     """Prompt tokens in one forward pass, rounded up to whole KV blocks. It bounds how long a step takes."""
 
+    constrain_tool_calls: bool = True
+    """Hold tool calls to the names and JSON schemas of the request's tools. Works for models whose calls
+    start with the token ``<tool_call>`` (Hermes, Qwen); others write as they please."""
+
     def __init__(self, **settings: Any) -> None:
         """Check every setting; see the fields for what each one means."""
         try:

@@ -16,6 +16,7 @@ from agentrt.priority import Priority
 
 from . import scheduler
 from .forward import ForwardPass
+from .model import CallConstraint
 from .sampling import SamplingParams, TokenSampler, sample_batch
 from .text import AnswerText
 
@@ -116,6 +117,7 @@ class Engine:
         *,
         end_tokens: frozenset[int],
         max_total_tokens: int,
+        constraint: CallConstraint | None = None,
         on_text: OnText | None = None,
         arrived: float | None = None,
     ) -> Job:
@@ -128,7 +130,7 @@ class Engine:
         """
         job = Job(
             scheduler.Sequence(next(self._ids), priority, list(prompt)),
-            TokenSampler(params, self._vocabulary_size, prompt),
+            TokenSampler(params, self._vocabulary_size, prompt, constraint),
             answer,
             end_tokens=end_tokens,
             max_total_tokens=max_total_tokens,
@@ -143,7 +145,8 @@ class Engine:
 
     def cancel(self, job: Job) -> None:
         """End ``job`` wherever it is; its blocks and its place in the batch are free before the next step."""
-        self._commands.put((self._cancel, job))
+        if not job.completion.done():
+            self._commands.put((self._cancel, job))
 
     def close(self) -> None:
         """Stop the thread; jobs that have not ended get :class:`RuntimeClosedError`. May be called again."""

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from agentrt.errors import InvalidRequestError
 
+from .model import CallConstraint
+
 Logits: TypeAlias = NDArray[np.float32]
 
 _MAX_STOPS = 16
@@ -22,7 +24,8 @@ _MAX_BIASES = 1024
 class SamplingParams:
     """How one request's tokens are chosen, and when it ends. The defaults are greedy and unlimited.
 
-    Applied in this order: logit bias, repetition penalty, temperature, top-k, top-p, min-p.
+    Applied in this order: what a valid tool call allows, logit bias, repetition penalty, temperature,
+    top-k, top-p, min-p.
 
     Raises:
         InvalidRequestError: a value is out of its range or not of its type; ``field`` names it.
@@ -92,9 +95,16 @@ class SamplingParams:
 class TokenSampler:
     """Chooses one sequence's tokens. Its random numbers are its own, so batching cannot change them."""
 
-    def __init__(self, params: SamplingParams, vocabulary_size: int, prompt: Sequence[int]) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        vocabulary_size: int,
+        prompt: Sequence[int],
+        constraint: CallConstraint | None = None,
+    ) -> None:
         """``prompt`` counts as having occurred for the repetition penalty."""
         self._params = params
+        self._constraint = constraint
         self._random = np.random.default_rng(params.seed) if params.temperature else None
         self._bias_ids = np.fromiter(params.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(params.logit_bias.values(), np.float32)
@@ -102,7 +112,8 @@ class TokenSampler:
         if params.repetition_penalty != 1.0:
             self._occurred = np.zeros(vocabulary_size, np.bool_)
             self._occurred[list(prompt)] = True
-        self.takes_argmax = self._random is None and self._occurred is None and not len(self._bias_ids)
+        self._takes_logits_as_they_are = self._occurred is None and not len(self._bias_ids)
+        self.takes_argmax = self._random is None and self._takes_logits_as_they_are and constraint is None
         """Whether :meth:`sample` is nothing but the argmax, which a batch computes faster at once."""
 
     def sample(self, logits: Logits) -> int:
@@ -110,11 +121,15 @@ class TokenSampler:
         token = self._choose(self._adjust(logits))
         if self._occurred is not None:
             self._occurred[token] = True
+        if self._constraint is not None:
+            self._constraint.observe(token)
         return token
 
     def _adjust(self, logits: Logits) -> Logits:
-        """Apply what also concerns greedy decoding: the biases and the repetition penalty."""
-        if self.takes_argmax:
+        """Apply what also concerns greedy decoding: constraint, biases and repetition penalty."""
+        if self._constraint is not None and self._constraint.active:
+            logits = self._constraint.restrict(logits)
+        if self._takes_logits_as_they_are:
             return logits
         logits = logits.copy()
         logits[self._bias_ids] += self._bias

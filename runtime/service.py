@@ -23,7 +23,14 @@ from .context import BlockPool, KVArena
 from .engine import Completion, Engine, EngineStatistics, Job, OnText
 from .forward import ForwardPass
 from .generation import Finished, Generation, GenerationBuilder, GenerationEvent
-from .model import Tokenizer, compile_paged_model, detect_call_format, open_model_directory
+from .model import (
+    CallConstraint,
+    CallGrammar,
+    Tokenizer,
+    compile_paged_model,
+    detect_call_format,
+    open_model_directory,
+)
 from .requests import check_messages, check_tools
 from .sampling import SamplingParams
 from .scheduler import Scheduler
@@ -73,6 +80,7 @@ class _Request:
     params: SamplingParams
     priority: Priority
     call_format: ToolCallFormat | None
+    constraint: CallConstraint | None
     arrived: float
 
 
@@ -105,6 +113,11 @@ class LocalRuntime:
         """Tokens of prompt and answer together that the model was made for."""
         self.call_format = detect_call_format(self._tokenizer.chat_template, directory.model_id)
         """How the model writes tool calls; None if its template has no place for tools."""
+        self._call_grammar = (
+            CallGrammar.of(self.call_format, self._tokenizer.token_bytes, min(self._tokenizer.end_token_ids))
+            if config.constrain_tool_calls
+            else None
+        )
         self._vocabulary_size = paged.vocabulary_size
         scheduler = Scheduler(
             self._pool,
@@ -162,7 +175,7 @@ class LocalRuntime:
         try:
             return _assemble(request, job.completion.result())
         finally:
-            self._engine.cancel(job)  # only does something if the wait was interrupted
+            self._engine.cancel(job)  # does something only if the wait was interrupted
 
     async def agenerate(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
@@ -236,6 +249,7 @@ class LocalRuntime:
             AnswerText(self._tokenizer.detokenizer(), request.params.stop),
             end_tokens=end_tokens,
             max_total_tokens=most,
+            constraint=request.constraint,
             on_text=on_text,
             arrived=request.arrived,
         )
@@ -272,6 +286,7 @@ class LocalRuntime:
             params,
             current_priority() if priority is None else _as_priority(priority),
             self.call_format if checked_tools else None,
+            self._call_grammar.constraint(checked_tools) if checked_tools and self._call_grammar else None,
             arrived,
         )
 

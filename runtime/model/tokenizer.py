@@ -58,7 +58,8 @@ class Tokenizer:
         end_token = self._tokenizer.get_eos_token_id()
         self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
         self._control_token = _control_token_pattern(directory.tokenizer_graph)
-        self._hidden, self._token_bytes = self._read_vocabulary(vocabulary_size)
+        self._hidden, self.token_bytes = self._read_vocabulary(vocabulary_size)
+        """The bytes of each token, empty for hidden ones; None if they do not simply concatenate."""
         # Splits a control token's spelling while the template is rendered. Nobody can write it by accident
         # or guess it, and no template treats letters and digits specially.
         self._seam = secrets.token_hex(16)
@@ -100,8 +101,8 @@ class Tokenizer:
 
     def detokenizer(self) -> Detokenizer:
         """A fresh incremental detokenizer for one answer."""
-        if self._token_bytes is not None:
-            return ByteDetokenizer(self._token_bytes)
+        if self.token_bytes is not None:
+            return ByteDetokenizer(self.token_bytes)
         return WindowDetokenizer(self.decode, self._hidden)
 
     def _defuse_message(self, message: Mapping[str, Any]) -> dict[str, Any]:

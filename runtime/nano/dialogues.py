@@ -83,10 +83,12 @@ class Mix:
 class Author:
     """Writes dialogues of one split. ``wording`` chooses the request lines: training's or the held-out ones."""
 
-    def __init__(self, rng: Random, split: Split, *, wording: Split | None = None) -> None:
-        """``wording`` defaults to ``split``."""
+    def __init__(
+        self, rng: Random, split: Split, *, wording: Split | None = None, blends: float = 0.0
+    ) -> None:
+        """``wording`` defaults to ``split``; ``blends`` is :attr:`Vocabulary.blends`."""
         self.rng = rng
-        self.vocabulary = Vocabulary.of(split)
+        self.vocabulary = Vocabulary.of(split, blends)
         self.wording = wording or split
         self.toolsmith = Toolsmith(rng, self.vocabulary)
         self._wording = Wording(rng, self.vocabulary, self.wording)

@@ -186,9 +186,11 @@ class Vocabulary:
     first_names: tuple[str, ...]
     surnames: tuple[str, ...]
     cities: tuple[str, ...]
+    blends: float = 0.0
+    """Share of invented words that join the beginning of one known word to the end of another."""
 
     @classmethod
-    def of(cls, split: Split) -> Vocabulary:
+    def of(cls, split: Split, blends: float = 0.0) -> Vocabulary:
         """The vocabulary of one split; the two share no open-class word."""
         return cls(
             split,
@@ -197,10 +199,13 @@ class Vocabulary:
             _pool(_FIRST_NAMES, split),
             _pool(_SURNAMES, split),
             _pool(_CITIES, split),
+            blends,
         )
 
     def invented(self, rng: Random, syllables: int = 0) -> str:
         """A pronounceable word that means nothing: only copying gets it right."""
+        if self.blends and not syllables and rng.random() < self.blends:
+            return self._blend(rng)
         while True:
             count = syllables or rng.choice([1, 2, 2, 2, 2, 3])
             word = "".join(
@@ -210,6 +215,16 @@ class Vocabulary:
                 if rng.random() < 0.05:
                     plain = rng.choice([letter for letter in word if letter in _ACCENTED] or ["\0"])
                     return word.replace(plain, rng.choice(_ACCENTED.get(plain, plain)), 1)
+                return word
+
+    def _blend(self, rng: Random) -> str:
+        """Every piece of a known word, before and after every other: what unknown words are made of."""
+        while True:
+            first, second = (
+                rng.choice(rng.choice([self.nouns, self.first_names, self.cities])) for _ in range(2)
+            )
+            word = first[: rng.randint(1, len(first) - 1)].lower() + second[rng.randint(1, len(second) - 1) :]
+            if 3 < len(word) < 14 and _split_of(word) == self.split:
                 return word
 
     def noun(self, rng: Random) -> str:

@@ -39,6 +39,12 @@ def tokens(runtime: LocalRuntime, request: Request) -> tuple[int, ...]:
     return runtime.generate(messages, max_tokens=MAX_TOKENS, **options).token_ids
 
 
+@pytest.fixture
+def runtime(open_runtime: Callable[..., LocalRuntime]) -> LocalRuntime:
+    """Says what the model says, also where a call of its own making is not valid."""
+    return open_runtime(constrain_tool_calls=False)
+
+
 @pytest.fixture(scope="module")
 def alone(nano_directory: ModelDirectory, requests: list[Request]) -> list[tuple[int, ...]]:
     """Each request by itself, as openvino_genai.LLMPipeline answers it."""
@@ -76,7 +82,9 @@ def test_batched_and_chunked(
     alone: list[tuple[int, ...]],
     prefill_chunk_tokens: int,
 ) -> None:
-    runtime = open_runtime(prefill_chunk_tokens=prefill_chunk_tokens, max_batch_size=8)
+    runtime = open_runtime(
+        prefill_chunk_tokens=prefill_chunk_tokens, max_batch_size=8, constrain_tool_calls=False
+    )
     with ThreadPoolExecutor(12) as pool:
         assert list(pool.map(lambda request: tokens(runtime, request), requests)) == alone
 

@@ -19,7 +19,7 @@ from torch import distributed
 from torch.multiprocessing import spawn
 
 from ..dialogues import Author, Mix
-from ..markup import segments
+from ..markup import MARKUP_TOKENS, SPECIAL_TOKENS, segments
 from . import induction
 from .network import SIZES, Network
 from .tokenizer import load_tokenizer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _TOKENS_PER_STEP = 4096
 _WARMUP_STEPS = 60
 _SAVE_EVERY = 600
+_FIRST_TEXT_TOKEN = len(SPECIAL_TOKENS) + len(MARKUP_TOKENS)
 _NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT = 3.0, 2.0
 
 
@@ -55,6 +56,10 @@ class Phase:
     learning_rate: float
     rows: tuple[RowKind, ...]
     mix: Mix = field(default_factory=Mix)
+    blends: float = 0.0
+    """:attr:`Vocabulary.blends` of its dialogues."""
+    copy_rows: float = 0.0
+    """Share of rows that repeat stretches of random tokens instead of holding a dialogue."""
     processes: int = 1
     """Each computes its share of every step's rows; their gradients are averaged."""
 
@@ -84,7 +89,8 @@ MAIN = Recipe(
     seed=0,
     phases=(
         Phase(19_660_800, 60_000_000, 2.5e-3, _COPYING_ROWS),
-        Phase(50_000_000, 50_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, processes=2),
+        Phase(41_779_200, 50_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, processes=2),
+        Phase(22_000_000, 22_000_000, 1.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08, processes=2),
     ),
 )
 DRAFT = Recipe(
@@ -92,7 +98,7 @@ DRAFT = Recipe(
     seed=1,
     phases=(
         Phase(14_745_600, 28_000_000, 2.5e-3, _COPYING_ROWS),
-        Phase(10_000_000, 10_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX),
+        Phase(12_000_000, 12_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08),
     ),
 )
 
@@ -104,7 +110,8 @@ class Encoder:
         """``tokenizer`` is the project's own, already trained."""
         self._tokenizer = tokenizer
         self._call = tokenizer.token_to_id("<tool_call>")
-        self._opens_value = np.zeros(tokenizer.get_vocab_size(), dtype=bool)
+        self._size = tokenizer.get_vocab_size()
+        self._opens_value = np.zeros(self._size, dtype=bool)
         for token, index in tokenizer.get_vocab().items():
             self._opens_value[index] = token.endswith('":Ġ"')
         self._arguments = tokenizer.encode("arguments", add_special_tokens=False).ids[0]
@@ -140,6 +147,22 @@ class Encoder:
         row[: len(flat_ids)], weight[: len(flat_weights)] = flat_ids, flat_weights
         return row, weight
 
+    def copy_row(self, rng: Random, length: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Random tokens of which stretches come again: whatever a word is made of, it can be copied."""
+        row = np.asarray(
+            [rng.randrange(_FIRST_TEXT_TOKEN, self._size) for _ in range(length)], dtype=np.int64
+        )
+        weight = np.zeros(length, dtype=np.float32)
+        start = 0
+        while True:
+            stretch, gap = rng.randint(4, 40), rng.randint(0, 60)
+            again = start + stretch + gap
+            if again + stretch > length:
+                return row, weight
+            row[again : again + stretch] = row[start : start + stretch]
+            weight[again + 2 : again + stretch] = 1.0  # the first two tokens say what is being repeated
+            start = again + stretch
+
 
 def batches(
     tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0
@@ -151,11 +174,14 @@ def batches(
     encoder = Encoder(tokenizer)
     kinds = Random(seed)
     rng = kinds if phase.processes == 1 else Random(seed + 1 + rank)
-    author = Author(rng, "train")
+    author = Author(rng, "train", blends=phase.blends)
     while True:
         kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
         rows = []
         for _ in range(_TOKENS_PER_STEP // kind.length // phase.processes):
+            if phase.copy_rows and rng.random() < phase.copy_rows:
+                rows.append(encoder.copy_row(rng, kind.length + 1))
+                continue
             most_tools = kind.most_tools[0] if len(kind.most_tools) == 1 else rng.choice(kind.most_tools)
             rows.append(encoder.row(author, kind, phase.mix, most_tools))
         yield (

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrt.calls import ToolCallFormat
+from agentrt.errors import InvalidRequestError
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.model import CallConstraint, CallGrammar, Tokenizer
+
+OPENING = "<tool_call>"
+
+
+@pytest.fixture(scope="module")
+def grammar(tokenizer: Tokenizer) -> CallGrammar:
+    made = CallGrammar.of(ToolCallFormat.HERMES, tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    assert made is not None
+    return made
+
+
+def tool(name: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return {"type": "function", "function": {"name": name, "description": "", "parameters": parameters}}
+
+
+TOOLS = [
+    tool("search_notes", {"query": {"type": "string"}, "limit": {"type": "integer"}}, ["query"]),
+    tool("set.light", {"state": {"enum": ["on", "off"]}}, ["state"]),
+]
+
+
+def follow(constraint: CallConstraint, tokenizer: Tokenizer, text: str) -> bool:
+    """Whether every token of ``text`` is allowed in its place."""
+    for token in tokenizer.encode(text):
+        if constraint.active and not np.isfinite(constraint.restrict(np.zeros(2048, np.float32))[token]):
+            return False
+        constraint.observe(token)
+    return True
+
+
+def call(name: str, arguments: str) -> str:
+    return f'{OPENING}\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        call("search_notes", '{"query": "roof (north) \\"2026\\" — naïve"}'),
+        call("search_notes", '{"query": "x", "limit": 3}'),
+        call("set.light", '{"state": "off"}'),
+        "Let me look.\n"
+        + call("set.light", '{"state": "on"}')
+        + "\n"
+        + call("search_notes", '{"query": ""}'),
+        'No call: {"name": "nothing"} </tool_call>',
+    ],
+)
+def test_valid_calls_and_any_text_around_them_are_allowed(
+    grammar: CallGrammar, tokenizer: Tokenizer, text: str
+) -> None:
+    constraint = grammar.constraint(TOOLS)
+    assert follow(constraint, tokenizer, text)
+    assert not constraint.active
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        call("search_note", '{"query": "x"}'),
+        call("search_notes", "{}"),
+        call("search_notes", '{"query": 3}'),
+        call("search_notes", '{"query": "x", "place": "y"}'),
+        call("set.light", '{"state": "dim"}'),
+        f'{OPENING}\n{{"name": "set.light", "arguments": {{"state": "on"}}\n</tool_call>',
+    ],
+)
+def test_what_no_tool_takes_is_not_allowed(grammar: CallGrammar, tokenizer: Tokenizer, text: str) -> None:
+    assert not follow(grammar.constraint(TOOLS), tokenizer, text)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_whatever_the_model_would_say_a_finished_call_is_valid(
+    grammar: CallGrammar, tokenizer: Tokenizer, seed: int
+) -> None:
+    constraint, random = grammar.constraint(TOOLS), np.random.default_rng(seed)
+    spoken = tokenizer.encode(OPENING)
+    constraint.observe(spoken[0])
+    while constraint.active and len(spoken) < 120:
+        # Likes to end strings, so that most calls come to their end.
+        noise = random.normal(size=2048).astype(np.float32)
+        noise[tokenizer.encode('"}}')] += 4
+        spoken.append(int(constraint.restrict(noise).argmax()))
+        constraint.observe(spoken[-1])
+    if not constraint.active:
+        text = tokenizer.decode(spoken).removeprefix(OPENING).removesuffix("</tool_call>")
+        called = json.loads(text)
+        assert called["name"] in {"search_notes", "set.light"}
+        assert set(called["arguments"]) <= {"query", "limit", "state"}
+
+
+def test_logits_are_left_as_they_are(grammar: CallGrammar, tokenizer: Tokenizer) -> None:
+    constraint = grammar.constraint(TOOLS)
+    constraint.observe(tokenizer.encode(OPENING)[0])
+    logits = np.zeros(2048, np.float32)
+    assert np.isinf(constraint.restrict(logits)).any()
+    assert not logits.any()
+
+
+def test_parameters_that_are_no_schema_are_refused(grammar: CallGrammar) -> None:
+    with pytest.raises(InvalidRequestError, match=r"cannot be followed.*plain JSON schema"):
+        grammar.constraint([tool("broken", {"x": {"type": "no such type"}}, [])])
+
+
+def test_models_without_an_opening_token_have_no_grammar(tokenizer: Tokenizer) -> None:
+    assert CallGrammar.of(ToolCallFormat.PYTHONIC, tokenizer.token_bytes, 2) is None
+    assert CallGrammar.of(ToolCallFormat.HERMES, None, 2) is None
+    assert CallGrammar.of(ToolCallFormat.HERMES, [b"a", b"b"], 1) is None
+
+
+@pytest.mark.parametrize("temperature", [0.0, 5.0])
+def test_a_runtime_calls_only_tools_that_exist(
+    open_runtime: Callable[..., LocalRuntime], temperature: float
+) -> None:
+    runtime = open_runtime()
+    messages = [{"role": "user", "content": "Find my notes about lasagne"}]
+    for seed in range(8):
+        generation = runtime.generate(
+            messages, tools=TOOLS, max_tokens=60, temperature=temperature, seed=seed
+        )
+        assert {made.name for made in generation.tool_calls} <= {"search_notes", "set.light"}
+        for made in generation.tool_calls:
+            assert set(made.arguments) <= {"query", "limit", "state"}

@@ -55,6 +55,7 @@ class _AgentRT:
                 threads=settings.threads,
                 inference_precision=settings.inference_precision,
                 kv_cache_precision=settings.kv_cache_precision,
+                constrain_tool_calls=False,  # the other side says what the model says, valid or not
             ),
         )
 

@@ -9,6 +9,7 @@ with LocalRuntime.open("nano") as runtime:
 from agentrt.errors import MissingExtraError
 
 try:
+    import llguidance as _llguidance  # noqa: F401
     import numpy as _numpy  # noqa: F401
     import openvino as _openvino  # noqa: F401
     import openvino_genai as _openvino_genai  # noqa: F401

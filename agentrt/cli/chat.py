@@ -42,7 +42,7 @@ def chat(
     ] = "nano",
     weather_delay: Annotated[
         float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
-    ] = 0.4,
+    ] = 0.2,
 ) -> None:
     """Talk to the personal assistant. Ctrl-C stops an answer, Ctrl-D leaves."""
     require_demo()

@@ -27,7 +27,7 @@ def demo(
     ] = "nano",
     weather_delay: Annotated[
         float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
-    ] = 0.4,
+    ] = 0.2,
     live: Annotated[bool, typer.Option(help="Draw a live picture if this is a terminal.")] = True,
 ) -> None:
     """Watch a personal assistant on a local model answer questions, with and without speculation."""

@@ -78,9 +78,7 @@ def chat(
         agent = assistant_agent(guessing, assistant_tools(opened, client))
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
         console = Console(highlight=False)
-        console.print(
-            "Ask about notes, calendar, mail, files or the weather, such as:"
-        )
+        console.print("Ask about notes, calendar, mail, files or the weather, such as:")
         for request in requests_about(opened)[1:]:
             console.print(f"  {request}", markup=False, soft_wrap=True)
         console.print("Ctrl-C stops an answer, Ctrl-D leaves.")

@@ -46,10 +46,11 @@ async def wait_for(future: Future[T]) -> None:
     await done.wait()
 
 
-def start_in_thread(function: Callable[[], T], *, name: str) -> Future[T]:
+def start_in_thread(function: Callable[[], T], *, name: str, daemon: bool = True) -> Future[T]:
     """Start a blocking function in a thread of its own, in a copy of this context.
 
-    The thread is a daemon, so that a function that hangs cannot keep the process alive.
+    As a ``daemon`` the thread cannot keep the process alive if the function hangs; otherwise the end of
+    the process waits for it.
     """
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # a thread cannot be cancelled
@@ -61,7 +62,7 @@ def start_in_thread(function: Callable[[], T], *, name: str) -> Future[T]:
         except BaseException as error:  # noqa: BLE001 - handed over to whoever waits
             outcome.set_exception(error)
 
-    threading.Thread(target=work, name=name, daemon=True).start()
+    threading.Thread(target=work, name=name, daemon=daemon).start()
     return outcome
 
 

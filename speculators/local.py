@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from agentrt._completion import produced_elsewhere
 from agentrt._threads import start_in_thread
-from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
+from agentrt.calls import TextDelta, ToolCall, ToolCallFormat, parse_tool_calls, tool_call_parser
 from agentrt.drafts import DraftRequest
 from agentrt.errors import (
     ConfigurationError,
@@ -24,14 +24,26 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 
+# How far into a sample to look whether it is a call.
+_LOOK_AFTER_TOKENS = (1, 4)
+_QUICK_S = 0.05
+_WARM_UP_TOKENS = 16
+# How much longer than the greedy sample a drawn one may be.
+_TOKENS_MORE = 8
+
 
 class LocalSpeculator:
     """Asks a small model in this process for the call the main model is about to make.
 
-    All samples are decoded in one batch; the first is greedy, so that more samples never guess worse, the
-    others are drawn at ``temperature``. The model runs in a thread and lets go of the interpreter while it
-    computes. It stops within one token of the main model's answer, so that it takes no time from what
-    comes next. One draft runs at a time; those of other turns wait.
+    The first sample is greedy, so that more samples never guess worse; the others are drawn at
+    ``temperature``, in one batch, unless the first expects no call at all. The model runs in a thread and
+    lets go of the interpreter while it computes.
+
+    A draft stops within one token of the main model's answer, and as soon as it turns out to be no call, so
+    that it takes no time from what comes next. OpenVINO GenAI cannot stop everything: what it decodes in a
+    batch may be little longer than the greedy sample instead, and a model that is through with
+    ``max_tokens`` in 50 ms runs to its end, because watching its tokens would take longer than they do.
+    One draft runs at a time; those of other turns wait.
     """
 
     def __init__(
@@ -70,29 +82,27 @@ class LocalSpeculator:
         self._temperature = temperature
         self._format = format
         self._max_tokens = max_tokens
-        self._genai = openvino_genai
         scheduling = openvino_genai.SchedulerConfig()
         scheduling.enable_prefix_caching = True  # the next turn repeats this one's prompt
+        # OpenVINO would pin this model and the main one to the same first core.
+        properties: dict[str, Any] = {"ENABLE_CPU_PINNING": False}
+        if threads is not None:
+            properties["INFERENCE_NUM_THREADS"] = threads
         try:
-            # The pipeline below LLMPipeline: that one cannot be stopped while it decodes several samples.
-            self._pipeline = openvino_genai.ContinuousBatchingPipeline(
-                str(directory),
-                scheduling,
-                "CPU",
-                {} if threads is None else {"INFERENCE_NUM_THREADS": threads},
+            # Tokenizing is far too little work to be spread over the cores that the main model computes on.
+            self._tokenizer = openvino_genai.Tokenizer(str(directory), INFERENCE_NUM_THREADS=1)
+            self._pipeline = openvino_genai.LLMPipeline(
+                str(directory), self._tokenizer, "CPU", scheduler_config=scheduling, **properties
             )
         except RuntimeError as error:
             raise ModelFormatError(
                 f"OpenVINO GenAI cannot load {directory}: {error}. Export the model again."
             ) from error
-        self._tokenizer = self._pipeline.get_tokenizer()
         self._context = _context_of(directory)
         self._busy = threading.Lock()
-        self._request_ids = itertools.count()
-        # The first inference compiles kernels, which would cost the first turn its guess.
-        self._submit(self._tokenizer.encode("warm").input_ids, sampled=0, max_tokens=1)
-        while self._pipeline.has_non_finished_requests():
-            self._pipeline.step()
+        self._pieces: dict[int, str] = {}
+        self._stopper = _stopper_type(openvino_genai)
+        self._is_quick = self._warm_up() * max_tokens < _QUICK_S
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of each sample as it ends."""
@@ -103,7 +113,8 @@ class LocalSpeculator:
                 for call in self._generate(request, unwanted):
                     put(call)
 
-            return start_in_thread(work, name=f"agentrt {self.name}")
+            # The end of the process must not cut native code off; it waits for the draft.
+            return start_in_thread(work, name=f"agentrt {self.name}", daemon=False)
 
         produced = produced_elsewhere(start)
         try:
@@ -114,7 +125,7 @@ class LocalSpeculator:
             unwanted.set()
 
     def _generate(self, request: DraftRequest, unwanted: threading.Event) -> Iterator[ToolCall]:
-        """Decode all samples, blocking; yields the calls of each that ends before it is ``unwanted``."""
+        """Decode the samples, blocking; yields the calls of each that ends before it is ``unwanted``."""
         with self._busy:
             if unwanted.is_set():
                 return
@@ -123,48 +134,94 @@ class LocalSpeculator:
                 add_generation_prompt=True,
                 tools=[dict(tool) for tool in request.tools],
             )
-            tokens = self._tokenizer.encode(prompt, add_special_tokens=False).input_ids
-            length = tokens.get_shape()[1]
+            tokens = self._tokenizer.encode(prompt, add_special_tokens=False)
+            length = tokens.input_ids.get_shape()[1]
             if self._context is not None and length >= self._context:
                 raise PromptTooLongError(
                     length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
                 )
-            count = self._samples or request.samples
-            handles = [self._submit(tokens, sampled=0, max_tokens=self._max_tokens)]
-            if count > 1:
-                handles.append(self._submit(tokens, sampled=count - 1, max_tokens=self._max_tokens))
-            yield from self._decode(handles, unwanted)
+            greedy = self._decode(tokens, unwanted)
+            if unwanted.is_set() or self._is_answer(greedy):
+                return
+            yield from self._calls(greedy)
+            drawn = (self._samples or request.samples) - 1
+            if drawn and not unwanted.is_set():
+                longest = min(self._max_tokens, len(greedy) + _TOKENS_MORE)
+                for sample in self._pipeline.generate(tokens, self._settings(longest, drawn)).tokens:
+                    yield from self._calls(sample)
 
-    def _submit(self, tokens: Any, *, sampled: int, max_tokens: int) -> Any:
-        """Add one request to the batch: one greedy sample, or ``sampled`` drawn ones."""
-        config = self._pipeline.get_config()
+    def _decode(self, prompt: Any, unwanted: threading.Event) -> list[int]:
+        """Return the tokens of the greedy sample, as far as it is wanted."""
+        settings = self._settings(self._max_tokens)
+        if self._is_quick:
+            tokens: list[int] = self._pipeline.generate(prompt, settings).tokens[0]
+            return tokens
+
+        def stop(written: list[int]) -> bool:
+            return unwanted.is_set() or (len(written) in _LOOK_AFTER_TOKENS and self._is_answer(written))
+
+        stopper = self._stopper(stop)
+        self._pipeline.generate(prompt, settings, stopper)
+        written: list[int] = stopper.tokens
+        return written
+
+    def _warm_up(self) -> float:
+        """Have the kernels compiled, which would cost the first turn its guess; return seconds a token."""
+        prompt = self._tokenizer.encode("warm")
+        settings = self._settings(_WARM_UP_TOKENS)
+        settings.ignore_eos = True
+        self._pipeline.generate(prompt, settings)
+        started = time.perf_counter()
+        self._pipeline.generate(prompt, settings)
+        return (time.perf_counter() - started) / _WARM_UP_TOKENS
+
+    def _settings(self, max_tokens: int, drawn: int = 0) -> Any:
+        """The generation settings of one greedy sample, or of ``drawn`` ones at the temperature."""
+        config = self._pipeline.get_generation_config()
         config.max_new_tokens = max_tokens
         config.apply_chat_template = False
-        config.do_sample = sampled > 0
-        config.num_return_sequences = max(sampled, 1)
-        if sampled:
+        config.do_sample = drawn > 0
+        config.num_return_sequences = max(drawn, 1)
+        if drawn:
             config.temperature = self._temperature
-        return self._pipeline.add_request(next(self._request_ids), tokens, config)
+        return config
 
-    def _decode(self, handles: Sequence[Any], unwanted: threading.Event) -> Iterator[ToolCall]:
-        tokens: dict[tuple[int, int], list[int]] = {}
-        while self._pipeline.has_non_finished_requests():
-            if unwanted.is_set():
-                for handle in handles:
-                    handle.stop()
-            self._pipeline.step()
-            for place, handle in enumerate(handles):
-                while not unwanted.is_set() and handle.can_read():
-                    for sample, output in handle.read().items():
-                        written = tokens.setdefault((place, sample), [])
-                        written += output.generated_ids
-                        if output.finish_reason != self._genai.GenerationFinishReason.NONE:
-                            yield from self._calls(written)
+    def _is_answer(self, tokens: list[int]) -> bool:
+        """Whether a sample begins with text: then it expects no call, and the rest of it is of no use."""
+        begun = "".join(map(self._piece, tokens[: _LOOK_AFTER_TOKENS[-1]]))
+        events = tool_call_parser(self._format).feed(begun)
+        return any(isinstance(event, TextDelta) and event.text.strip() for event in events)
 
     def _calls(self, tokens: list[int]) -> tuple[ToolCall, ...]:
         # Some models' call tags are special tokens, and then part of what is skipped by default.
-        text = self._tokenizer.decode(tokens, skip_special_tokens=False)
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=False)
         return parse_tool_calls(text, self._format)[1]
+
+    def _piece(self, token: int) -> str:
+        """The text of one token; remembered, because few tokens begin a sample and decoding takes time."""
+        if token not in self._pieces:
+            self._pieces[token] = self._tokenizer.decode([token], skip_special_tokens=False)
+        return self._pieces[token]
+
+
+def _stopper_type(genai: Any) -> Any:
+    """Return the class of a streamer that collects tokens until its condition says stop."""
+
+    class Stopper(genai.StreamerBase):  # type: ignore[misc]
+        def __init__(self, condition: Callable[[list[int]], bool]) -> None:
+            super().__init__()
+            self.tokens: list[int] = []
+            self._condition = condition
+
+        def write(self, token: int | list[int]) -> Any:
+            self.tokens += token if isinstance(token, list) else [token]
+            stop = self._condition(self.tokens)
+            return genai.StreamingStatus.CANCEL if stop else genai.StreamingStatus.RUNNING
+
+        def end(self) -> None:
+            pass
+
+    return Stopper
 
 
 def _context_of(directory: Path) -> int | None:

@@ -27,15 +27,15 @@ _METHOD = (
     "A LangGraph agent (langchain create_agent) on the nano model in the local runtime answers {tasks} "
     "requests with ten tools, eight of them speculable, that wait a set latency in earnest. Each "
     "request runs plain and speculative in turn, {repetitions} times for each latency; the predictor is "
-    "the nano draft model in the same process, on the same cores, with {samples} sample(s). Everything "
-    "is warm before the clock starts. A request's time is the median over its repetitions, and times "
-    "are summed over requests. G, g and T are medians as measured: G of the plain runs' turns that "
-    "called tools, T inside the tools of the plain runs, g until the draft of a call that was made. "
-    "claim_rate is the share of all tool calls, also of tools that are not speculable, that a "
-    "speculation answered. model_optimum_pct is what Eq. 1 of SpecTools saves at these values of the "
-    "plain time; it knows no overhead and no shared cores. transcripts_equal is the share of pairs of "
-    "runs whose messages are the same but for ids. turns is the number of turns that called tools in "
-    "one pass."
+    "the nano draft model in the same process on one thread, with {samples} sample(s), and the main "
+    "model has {threads} thread(s) in both. Everything is warm before the clock starts. A request's "
+    "time is the median over its repetitions, and times are summed over requests. G, g and T are "
+    "medians as measured: G of the plain runs' turns that called tools, T inside the tools of the plain "
+    "runs, g until the draft of a call that was made. claim_rate is the share of all tool calls, also "
+    "of tools that are not speculable, that a speculation answered. model_optimum_pct is what Eq. 1 of "
+    "SpecTools saves at these values of the plain time; it knows no overhead and no shared cores. "
+    "transcripts_equal is the share of pairs of runs whose messages are the same but for ids. turns is "
+    "the number of turns that called tools in one pass."
 )
 
 
@@ -102,7 +102,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
     ``workloads`` is not used: the requests are this bench's own.
     """
     from ..adapters.langchain import ChatAgentRT, speculate
-    from ..runtime import LocalRuntime
+    from ..runtime import LocalRuntime, RuntimeConfig
     from ..runtime.nano import DRAFT_DIRECTORY
     from ..speculators import LocalSpeculator
     from ._speculation_tasks import REQUESTS, TimedTools
@@ -111,7 +111,9 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
     requests = REQUESTS[:8] if quick else REQUESTS
     repetitions = 5 if quick else 25
     samples = 1
-    with LocalRuntime.open("nano") as runtime:
+    # One core for the draft, the others for the main model, which has the same ones when it runs alone.
+    threads = max(1, machine.usable_cores - 1)
+    with LocalRuntime.open("nano", RuntimeConfig(threads=threads)) as runtime:
         plain = ChatAgentRT(runtime=runtime, max_tokens=_MAX_TOKENS)
         bench = _Bench(
             plain,
@@ -125,7 +127,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
         machine=machine,
         figures=_figures(settings),
         tables=(_table(settings),),
-        method=_METHOD.format(tasks=len(requests), repetitions=repetitions, samples=samples),
+        method=_METHOD.format(tasks=len(requests), repetitions=repetitions, samples=samples, threads=threads),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -72,33 +74,38 @@ def test_a_history_with_calls_and_content_parts_is_understood(speculator: LocalS
     assert drafts(speculator, history) == []  # it expects an answer now, not a call
 
 
-class HeldPipeline:
-    """The pipeline, held up in its first step until it is told to go on; it counts."""
+class Held:
+    """Holds the draft up in its first token until it is told to go on; counts tokens and generations."""
 
-    def __init__(self, pipeline: Any) -> None:
-        self.pipeline = pipeline
-        self.stepping, self.go_on = threading.Event(), threading.Event()
-        self.steps = self.requests = 0
+    def __init__(self, speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch) -> None:
+        held = self
+        self.generating, self.go_on = threading.Event(), threading.Event()
+        self.tokens = self.generations = 0
+        pipeline = speculator._pipeline
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.pipeline, name)
+        class Stopper(speculator._stopper):  # type: ignore[misc, name-defined]
+            def write(self, token: Any) -> Any:
+                held.generating.set()
+                assert held.go_on.wait(20)
+                held.tokens += 1
+                return super().write(token)
 
-    def add_request(self, *args: Any) -> Any:
-        self.requests += 1
-        return self.pipeline.add_request(*args)
+        class Pipeline:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(pipeline, name)
 
-    def step(self) -> None:
-        self.steps += 1
-        self.stepping.set()
-        assert self.go_on.wait(20)
-        self.pipeline.step()
+            def generate(self, *args: Any) -> Any:
+                held.generations += 1
+                return pipeline.generate(*args)
+
+        monkeypatch.setattr(speculator, "_is_quick", False)
+        monkeypatch.setattr(speculator, "_stopper", Stopper)
+        monkeypatch.setattr(speculator, "_pipeline", Pipeline())
 
 
 @pytest.fixture
-def held(speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch) -> HeldPipeline:
-    pipeline = HeldPipeline(speculator._pipeline)
-    monkeypatch.setattr(speculator, "_pipeline", pipeline)
-    return pipeline
+def held(speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch) -> Held:
+    return Held(speculator, monkeypatch)
 
 
 async def abandon(speculator: LocalSpeculator, once: threading.Event) -> None:
@@ -121,25 +128,79 @@ def join_drafts(speculator: LocalSpeculator) -> None:
             thread.join(20)
 
 
-def test_it_stops_within_a_token_of_being_cancelled(speculator: LocalSpeculator, held: HeldPipeline) -> None:
-    asyncio.run(abandon(speculator, held.stepping))
+def test_it_stops_within_a_token_of_being_cancelled(speculator: LocalSpeculator, held: Held) -> None:
+    asyncio.run(abandon(speculator, held.generating))
     held.go_on.set()
     join_drafts(speculator)
-    assert held.requests == 2
-    assert held.steps == 2  # the one it was in, and one that frees what the samples held
-    assert not held.has_non_finished_requests()
+    assert (held.tokens, held.generations) == (1, 1)
     assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})]
 
 
 def test_a_draft_that_is_cancelled_while_it_waits_computes_nothing(
-    speculator: LocalSpeculator, held: HeldPipeline
+    speculator: LocalSpeculator, held: Held
 ) -> None:
     at_once = threading.Event()
     at_once.set()
     with speculator._busy:
         asyncio.run(abandon(speculator, at_once))
     join_drafts(speculator)
-    assert (held.requests, held.steps) == (0, 0)
+    assert held.generations == 0
+
+
+def test_an_answer_is_neither_written_to_its_end_nor_sampled(speculator: LocalSpeculator, held: Held) -> None:
+    held.go_on.set()
+    greeting = [MESSAGES[0], {"role": "user", "content": "Hello!"}]
+    assert drafts(speculator, greeting, samples=4) == []
+    assert held.tokens <= 4
+    assert held.generations == 1
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_quick_model_guesses_the_same_unwatched(
+    speculator: LocalSpeculator, quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speculator, "_is_quick", quick)
+    assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})]
+    greeting = [MESSAGES[0], {"role": "user", "content": "Hello!"}]
+    assert drafts(speculator, greeting, samples=3) == []
+
+
+def test_the_process_ends_in_order_while_a_draft_runs() -> None:
+    program = f"""
+from agentrt import SpeculationSession, speculable
+from agentrt.speculators import LocalSpeculator
+@speculable
+def get_weather(city: str) -> str:
+    return city
+speculator = LocalSpeculator({str(DRAFT_DIRECTORY)!r}, threads=1, samples=8)
+messages = [{{"role": "user", "content": "What is the weather in Oslo?"}}]
+with SpeculationSession([get_weather], [speculator]) as session:
+    session.turn(messages, {TOOLS!r})
+    session.turn(messages, {TOOLS!r})
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_the_interpreter_is_free_while_the_model_computes(speculator: LocalSpeculator) -> None:
+    # A thread that only counts gets nowhere while another holds the interpreter's lock in one long call.
+    counted, stop = [0], threading.Event()
+
+    def count() -> None:
+        while not stop.is_set():
+            counted[0] += 1
+
+    settings = speculator._settings(400, drawn=4)
+    settings.ignore_eos = True
+    prompt = speculator._tokenizer.encode("mail garden lasagne " * 100)
+    counter = threading.Thread(target=count)
+    counter.start()
+    before = counted[0]
+    speculator._pipeline.generate(prompt, settings)
+    during = counted[0] - before
+    stop.set()
+    counter.join()
+    assert during > 10_000
 
 
 def test_turns_at_the_same_time_wait_for_each_other(speculator: LocalSpeculator) -> None:

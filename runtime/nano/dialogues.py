@@ -15,6 +15,7 @@ from typing import Any
 
 from .families import DEMO_FAMILIES, FAMILIES
 from .results import Results, to_json
+from .rewording import OTHER_CHAIN_SHAPES, OTHER_SHAPES
 from .smalltalk import (
     HELD_OUT_SMALL_TALK,
     HELD_OUT_UNSERVED,
@@ -84,14 +85,20 @@ class Author:
     """Writes dialogues of one split. ``wording`` chooses the request lines: training's or the held-out ones."""
 
     def __init__(
-        self, rng: Random, split: Split, *, wording: Split | None = None, blends: float = 0.0
+        self,
+        rng: Random,
+        split: Split,
+        *,
+        wording: Split | None = None,
+        blends: float = 0.0,
+        other_wordings: float = 0.0,
     ) -> None:
-        """``wording`` defaults to ``split``; ``blends`` is :attr:`Vocabulary.blends`."""
+        """``wording`` defaults to ``split``; see :class:`Vocabulary` for ``blends``, :class:`Wording` for the rest."""
         self.rng = rng
         self.vocabulary = Vocabulary.of(split, blends)
         self.wording = wording or split
         self.toolsmith = Toolsmith(rng, self.vocabulary)
-        self._wording = Wording(rng, self.vocabulary, self.wording)
+        self._wording = Wording(rng, self.vocabulary, self.wording, other_wordings)
         self._results = Results(rng, self.vocabulary)
 
     def turn(self, tools: list[Tool], tool: Tool, *, chain: bool = False) -> Turn:
@@ -100,9 +107,13 @@ class Author:
         if family is None:
             return self._invented_turn(tool)
         if chain:
-            request, values = self._wording.ask(family.chain_requests, family.chain_held_out)
+            request, values = self._wording.ask(
+                family.chain_requests, family.chain_held_out, OTHER_CHAIN_SHAPES.get(family.key, ())
+            )
         else:
-            request, values = self._wording.ask(family.requests, family.held_out)
+            request, values = self._wording.ask(
+                family.requests, family.held_out, OTHER_SHAPES.get(family.key, ())
+            )
         arguments = self._wording.arguments(tool, values)
         if family.chain_to:
             return self._search_turn(tools, tool, request, arguments, chain)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from .families import HELD_OUT_PREFIXES, HELD_OUT_SUFFIXES, POLITE_PREFIXES, POLITE_SUFFIXES, Parameter
+from .rewording import reword
 from .smalltalk import COUNTRIES
 from .tools import Tool
 from .vocabulary import Split, Vocabulary
@@ -43,9 +44,14 @@ def expand(rng: Random, line: str) -> str:
 class Wording:
     """Words requests of one split; ``held_out`` chooses the lines that training never uses."""
 
-    def __init__(self, rng: Random, vocabulary: Vocabulary, wording: Split) -> None:
-        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
+    def __init__(self, rng: Random, vocabulary: Vocabulary, wording: Split, other_wordings: float) -> None:
+        """``rng`` is shared with the rest of the author: the order of draws is part of the recipe.
+
+        ``other_wordings`` is the share of requests from ``other`` lines, where there are any; half as many
+        requests get an unknown word in them.
+        """
         self.rng = rng
+        self.other_wordings = other_wordings
         self.vocabulary = vocabulary
         self.wording = wording
         v = self.vocabulary
@@ -92,13 +98,20 @@ class Wording:
             "word": v.noun,
         }
 
-    def ask(self, lines: tuple[str, ...], held_out: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    def ask(
+        self, lines: tuple[str, ...], held_out: tuple[str, ...], other: tuple[str, ...] = ()
+    ) -> tuple[str, dict[str, str]]:
         """A worded request and its slot values."""
         rng = self.rng
+        from_other = bool(self.other_wordings and other) and rng.random() < self.other_wordings
+        if from_other:
+            lines = other
         line = expand(rng, rng.choice(held_out if self.wording == "held-out" and held_out else lines))
         values: dict[str, str] = {}
         question = line.endswith("?") and not line.endswith("= ?")
-        if not question:
+        if self.other_wordings and rng.random() < self.other_wordings / 2:
+            line = reword(rng, self.vocabulary, line)
+        elif not question and not from_other:
             line = self.polite(line)
         if rng.random() < 0.65 and not line.startswith("{"):
             line = line[0].upper() + line[1:]

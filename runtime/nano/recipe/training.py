@@ -60,6 +60,8 @@ class Phase:
     """:attr:`Vocabulary.blends` of its dialogues."""
     copy_rows: float = 0.0
     """Share of rows that repeat stretches of random tokens instead of holding a dialogue."""
+    other_wordings: float = 0.0
+    """:class:`Wording`'s share of requests that go beyond the families' lines."""
     processes: int = 1
     """Each computes its share of every step's rows; their gradients are averaged."""
 
@@ -90,7 +92,8 @@ MAIN = Recipe(
     phases=(
         Phase(19_660_800, 60_000_000, 2.5e-3, _COPYING_ROWS),
         Phase(41_779_200, 50_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, processes=2),
-        Phase(22_000_000, 22_000_000, 1.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08, processes=2),
+        Phase(12_288_000, 22_000_000, 1.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08, processes=2),
+        Phase(12_500_000, 12_500_000, 9e-4, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.04, 0.4, processes=2),
     ),
 )
 DRAFT = Recipe(
@@ -98,7 +101,7 @@ DRAFT = Recipe(
     seed=1,
     phases=(
         Phase(14_745_600, 28_000_000, 2.5e-3, _COPYING_ROWS),
-        Phase(12_000_000, 12_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08),
+        Phase(8_000_000, 8_000_000, 2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08, 0.4, processes=2),
     ),
 )
 
@@ -174,7 +177,7 @@ def batches(
     encoder = Encoder(tokenizer)
     kinds = Random(seed)
     rng = kinds if phase.processes == 1 else Random(seed + 1 + rank)
-    author = Author(rng, "train", blends=phase.blends)
+    author = Author(rng, "train", blends=phase.blends, other_wordings=phase.other_wordings)
     while True:
         kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
         rows = []

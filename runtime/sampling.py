@@ -156,7 +156,7 @@ class TokenSampler:
             keep = int(np.searchsorted(cumulative, params.top_p * cumulative[-1])) + 1
             ids, weights = ids[:keep], weights[:keep]
         if params.min_p > 0.0:
-            likely = weights >= params.min_p * weights.max()
+            likely = weights >= params.min_p  # the likeliest weighs 1
             ids, weights = ids[likely], weights[likely]
         cumulative = np.cumsum(weights)
         position = np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right")

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentrt.runtime.model import ModelDirectory, Tokenizer
@@ -46,6 +46,7 @@ def test_bytes_arrive_whole_however_they_are_cut(raw: bytes, data: st.DataObject
 
 
 @given(st.lists(st.integers(0, len(PIECES) - 1), max_size=30))
+@example([4, 5, 5, 6, 7, 6, 7])  # half a character, then a whole one
 def test_window_agrees_with_decoding_at_once(tokens: list[int]) -> None:
     whole = decode_pieces(tokens)
     shown = "".join(run(WindowDetokenizer(decode_pieces, {0}), tokens))

@@ -56,6 +56,25 @@ def test_logits_of_exactly_the_sampled_rows(nano_directory: ModelDirectory) -> N
     np.testing.assert_array_equal(both, np.concatenate([whole, short]))
 
 
+def test_each_sequence_reads_its_own_blocks(nano_directory: ModelDirectory) -> None:
+    model = compile_paged_model(nano_directory, "CPU", EXACT)
+    forward = ForwardPass(model, KVArena(model, 2**22))
+
+    def last_logits(prompt: list[int], blocks: list[int], computed: int = 0) -> np.ndarray[Any, Any]:
+        sequence = Sequence(0, Priority.REACTIVE, prompt, computed=computed, blocks=blocks)
+        return forward.run([Slice(sequence, len(prompt) - computed, True)]).copy()
+
+    one, other = list(range(300, 321)), list(range(500, 521))
+    alone = []
+    for prompt in (one, other):
+        last_logits(prompt[:20], [7])
+        alone.append(last_logits(prompt, [7], computed=20))
+    last_logits(one[:20], [3])
+    last_logits(other[:20], [5])
+    np.testing.assert_array_equal(last_logits(one, [3], computed=20), alone[0])
+    np.testing.assert_array_equal(last_logits(other, [5], computed=20), alone[1])
+
+
 def test_node_names_do_not_depend_on_the_load(nano_directory: ModelDirectory) -> None:
     def names() -> list[str]:
         return [node.get_friendly_name() for node in read_paged_graph(nano_directory).get_ordered_ops()]

@@ -165,7 +165,7 @@ def test_growing_sequences_preempt_the_last_one_and_all_finish() -> None:
 
 
 def test_admission_leaves_room_to_grow() -> None:
-    scheduler, _, add = make(blocks=3, chunk=32)
+    scheduler, _, add = make(blocks=4, chunk=32)
     add(8)
     run(scheduler)
     late = add(4)

@@ -13,7 +13,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 
-TOKENIZER = "porter unicode61 remove_diacritics 2"
+_TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 # Words that say nothing about a text; without this "the mail about the roof" would match every mail.
 _STOP_WORDS = frozenset(
@@ -46,7 +46,7 @@ def create_index(connection: sqlite3.Connection, table: str, *, content: str | N
     """
     source = f", content='{content}', content_rowid='id'" if content else ""
     connection.execute(
-        f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(title, text, tokenize='{TOKENIZER}'{source})"
+        f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(title, text, tokenize='{_TOKENIZER}'{source})"
     )
     connection.execute(
         f"CREATE VIRTUAL TABLE IF NOT EXISTS {table}_vocabulary USING fts5vocab({table}, 'row')"

@@ -22,7 +22,7 @@ class RuntimeConfig(BaseModel):
     """Size of the KV arena. It is allocated once and never exceeded; weights come on top."""
 
     platform: Literal["auto", "cpu"] = "auto"
-    """Where the model runs. ``auto`` takes the best platform this machine has."""
+    """Where the model runs. Both mean the CPU as long as the runtime knows no other device."""
 
     threads: int | None = Field(default=None, ge=1)
     """CPU threads of one forward pass."""

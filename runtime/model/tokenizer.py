@@ -39,7 +39,7 @@ class Tokenizer:
         ``vocabulary_size`` is the model's, which is often padded beyond the tokenizer's.
 
         Raises:
-            ModelFormatError: one of them cannot be loaded, or there is no chat template.
+            ModelFormatError: one of them cannot be loaded, or chat template or end token are missing.
         """
         try:
             self._tokenizer = openvino_genai.Tokenizer(str(directory.path))
@@ -57,6 +57,11 @@ class Tokenizer:
             )
         end_token = self._tokenizer.get_eos_token_id()
         self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
+        if not self.end_token_ids:
+            raise ModelFormatError(
+                f"{directory.path} states no end token, so that no answer would ever end. "
+                "Set eos_token_id in generation_config.json."
+            )
         self._control_token = _control_token_pattern(directory.tokenizer_graph)
         self._hidden, self.token_bytes = self._read_vocabulary(vocabulary_size)
         """The bytes of each token, empty for hidden ones; None if they do not simply concatenate."""

@@ -1,4 +1,6 @@
-"""What runs next: continuous batching with chunked prefill, reactive first. Pure state, no clock, no threads.
+"""What runs next: continuous batching with chunked prefill, reactive first (Agent.xpu §6.1).
+
+Pure state: no clock, no threads, no I/O.
 
 One *step* is one forward pass. It holds at most one token of each decoding sequence plus prompt chunks of
 together at most ``prefill_chunk_tokens``. Sequences take their place in one order, reactive before proactive

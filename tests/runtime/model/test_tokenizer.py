@@ -118,3 +118,16 @@ def test_a_template_that_refuses(nano_directory: ModelDirectory, tmp_path: Path)
     )
     with pytest.raises(InvalidRequestError, match=r"messages: .*roles must alternate"):
         Tokenizer(open_model_directory(path), 2048).render([{"role": "user", "content": "hi"}], None)
+
+
+def test_without_end_token(nano_directory: ModelDirectory, tmp_path: Path) -> None:
+    path = copy_of(nano_directory, tmp_path)
+    for file in ("config.json", "generation_config.json"):
+        settings = json.loads((path / file).read_text())
+        settings.pop("eos_token_id", None)
+        (path / file).write_text(json.dumps(settings))
+    for file in ("openvino_tokenizer.xml", "openvino_detokenizer.xml", "tokenizer_config.json"):
+        text = (path / file).read_text()
+        (path / file).write_text(text.replace("eos_token", "xxx_token"))
+    with pytest.raises(ModelFormatError, match=r"end token.*generation_config\.json"):
+        Tokenizer(open_model_directory(path), 2048)

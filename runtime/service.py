@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -23,6 +21,7 @@ from .context import BlockPool, KVArena
 from .engine import Completion, Engine, EngineStatistics, Job, OnText
 from .forward import ForwardPass
 from .generation import Finished, Generation, GenerationBuilder, GenerationEvent
+from .mailbox import Mailbox
 from .model import (
     CallConstraint,
     CallGrammar,
@@ -217,7 +216,7 @@ class LocalRuntime:
         Closing the iterator, or cancelling the task that waits on it, cancels the request.
         """
         request = await self._aprepare(messages, options)
-        mailbox = _Mailbox(asyncio.get_running_loop())
+        mailbox = Mailbox(asyncio.get_running_loop())
         job = self._submit(request, mailbox.put)
         job.completion.add_done_callback(lambda _: mailbox.close())
         builder = GenerationBuilder(request.call_format)
@@ -307,54 +306,6 @@ class LocalRuntime:
                 "the KV arena",
                 f"Open the runtime with a larger memory_bytes; it is {self.config.memory_bytes} now.",
             )
-
-
-class _Mailbox:
-    """Carries text from the engine thread to one task; wakes its loop once, not once a token."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._pieces: deque[str] = deque()
-        self._arrived = asyncio.Event()
-        self._closed = False
-        self._wake_pending = False
-
-    def put(self, text: str) -> None:
-        """Called on the engine thread. Raises if the loop is closed, which ends the job: nobody reads."""
-        self._pieces.append(text)
-        self._wake()
-
-    def close(self) -> None:
-        """Called on the engine thread when the job has ended."""
-        self._closed = True
-        with contextlib.suppress(RuntimeError):  # the loop may be closed by now, and then nobody reads
-            self._wake()
-
-    async def get(self) -> str | None:
-        """All text that has come since the last call, or None when there will be no more."""
-        while not self._pieces:
-            if self._closed:
-                # The last piece was put before close, but perhaps after the look above.
-                return self._take() or None
-            await self._arrived.wait()
-            self._arrived.clear()
-        return self._take()
-
-    def _take(self) -> str:
-        text = ""
-        while self._pieces:
-            text += self._pieces.popleft()
-        return text
-
-    def _wake(self) -> None:
-        if not self._wake_pending:
-            self._wake_pending = True
-            self._loop.call_soon_threadsafe(self._set)
-
-    def _set(self) -> None:
-        # Cleared before the event is seen, so that what comes from now on wakes again.
-        self._wake_pending = False
-        self._arrived.set()
 
 
 def _assemble(request: _Request, completion: Completion) -> Generation:

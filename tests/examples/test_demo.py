@@ -56,11 +56,13 @@ def test_the_agent_uses_its_tools(comparison: tuple[Comparison, str]) -> None:
     assert "n13" in write.splitlines()[-1]
 
 
-def test_speculation_hits_and_the_plain_agent_does_not_guess(comparison: tuple[Comparison, str]) -> None:
+def test_every_call_that_may_start_early_is_a_hit_or_a_miss(comparison: tuple[Comparison, str]) -> None:
     compared, printed = comparison
     assert all(turn.guesses == Guesses() for turn in compared.plain)
-    assert compared.speculative[0].guesses.hits == 1
-    assert "+ get_weather started early" in printed
+    # Whether a guess comes in time depends on the machine: get_weather, search_notes and read_note, no write.
+    assert [turn.guesses.hits + turn.guesses.misses for turn in compared.speculative] == [1, 2, 0]
+    guessed = sum(turn.guesses.hits + turn.guesses.wasted for turn in compared.speculative)
+    assert printed.count(" started early") == guessed
 
 
 def test_all_background_tasks_are_done(comparison: tuple[Comparison, str]) -> None:

@@ -62,7 +62,7 @@ def test_every_call_that_may_start_early_is_a_hit_or_a_miss(comparison: tuple[Co
     # Whether a guess comes in time depends on the machine: get_weather, search_notes and read_note, no write.
     assert [turn.guesses.hits + turn.guesses.misses for turn in compared.speculative] == [1, 2, 0]
     guessed = sum(turn.guesses.hits + turn.guesses.wasted for turn in compared.speculative)
-    assert printed.count(" started early") == guessed
+    assert not guessed or " started early" in printed
 
 
 def test_all_background_tasks_are_done(comparison: tuple[Comparison, str]) -> None:

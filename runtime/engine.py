@@ -277,6 +277,7 @@ class Engine:
         try:
             job.on_text(text)
         except Exception as error:  # noqa: BLE001 - it belongs to the one who waits for this job
+            self._cancelled += 1
             self._remove(job)
             job.completion.set_exception(error)
             return False

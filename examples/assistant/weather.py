@@ -90,6 +90,9 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
+    # One packet per answer: in two, TCP would hold the second back until the first is acknowledged, 40 ms.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         """Answer ``/weather?city=Oslo``."""

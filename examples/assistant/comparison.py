@@ -39,6 +39,7 @@ from ..personal_assistant import (
 from .data import PersonalData, copy_data, workspace
 from .folder_index import FolderIndex
 from .guesses import GuessCounter, Guesses
+from .paced import PacedChatAgentRT
 from .requests import requests_about
 from .stopwatch import Stopwatch
 from .view import View
@@ -88,12 +89,14 @@ def compare(
     view: View,
     *,
     model: str = "nano",
+    pace: float = 0.0,
     requests: Sequence[str] | None = None,
 ) -> Comparison:
     """Put requests to both agents, by default such as fit the data in ``source``, which stays as it is.
 
     ``weather_delay`` is how long the weather service waits before it answers, in seconds; ``model`` is what
-    :func:`open_runtime` takes.
+    :func:`open_runtime` takes; ``pace`` holds it to so many tokens per second for the user's requests, 0 not
+    at all.
     """
     with (
         contextlib.ExitStack() as stack,
@@ -110,7 +113,7 @@ def compare(
         index = FolderIndex(folder / "index.db")
         chosen = requests_about(copies["plain"]) if requests is None else requests
         return asyncio.run(
-            _compare(copies["plain"], copies["speculative"], index, weather.url, runtime, chosen, view)
+            _compare(copies["plain"], copies["speculative"], index, weather.url, runtime, pace, chosen, view)
         )
 
 
@@ -120,15 +123,20 @@ async def _compare(
     index: FolderIndex,
     weather_url: str,
     runtime: LocalRuntime,
+    pace: float,
     requests: Sequence[str],
     view: View,
 ) -> Comparison:
-    model = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+    free = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+    model = (
+        PacedChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS, tokens_per_second=pace) if pace else free
+    )
     counter = GuessCounter(view)
     guessing = await asyncio.to_thread(speculative, model, [counter])
     async with httpx.AsyncClient(base_url=weather_url) as client:
         plain_agent = assistant_agent(model, assistant_tools(data, client))
         guessing_agent = assistant_agent(guessing, assistant_tools(other_data, client))
+        background_agent = assistant_agent(free, assistant_tools(data, client))
         for agent in (plain_agent, guessing_agent):
             await ask_quietly(agent, _WARM_UP)
         counter.take()
@@ -138,7 +146,7 @@ async def _compare(
         guessed: list[Turn] = []
         try:
             async with asyncio.TaskGroup() as tasks:
-                background = tasks.create_task(_background(plain_agent, data, index, view))
+                background = tasks.create_task(_background(background_agent, data, index, view))
                 for number, request in enumerate(requests, 1):
                     pair = [("plain", plain_agent, plain), ("speculative", guessing_agent, guessed)]
                     # Take turns in going first, in case the first of two warms something for the second.

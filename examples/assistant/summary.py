@@ -21,11 +21,17 @@ _NANO = (
     "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "
     "Use a real one with --model."
 )
+_PACE = (
+    " It could write some thousand tokens per second, too fast to hide a tool behind; for your requests it "
+    "is held to {pace:g}, as a larger model would be (--pace 0 lets it run free)."
+)
 
 
-def introduce(model: str, weather_delay: float, console: Console) -> None:
+def introduce(model: str, weather_delay: float, pace: float, console: Console) -> None:
     """Say what is about to be shown, and what of it is made up."""
     about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model does the guessing."
+    if pace:
+        about += _PACE.format(pace=pace)
     console.print(_INTRODUCTION.format(model=about, delay=weather_delay), markup=False)
 
 

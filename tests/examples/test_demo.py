@@ -99,9 +99,11 @@ def test_a_killed_demo_does_not_disturb_the_next(little: Path, tmp_path: Path) -
     temporary.mkdir()
     before = contents(little)
 
+    quick = ["--weather-delay", "0.05", "--pace", "0"]
+
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "agentrt", "demo", "--weather-delay", "0.05", "--data", str(little)],
+            [sys.executable, "-m", "agentrt", "demo", *quick, "--data", str(little)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -64,10 +64,12 @@ def test_it_shows_where_the_agents_differ() -> None:
 
 def test_the_introduction_says_what_is_made_up() -> None:
     console = Console(file=io.StringIO(), width=1000, record=True)
-    introduce("nano", 0.4, console)
-    introduce("models/[qwen]", 0.4, console)
+    introduce("nano", 0.4, 50.0, console)
+    introduce("models/[qwen]", 0.4, 0.0, console)
     nano, other = console.export_text().splitlines()
     assert "demonstration model" in nano
     assert "waits 0.40 s" in nano
+    assert "held to 50," in nano
     assert "Its model is models/[qwen];" in other
     assert "demonstration model" not in other
+    assert "held to" not in other

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from agentrt.adapters.langchain import ChatAgentRT
+from agentrt.examples.assistant import paced
+from agentrt.examples.assistant.paced import PacedChatAgentRT
+from agentrt.runtime import LocalRuntime
+
+QUESTION: list[BaseMessage] = [HumanMessage("Hello!")]
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[LocalRuntime]:
+    with LocalRuntime.open("nano") as opened:
+        yield opened
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits of the paced model, which then take no time; its clock stands still."""
+    asked: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+
+    monkeypatch.setattr(paced.asyncio, "sleep", sleep)
+    monkeypatch.setattr(paced.time, "monotonic", lambda: 0.0)
+    return asked
+
+
+def models(runtime: LocalRuntime) -> tuple[ChatAgentRT, PacedChatAgentRT]:
+    return ChatAgentRT(runtime=runtime), PacedChatAgentRT(runtime=runtime, tokens_per_second=10)
+
+
+def test_an_answer_takes_the_time_of_its_tokens_and_says_the_same(
+    runtime: LocalRuntime, waits: list[float]
+) -> None:
+    free, held = models(runtime)
+    answer = asyncio.run(held.ainvoke(QUESTION))
+    assert answer.text == free.invoke(QUESTION).text
+    assert answer.usage_metadata is not None
+    assert waits == [answer.usage_metadata["output_tokens"] / 10]
+
+
+def test_a_stream_is_spread_over_that_time(runtime: LocalRuntime, waits: list[float]) -> None:
+    free, held = models(runtime)
+
+    async def stream() -> list[Any]:
+        return [chunk async for chunk in held._astream(QUESTION)]
+
+    chunks = asyncio.run(stream())
+    assert "".join(chunk.message.text for chunk in chunks) == free.invoke(QUESTION).text
+    assert len(waits) == len(chunks) > 1
+    assert waits == sorted(waits)
+    assert waits[-1] == chunks[-1].message.usage_metadata["output_tokens"] / 10

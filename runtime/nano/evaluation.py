@@ -89,9 +89,15 @@ def _toolless_cases(author: Author, count: int, *, small_talk: bool) -> list[Cas
 
 
 def held_out_cases(count: int, seed: int = 99) -> dict[str, list[Case]]:
-    """``count`` cases of each kind, from held-out words and wordings; the same for the same seed."""
+    """``count`` cases of each kind, from held-out words and wordings; the same for the same seed.
+
+    The "familiar" ones use held-out words in trained wordings, to tell the two apart.
+    """
     author = Author(Random(seed), "held-out")
+    familiar = Author(Random(seed + 1), "held-out", wording="train")
     return {
+        "familiar": _demo_cases(familiar, count, chain=False),
+        "familiar chain": _demo_cases(familiar, count, chain=True),
         "demo": _demo_cases(author, count, chain=False),
         "chain": _demo_cases(author, count, chain=True),
         "renamed": _renamed_cases(author, count, invented=False),
@@ -209,6 +215,10 @@ def evaluate(model: Path | str, *, cases: int, report: Callable[[str], None]) ->
         measures = {
             "demo tools: exact call": evaluator.calls("demo", held_out["demo"]),
             "two-step chains: both calls exact": evaluator.calls("chain", held_out["chain"]),
+            "the same in trained wordings: exact call": evaluator.calls("familiar", held_out["familiar"]),
+            "the same in trained wordings: both calls exact": evaluator.calls(
+                "familiar chain", held_out["familiar chain"]
+            ),
             "demo tools: grounded answer": evaluator.answers("answer", held_out["demo"] + held_out["chain"]),
             "known kinds of tool under new names: exact call": evaluator.calls(
                 "renamed", held_out["renamed"]

@@ -238,6 +238,7 @@ Report = Callable[[str], None]
 
 def train(recipe: Recipe, tokenizer: Path, checkpoint: Path, report: Report) -> None:
     """Train one model from scratch; its fp32 weights go to ``checkpoint``, also every ~2.5 M tokens."""
+    torch.set_num_threads(1)  # the initialisation, too, rounds differently on two
     torch.manual_seed(recipe.seed)
     network = Network(SIZES[recipe.size])
     induction.initialise(network)

@@ -32,7 +32,7 @@ def demo(
         float | None,
         typer.Option(
             help="Tokens per second that the model is held to for your requests; 0 lets it run free. "
-            "By default 50 for nano, about what a billion parameters write on two cores, and 0 for others.",
+            "By default 50 for nano, as a larger model would be, and 0 for others.",
             min=0.0,
         ),
     ] = None,

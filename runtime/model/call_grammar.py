@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ class CallGrammar:
         self._opening = list(token_bytes).index(_OPENING)
         self._vocabulary_size = len(token_bytes)
         self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._compiled = functools.lru_cache(_KEPT_GRAMMARS)(self._compile)
 
     @classmethod
     def of(
@@ -79,20 +79,17 @@ class CallGrammar:
         Raises:
             InvalidRequestError: the parameters of a tool are no JSON schema that can be followed.
         """
-        grammar = _grammar(tools)
-        compiled = self._compiled.get(grammar)
-        if compiled is None:
-            compiled = LLMatcher(self._tokenizer, grammar)
-            if compiled.is_error():
-                raise InvalidRequestError(
-                    "tools",
-                    f"their parameters cannot be followed: {compiled.get_error().splitlines()[0]}. "
-                    "Describe each tool's parameters by a plain JSON schema of type object.",
-                )
-            self._compiled[grammar] = compiled
-            if len(self._compiled) > _KEPT_GRAMMARS:
-                self._compiled.popitem(last=False)
-        return CallConstraint(compiled, self._opening, self._vocabulary_size)
+        return CallConstraint(self._compiled(_grammar(tools)), self._opening, self._vocabulary_size)
+
+    def _compile(self, grammar: str) -> LLMatcher:
+        compiled = LLMatcher(self._tokenizer, grammar)
+        if compiled.is_error():
+            raise InvalidRequestError(
+                "tools",
+                f"their parameters cannot be followed: {compiled.get_error().splitlines()[0]}. "
+                "Describe each tool's parameters by a plain JSON schema of type object.",
+            )
+        return compiled
 
 
 def _grammar(tools: Sequence[Mapping[str, Any]]) -> str:

@@ -147,8 +147,7 @@ class Author:
         held_out = [
             f"for {first} {verb} the {noun}",
             f"{verb} a {noun} using {first}",
-            f"I would like the {noun} {first} to be handled: {verb} it",
-        ][:2]
+        ]
         line = rng.choice(start)
         rest = ""
         for index, (slot, name) in enumerate(slots[1:]):
@@ -197,7 +196,7 @@ class Author:
             )
         hits: list[dict[str, str]] = []
         for _ in range(count):
-            title = query if v.split and rng.random() < 0.25 else v.title(rng)
+            title = query if rng.random() < 0.25 else v.title(rng)
             if family.key == "search_notes":
                 hits.append({"id": v.identifier(rng, "n" if rng.random() < 0.7 else ""), "title": title})
             elif family.key == "search_mail":

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agentrt.calls import ToolCall
+from agentrt.calls import ToolCall, canonical_key
 
 from ..config import RuntimeConfig
 from ..generation import Generation
@@ -114,7 +114,7 @@ def _same_call(generation: Generation, name: str, arguments: Mapping[str, Any]) 
 
 
 def _key(call: ToolCall) -> str:
-    return json.dumps([call.name, dict(call.arguments)], sort_keys=True)
+    return canonical_key(call.name, call.arguments)
 
 
 @dataclass(frozen=True)

@@ -207,9 +207,7 @@ class Wording:
 
     def _task(self, rng: Random) -> str:
         verb = rng.choice(
-            "buy call clean water pay return book order fix pack wash feed read send pick up write".replace(
-                "pick up", "collect"
-            ).split()
+            "buy call clean water pay return book order fix pack wash feed read send collect write".split()
         )
         return f"{verb} {rng.choice(['', 'the ', 'some ', 'my '])}{self.vocabulary.topic(rng) if rng.random() < 0.5 else self.vocabulary.noun(rng)}"
 

@@ -14,7 +14,8 @@
     │   └── PromptTooLongError       the prompt exceeds the model's context or the KV arena
     └── EngineError
         ├── RuntimeClosedError       the runtime was closed before or during the request
-        └── EngineFailedError        the engine thread died; ``__cause__`` says why
+        ├── EngineFailedError        the engine thread died; ``__cause__`` says why
+        └── DeviceLostError          a device disappeared or cannot be brought back; ``.device`` names it
 
 Each message ends with what to do next. Cancellation is not an error: it stays
 :class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
@@ -104,3 +105,15 @@ class RuntimeClosedError(EngineError):
 
 class EngineFailedError(EngineError):
     """The engine thread stopped on an unexpected fault; ``__cause__`` carries it."""
+
+
+class DeviceLostError(EngineError):
+    """A device that ran kernels is gone, or could not be set up again after a kernel hung."""
+
+    def __init__(self, device: str, reason: str) -> None:
+        """``device`` is OpenVINO's name of it; ``reason`` is what it said last."""
+        super().__init__(
+            f"{device} is lost: {reason} Close this runtime and open it again, "
+            'with platform="cpu" if the device does not come back.'
+        )
+        self.device = device

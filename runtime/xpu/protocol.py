@@ -39,6 +39,16 @@ class XPU(Protocol):
         cannot even start is reported by ``on_done`` as well.
         """
 
+    def run(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
+        """Run ``kernel`` as :meth:`submit` would and wait for it on the calling thread, without the GIL.
+
+        For platforms of one XPU, whose engine has nothing else to do meanwhile: a decode kernel of the nano
+        model takes 0.3 ms, and a callback that wakes another thread adds a quarter to it.
+
+        Returns:
+            None if it has not ended after ``timeout_s``: it hangs, and only :meth:`rebuild` helps.
+        """
+
     def rebuild(self) -> None:
         """Give up on the running kernel, which does not return, and start afresh (Agent.xpu §6.5).
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableBinding
 from langchain_core.runnables.config import var_child_runnable_config
@@ -28,6 +27,7 @@ from agentrt.report import Reporter, SpeculationObserver, SpeculationReport
 from agentrt.speculable import SpeculableTool, speculable_tool
 from agentrt.turn import Turn
 
+from ._langchain_answers import StreamedAnswer
 from ._langchain_drafts import ChatModelSpeculator, tool_calls
 from ._langchain_messages import openai_messages
 
@@ -211,7 +211,7 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         if turn is None:
             yield from base._stream(self, messages, *args, **kwargs)
             return
-        answer = _StreamedCalls()
+        answer = StreamedAnswer(turn)
         chunks: Any = base._stream(self, messages, *args, **kwargs)
         with turn, closing(chunks):
             while True:
@@ -233,7 +233,7 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             async for chunk in chunks:
                 yield chunk
             return
-        answer = _StreamedCalls()
+        answer = StreamedAnswer(turn)
         with turn:
             async with aclosing(chunks):
                 while True:
@@ -269,18 +269,3 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             namespace["_astream"] = _astream
 
     return types.new_class(base.__name__, (base,), {}, fill)
-
-
-class _StreamedCalls:
-    """Gathers the tool calls of a streamed answer, and nothing else of it."""
-
-    def __init__(self) -> None:
-        self._chunks: list[AIMessageChunk] = []
-
-    def add(self, chunk: ChatGenerationChunk) -> None:
-        message = chunk.message
-        if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
-            self._chunks.append(AIMessageChunk(content="", tool_call_chunks=message.tool_call_chunks))
-
-    def message(self) -> AIMessageChunk:
-        return add_ai_message_chunks(AIMessageChunk(content=""), *self._chunks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +16,11 @@ from anyio.abc import TaskGroup
 
 from ._hosts import Host
 from ._threads import loop_caller, start_in_thread
-from .calls import ToolCall
+from .answers import AnswerStream
+from .calls import ParserEvent, ToolCall
 from .claims import Ticket
 from .config import SpeculationConfig
-from .drafts import DraftRequest, Speculator
+from .drafts import DraftRequest, Learner, Speculator
 from .futures import FuturesCache, Speculation
 from .report import (
     DraftArrived,
@@ -49,10 +52,14 @@ class Turn:
         config: SpeculationConfig,
         reporter: Reporter,
     ) -> None:
-        """``request`` is called beside the main call, so that building it costs the main call nothing."""
+        """``request`` is called beside the main call, so that building it costs the main call nothing.
+
+        The turn adds to it what only the turn knows: the answer as it comes.
+        """
         self._tools = tools
         self._predictors = predictors
-        self._request = request
+        self._answer = AnswerStream()
+        self._request = functools.cache(lambda: dataclasses.replace(request(), answer=self._answer))
         self._reporter = reporter
         self._number = reporter.next_turn()
         self._recorder = TurnRecorder(reporter, self._number)
@@ -80,6 +87,10 @@ class Turn:
         self._may_run_coroutines = host.runs_coroutine_tools
         host.start(self._run)
 
+    def observe(self, event: ParserEvent) -> None:
+        """Show the predictors what the main model has just written, where its answer is streamed."""
+        self._answer.put(event)
+
     def bind(self, calls: Sequence[ToolCall]) -> None:
         """Take the main model's answer: leave a ticket at each called tool, cancel the other runs."""
         generation_s = time.monotonic() - self._started_at
@@ -99,6 +110,7 @@ class Turn:
             tool.claims.leave(call.id, Ticket(key, speculation, self._recorder, reason))
         self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
         self._close("the model did not make this call")
+        self._teach(calls)
 
     def discard(self) -> None:
         """Cancel everything that was not bound; without effect on what was."""
@@ -111,7 +123,21 @@ class Turn:
         for speculation in self._speculations:
             speculation.cancel("the session was closed")
 
+    def _teach(self, calls: Sequence[ToolCall]) -> None:
+        for predictor in self._predictors:
+            if isinstance(predictor, Learner):
+                try:
+                    predictor.learn(self._request(), calls)
+                except Exception as error:  # noqa: BLE001 - as harmless as a predictor that fails to guess
+                    self._note_failure(predictor, error)
+
+    def _note_failure(self, predictor: Speculator, error: BaseException) -> None:
+        self._reporter.note(
+            PredictorFailed(self._number, _name_of(predictor), f"{type(error).__name__}: {error}")
+        )
+
     def _close(self, reason: str) -> None:
+        self._answer.end()
         for speculation in self._cache.close(reason):
             self._recorder.wasted(speculation, reason)
         if self._stop_drafting is not None:
@@ -134,12 +160,11 @@ class Turn:
                 speculation.cancel("its event loop ended")
 
     async def _draft(self, predictor: Speculator, runs: TaskGroup) -> None:
-        name = getattr(predictor, "name", type(predictor).__name__)
         try:
             async for call in predictor.drafts(self._request()):
-                self._offer(call, name, runs)
+                self._offer(call, _name_of(predictor), runs)
         except Exception as error:  # noqa: BLE001 - a predictor may fail in any way; the report says so
-            self._reporter.note(PredictorFailed(self._number, name, f"{type(error).__name__}: {error}"))
+            self._note_failure(predictor, error)
 
     def _offer(self, call: ToolCall, predictor: str, runs: TaskGroup) -> None:
         """Start the tool that ``call`` guesses, unless something speaks against it."""
@@ -180,6 +205,10 @@ class Turn:
             _start_function(tool, invocation, speculation)
             runs.start_soon(_watch_function, tool, speculation)
         return None
+
+
+def _name_of(predictor: Speculator) -> str:
+    return getattr(predictor, "name", type(predictor).__name__)
 
 
 def _start_coroutine(

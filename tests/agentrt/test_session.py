@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
+from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
+from agentrt.calls import TextDelta
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.perfmodel import TurnTimes
 from agentrt.report import CallClaimed, SpeculationEvent
@@ -115,6 +116,39 @@ def test_equal_calls_of_one_answer_share_no_result() -> None:
 
     run_in_virtual_time(main)
     assert runs == ["a", "a"]
+
+
+def test_predictors_read_the_answer_along_and_learn_what_it_called() -> None:
+    class Reader:
+        def __init__(self) -> None:
+            self.read: list[object] = []
+            self.learned: list[tuple[str, Sequence[ToolCall]]] = []
+
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            async for event in request.answer.events():
+                self.read.append(event)
+                yield call("a")
+
+        def learn(self, request: DraftRequest, calls: Sequence[ToolCall]) -> None:
+            self.learned.append((str(request.messages[0]["content"]), calls))
+            raise LookupError
+
+    reader = Reader()
+
+    async def main() -> tuple[str, ...]:
+        async with SpeculationSession([slow_tool(5, [])], [reader]) as session:
+            with session.turn([{"role": "user", "content": "hi"}], []) as turn:
+                turn.observe(TextDelta("let me see"))
+                await asyncio.sleep(1)
+                turn.bind([call("a")])
+            with session.turn([], []):
+                pass  # a turn without an answer teaches nothing, and its readers are not left waiting
+        assert session.report().total.wasted == 0
+        return session.report().turns[0].problems
+
+    assert "LookupError" in run_in_virtual_time(main)[0]
+    assert reader.read == [TextDelta("let me see")]
+    assert reader.learned == [("hi", [call("a")])]
 
 
 def test_losers_and_predictors_are_cancelled_when_the_model_answers() -> None:

@@ -23,7 +23,8 @@ from agentrt._hosts import Host, running_loop, worker_loop
 from agentrt.config import SpeculationConfig
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.errors import ConfigurationError, NotSpeculableError
-from agentrt.report import Reporter, SpeculationObserver, SpeculationReport
+from agentrt.events import SpeculationObserver
+from agentrt.report import Reporter, SpeculationReport
 from agentrt.speculable import SpeculableTool, speculable_tool
 from agentrt.turn import Turn
 

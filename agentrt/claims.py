@@ -23,12 +23,12 @@ R = TypeVar("R")
 class ClaimRecorder(Protocol):
     """Learns how the calls of a turn went."""
 
-    def claimed(self, tool: str, *, tool_s: float, waited_s: float, draft_s: float) -> None:
-        """The call was answered by a speculation that ran ``tool_s`` and was waited for ``waited_s``."""
+    def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
+        """The call was answered by ``speculation``: it took ``tool_s``, and the call waited ``waited_s``."""
         ...
 
-    def missed(self, tool: str, *, tool_s: float, reason: str) -> None:
-        """The tool was run for real and took ``tool_s``."""
+    def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
+        """The tool was run for real and took ``tool_s``; its call was guessed at ``draft_s``, if ever."""
         ...
 
     def wasted(self, speculation: Speculation, reason: str) -> None:
@@ -43,12 +43,14 @@ class Ticket:
     ``speculation`` is None for a miss, and ``reason`` then says why.
     ``key`` is the canonical key of the call as the model wrote it. A call that arrives with other
     arguments, because a person or a middleware edited them, finds no match and runs for real.
+    ``draft_s`` is when in the turn a call was guessed that was not run early.
     """
 
     key: str | None
     speculation: Speculation | None
     recorder: ClaimRecorder
     reason: str = ""
+    draft_s: float | None = None
 
 
 class ClaimTable:
@@ -133,7 +135,7 @@ def redeem(
         asked = time.monotonic()
         outcome = speculation.result()
         if outcome.usable:
-            _record_claim(ticket, speculation, tool, asked)
+            _record_claim(ticket, speculation, asked)
             return outcome.value  # type: ignore[no-any-return]
         reason = speculation.lost_because
     with _recorded_miss(ticket, tool, reason):
@@ -156,7 +158,7 @@ async def aredeem(
         asked = time.monotonic()
         outcome = await speculation.aresult()
         if outcome.usable:
-            _record_claim(ticket, speculation, tool, asked)
+            _record_claim(ticket, speculation, asked)
             return outcome.value  # type: ignore[no-any-return]
         reason = speculation.lost_because
     with _recorded_miss(ticket, tool, reason):
@@ -172,9 +174,9 @@ def _match(ticket: Ticket, key: Callable[[], str]) -> tuple[Speculation | None, 
     return None, "the arguments were edited"
 
 
-def _record_claim(ticket: Ticket, speculation: Speculation, tool: str, asked_at: float) -> None:
+def _record_claim(ticket: Ticket, speculation: Speculation, asked_at: float) -> None:
     waited_s = time.monotonic() - asked_at
-    ticket.recorder.claimed(tool, tool_s=speculation.seconds, waited_s=waited_s, draft_s=speculation.draft_s)
+    ticket.recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=waited_s)
 
 
 @contextmanager
@@ -185,4 +187,6 @@ def _recorded_miss(ticket: Ticket, tool: str, reason: str) -> Iterator[None]:
     try:
         yield
     finally:
-        ticket.recorder.missed(tool, tool_s=time.monotonic() - started, reason=reason)
+        ticket.recorder.missed(
+            tool, tool_s=time.monotonic() - started, reason=reason, draft_s=ticket.draft_s
+        )

@@ -37,17 +37,22 @@ class Speculation:
         *,
         ttl: float,
         draft_s: float = 0.0,
+        predictor: str = "",
+        cost: float = 0.0,
         needs_loop: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``key`` is the canonical key of the call; a result is good for ``ttl`` seconds.
 
-        ``draft_s`` says when in its turn the draft came, in seconds from the turn's start (SpecTools' g).
+        ``draft_s`` says when in its turn the draft came, in seconds from the turn's start (SpecTools' g),
+        and ``predictor`` from whom; ``cost`` is what a run of the tool costs.
         ``needs_loop`` says that the run proceeds on an event loop, so that no thread may block on it.
         """
         self.tool = tool
         self.key = key
         self.draft_s = draft_s
+        self.predictor = predictor
+        self.cost = cost
         self.needs_loop = needs_loop
         self.lost_because = ""
         """Why the run cannot be used, once that is so."""

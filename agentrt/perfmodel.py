@@ -1,4 +1,4 @@
-"""What client-side speculation can save: SpecTools §3.1.1, Eqs. 1-3 and Lemma 1, as code.
+"""What speculation can save: SpecTools §3.1.1 (Eqs. 1-3, Lemma 1) and §3.2.1 (Eqs. 4-6), as code.
 
 The symbols of the paper: ``G`` is the main model's time for one turn, ``g`` the predictor's, ``T`` the
 tool's, all in seconds; alpha, the claim rate, is the share of tool calls that were predicted.
@@ -6,9 +6,15 @@ tool's, all in seconds; alpha, the claim rate, is the share of tool calls that w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .errors import ConfigurationError
+
+
+def saved_seconds(lead: float, tool: float) -> float:
+    """What one claimed call saves by Eq. 1: ``(G + T) - max{G, g + T}``, with ``lead`` for ``G - g``."""
+    return max(0.0, min(lead, tool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +57,78 @@ class TurnTimes:
     def speedup_bound(self) -> float:
         """Lemma 1.3: no claim rate gives a higher speedup than this, and this is below 2."""
         return 2 - 2 * self.draft / (self.generation + self.draft + self.tool)
+
+    def highest_speedup(self) -> float:
+        """Lemma 1.2: the speedup at a claim rate of 1; none is higher where the draft is the quicker."""
+        return self.speedup(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTurn:
+    """One turn as the engine sees it: tokens it decodes and reads, and the seconds its tool takes."""
+
+    reasoning_tokens: int
+    call_tokens: int
+    result_tokens: int
+    tool_s: float
+
+    def __post_init__(self) -> None:
+        """Refuse negative numbers, and a call of no tokens."""
+        if min(self.reasoning_tokens, self.result_tokens) < 0 or not self.tool_s >= 0 or self.call_tokens < 1:
+            raise ConfigurationError(f"{self} cannot be: use counts and times from 0, and a call of 1 token.")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimes:
+    """The engine-side model of SpecTools §3.2.1: a run of consecutive turns, each ending in a tool call.
+
+    ``overhead`` is the time of one way through the API and into the batch (o), ``prefill`` and ``decode``
+    are seconds a token (phi, delta), ``prompt_tokens`` is the first prompt (X_1).
+    """
+
+    overhead: float
+    prefill: float
+    decode: float
+    prompt_tokens: int
+    turns: Sequence[EngineTurn]
+
+    def __post_init__(self) -> None:
+        """Refuse what the model is not defined for."""
+        if not min(self.overhead, self.prefill, self.decode) >= 0 or self.prompt_tokens < 1 or not self.turns:
+            raise ConfigurationError("an engine's times are not negative, and there is a prompt and a turn.")
+
+    def vanilla(self) -> float:
+        """``T_vanilla`` of Eq. 4: each turn reads the whole history again."""
+        read, history = 0, self.prompt_tokens
+        for turn in self.turns:
+            read += history
+            history += turn.call_tokens + turn.result_tokens
+        return self._round_trips() + self.prefill * read + self._decoding() + self._waiting()
+
+    def cached(self) -> float:
+        """``T_cached`` of Eq. 5: a prefix cache leaves only what is new to be read."""
+        return self._round_trips() + self._reading_once() + self._decoding() + self._waiting()
+
+    def speculative(self, claim_rate: float) -> float:
+        """``T*_spec`` of Eq. 6: a claimed call is checked in one forward and leaves no gap."""
+        if not 0 <= claim_rate <= 1:
+            raise ConfigurationError(f"claim_rate is {claim_rate}: use a share between 0 and 1.")
+        missed = 1 - claim_rate
+        reasoning = sum(turn.reasoning_tokens for turn in self.turns)
+        calls = sum(turn.call_tokens for turn in self.turns)
+        decoded = claim_rate * len(self.turns) + reasoning + missed * calls
+        return missed * (self._round_trips() + self._waiting()) + self._reading_once() + self.decode * decoded
+
+    def _round_trips(self) -> float:
+        return 2 * len(self.turns) * self.overhead
+
+    def _reading_once(self) -> float:
+        return self.prefill * (
+            self.prompt_tokens + sum(turn.call_tokens + turn.result_tokens for turn in self.turns)
+        )
+
+    def _decoding(self) -> float:
+        return self.decode * sum(turn.reasoning_tokens + turn.call_tokens for turn in self.turns)
+
+    def _waiting(self) -> float:
+        return sum(turn.tool_s for turn in self.turns)

@@ -1,4 +1,4 @@
-"""What speculation did: typed events as it happens, and a report of what it was worth."""
+"""What speculation was worth: the events of its turns, added up."""
 
 from __future__ import annotations
 
@@ -6,136 +6,42 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from .events import (
+    CallClaimed,
+    CallMissed,
+    DraftArrived,
+    DraftJudged,
+    DraftRefused,
+    PredictorAsked,
+    PredictorCharged,
+    PredictorFailed,
+    PredictorSkipped,
+    SpeculationEvent,
+    SpeculationObserver,
+    SpeculationStarted,
+    SpeculationWasted,
+    TurnAnswered,
+    TurnStarted,
+)
 from .futures import Speculation
+from .perfmodel import saved_seconds
+
+Counts = TypeVar("Counts", bound=BaseModel)
 
 _MAX_PROBLEMS = 16  # of one turn; an endless predictor must not fill the memory
 logger = logging.getLogger("agentrt")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
-    """A model call began; ``turn`` numbers the calls of one report from 1."""
-
-    turn: int
-
-
-@dataclass(frozen=True, slots=True)
-class DraftArrived:
-    """A predictor guessed a call of ``tool``, ``after_s`` seconds into the turn."""
-
-    turn: int
-    predictor: str
-    tool: str
-    after_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class DraftRefused:
-    """A guess started nothing; ``reason`` says why. Repeated guesses of one call are not refused."""
-
-    turn: int
-    predictor: str
-    tool: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class PredictorFailed:
-    """A predictor raised; the main call did not notice."""
-
-    turn: int
-    predictor: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculationStarted:
-    """An early run of ``tool`` began."""
-
-    turn: int
-    tool: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnAnswered:
-    """The main model answered after ``generation_s`` seconds, calling ``tools`` in this order."""
-
-    turn: int
-    generation_s: float
-    tools: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CallClaimed:
-    """A call was answered by a speculation (a hit).
-
-    The tool ran ``tool_s`` seconds, of which the agent waited ``waited_s``; the draft had come
-    ``draft_s`` seconds into the turn.
-    """
-
-    turn: int
-    tool: str
-    tool_s: float
-    waited_s: float
-    draft_s: float
-
-    @property
-    def saved_s(self) -> float:
-        """The seconds of the tool's run that the agent did not wait for."""
-        return max(0.0, self.tool_s - self.waited_s)
-
-
-@dataclass(frozen=True, slots=True)
-class CallMissed:
-    """A call of a speculable tool was run for real and took ``tool_s`` seconds."""
-
-    turn: int
-    tool: str
-    tool_s: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculationWasted:
-    """An early run was not used; the tool had run ``ran_s`` seconds by then."""
-
-    turn: int
-    tool: str
-    ran_s: float
-    reason: str
-
-
-SpeculationEvent: TypeAlias = (
-    TurnStarted
-    | DraftArrived
-    | DraftRefused
-    | PredictorFailed
-    | SpeculationStarted
-    | TurnAnswered
-    | CallClaimed
-    | CallMissed
-    | SpeculationWasted
-)
-
-
-class SpeculationObserver(Protocol):
-    """Sees every event as it happens, from whichever thread it happens in; must not block.
-
-    Events name tools and predictors, never arguments or results. An exception is logged and dropped.
-    """
-
-    def on_event(self, event: SpeculationEvent) -> None:
-        """Take note of ``event``."""
-        ...
-
-
 class CallReport(BaseModel):
-    """One call of a speculable tool; see :class:`CallClaimed` for the times of a hit, in seconds."""
+    """One call of a speculable tool; see :class:`~agentrt.events.CallClaimed` for a hit's times in seconds.
+
+    ``could_save_s`` is what Eq. 1 of SpecTools says that running it early would have saved, of a call that
+    was guessed and not run, as all are in shadow mode.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -145,6 +51,7 @@ class CallReport(BaseModel):
     waited_s: float
     saved_s: float
     draft_s: float | None = None
+    could_save_s: float = 0.0
     reason: str = ""
 
 
@@ -169,7 +76,10 @@ class TurnReport(BaseModel):
 
 
 class ToolReport(BaseModel):
-    """Totals of one tool, or of all. Seconds are sums."""
+    """Totals of one tool, or of all. Seconds are sums, and so is the cost of the wasted runs.
+
+    ``could_save_s`` is what more could have been saved by running all calls that had been guessed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -177,13 +87,39 @@ class ToolReport(BaseModel):
     misses: int = 0
     wasted: int = 0
     saved_s: float = 0.0
+    could_save_s: float = 0.0
     wasted_s: float = 0.0
+    wasted_cost: float = 0.0
 
     @property
     def claim_rate(self) -> float:
         """The share of calls that had been predicted (SpecTools' alpha); 0 if there were none."""
         calls = self.claims + self.misses
         return self.claims / calls if calls else 0.0
+
+
+class PredictorReport(BaseModel):
+    """Totals of one predictor, or of all.
+
+    ``asked`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
+    speculable tools it guessed in answered turns, run early or not, and how many of them the model made.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    asked: int = 0
+    skipped: int = 0
+    drafts: int = 0
+    correct: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float = 0.0
+
+    @property
+    def precision(self) -> float:
+        """The share of guesses that were right; 0 if there were none."""
+        return self.correct / self.drafts if self.drafts else 0.0
 
 
 class SpeculationReport(BaseModel):
@@ -194,6 +130,37 @@ class SpeculationReport(BaseModel):
     turns: tuple[TurnReport, ...] = ()
     tools: dict[str, ToolReport] = {}
     total: ToolReport = ToolReport()
+    predictors: dict[str, PredictorReport] = {}
+
+    @property
+    def cost(self) -> float:
+        """What guesses and wasted runs have cost, in the currency of their prices."""
+        return self.total.wasted_cost + sum(each.money for each in self.predictors.values())
+
+    def __str__(self) -> str:
+        """A few lines for people."""
+        total = self.total
+        lines = [
+            f"{total.claims} of {total.claims + total.misses} calls were there early, saving "
+            f"{total.saved_s:.2f} s; {total.wasted} early runs of {total.wasted_s:.2f} s were in vain"
+        ]
+        if total.could_save_s:
+            lines.append(f"running all that was guessed could have saved {total.could_save_s:.2f} s more")
+        lines += [
+            f"  {name}: {each.claims} of {each.claims + each.misses} calls early, "
+            f"{each.saved_s:.2f} s saved, {each.wasted} in vain"
+            + (f", {each.could_save_s:.2f} s more could have been" if each.could_save_s else "")
+            for name, each in sorted(self.tools.items())
+        ]
+        lines += [
+            f"  {name}: {each.correct} of {each.drafts} guesses right, asked in {each.asked} turns of "
+            f"{each.asked + each.skipped}, {each.input_tokens + each.output_tokens} tokens"
+            + (f", {each.failures} failures" if each.failures else "")
+            for name, each in sorted(self.predictors.items())
+        ]
+        if self.cost:
+            lines.append(f"cost: {self.cost:.6g}")
+        return "\n".join(lines)
 
 
 class Reporter:
@@ -205,6 +172,7 @@ class Reporter:
         self._lock = threading.Lock()
         self._turns: deque[TurnReport] = deque(maxlen=turns_kept)
         self._tools: dict[str, ToolReport] = {}
+        self._predictors: dict[str, PredictorReport] = {}
         self._last_turn = 0
 
     def next_turn(self) -> int:
@@ -229,29 +197,50 @@ class Reporter:
         """Return the report as of now."""
         with self._lock:
             return SpeculationReport(
-                turns=tuple(self._turns), tools=dict(self._tools), total=_sum(self._tools.values())
+                turns=tuple(self._turns),
+                tools=dict(self._tools),
+                total=_sum(self._tools.values()),
+                predictors=dict(self._predictors),
             )
 
     def _enter(self, event: SpeculationEvent) -> None:
         if isinstance(event, TurnStarted):
             self._turns.append(TurnReport(turn=event.turn))
             return
-        if isinstance(event, CallClaimed):
-            self._count(event.tool, claims=1, saved_s=event.saved_s)
-        elif isinstance(event, CallMissed):
-            self._count(event.tool, misses=1)
-        elif isinstance(event, SpeculationWasted):
-            self._count(event.tool, wasted=1, wasted_s=event.ran_s)
+        turn = None
         for place in range(len(self._turns) - 1, -1, -1):  # nearly always the last one
             if self._turns[place].turn == event.turn:
-                self._turns[place] = _updated(self._turns[place], event)
-                return
+                turn = self._turns[place] = _updated(self._turns[place], event)
+                break
+        match event:
+            case CallClaimed():
+                self._count(event.tool, claims=1, saved_s=event.saved_s)
+            case CallMissed():
+                self._count(event.tool, misses=1, could_save_s=_could_save_s(turn, event))
+            case SpeculationWasted():
+                self._count(event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost)
+            case PredictorAsked():
+                self._count_of(event.predictor, asked=1)
+            case PredictorSkipped():
+                self._count_of(event.predictor, skipped=1)
+            case DraftJudged():
+                self._count_of(event.predictor, drafts=1, correct=int(event.correct))
+            case PredictorFailed():
+                self._count_of(event.predictor, failures=1)
+            case PredictorCharged(cost=cost):
+                self._count_of(
+                    event.predictor,
+                    input_tokens=cost.input_tokens,
+                    output_tokens=cost.output_tokens,
+                    money=cost.money,
+                )
 
     def _count(self, tool: str, **more: float) -> None:
-        known = self._tools.get(tool, ToolReport())
-        self._tools[tool] = known.model_copy(
-            update={name: getattr(known, name) + value for name, value in more.items()}
-        )
+        self._tools[tool] = _plus(self._tools.get(tool, ToolReport()), more)
+
+    def _count_of(self, predictor: str, **more: float) -> None:
+        known = self._predictors.get(predictor, PredictorReport())
+        self._predictors[predictor] = _plus(known, more)
 
 
 class TurnRecorder:
@@ -262,19 +251,33 @@ class TurnRecorder:
         self._reporter = reporter
         self._turn = turn
 
-    def claimed(self, tool: str, *, tool_s: float, waited_s: float, draft_s: float) -> None:
+    def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
         """Note a hit."""
-        self._reporter.note(CallClaimed(self._turn, tool, tool_s, waited_s, draft_s))
+        self._reporter.note(
+            CallClaimed(
+                self._turn,
+                speculation.tool,
+                tool_s,
+                waited_s,
+                speculation.draft_s,
+                speculation.predictor,
+            )
+        )
 
-    def missed(self, tool: str, *, tool_s: float, reason: str) -> None:
+    def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
         """Note a miss."""
-        self._reporter.note(CallMissed(self._turn, tool, tool_s, reason))
+        self._reporter.note(CallMissed(self._turn, tool, tool_s, reason, draft_s))
 
     def wasted(self, speculation: Speculation, reason: str) -> None:
         """Note a speculation that was not used."""
         self._reporter.note(
             SpeculationWasted(
-                self._turn, speculation.tool, speculation.seconds, speculation.lost_because or reason
+                self._turn,
+                speculation.tool,
+                speculation.seconds,
+                speculation.lost_because or reason,
+                speculation.predictor,
+                speculation.cost,
             )
         )
 
@@ -288,6 +291,8 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
             return _with_problem(turn, f"{predictor} drafted {tool}: {reason}")
         case PredictorFailed(predictor=predictor, error=error):
             return _with_problem(turn, f"{predictor} failed: {error}")
+        case PredictorSkipped(predictor=predictor, reason=reason):
+            return _with_problem(turn, f"{predictor} was not asked: {reason}")
         case TurnAnswered(generation_s=generation_s, tools=tools):
             return turn.model_copy(update={"generation_s": generation_s, "tools": tools})
         case CallClaimed():
@@ -302,13 +307,30 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
             return turn.model_copy(update={"calls": (*turn.calls, call)})
         case CallMissed(tool=tool, tool_s=tool_s, reason=reason):
             missed = CallReport(
-                tool=tool, hit=False, tool_s=tool_s, waited_s=tool_s, saved_s=0.0, reason=reason
+                tool=tool,
+                hit=False,
+                tool_s=tool_s,
+                waited_s=tool_s,
+                saved_s=0.0,
+                draft_s=event.draft_s,
+                could_save_s=_could_save_s(turn, event),
+                reason=reason,
             )
             return turn.model_copy(update={"calls": (*turn.calls, missed)})
         case SpeculationWasted():
             return turn.model_copy(update={"wasted": turn.wasted + 1})
-        case TurnStarted() | SpeculationStarted():
+        case TurnStarted() | SpeculationStarted() | PredictorAsked() | PredictorCharged() | DraftJudged():
             return turn
+
+
+def _could_save_s(turn: TurnReport | None, missed: CallMissed) -> float:
+    if turn is None or turn.generation_s is None or missed.draft_s is None:
+        return 0.0
+    return saved_seconds(turn.generation_s - missed.draft_s, missed.tool_s)
+
+
+def _plus(known: Counts, more: dict[str, float]) -> Counts:
+    return known.model_copy(update={name: getattr(known, name) + value for name, value in more.items()})
 
 
 def _with_problem(turn: TurnReport, problem: str) -> TurnReport:
@@ -318,7 +340,5 @@ def _with_problem(turn: TurnReport, problem: str) -> TurnReport:
 def _sum(reports: Iterable[ToolReport]) -> ToolReport:
     total = ToolReport()
     for report in reports:
-        total = ToolReport(
-            **{name: getattr(total, name) + getattr(report, name) for name in ToolReport.model_fields}
-        )
+        total = _plus(total, report.model_dump())
     return total

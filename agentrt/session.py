@@ -18,7 +18,8 @@ from .calls import ToolCall
 from .config import SpeculationConfig
 from .drafts import DraftRequest, Speculator
 from .errors import ConfigurationError, InvalidRequestError
-from .report import Reporter, SpeculationObserver, SpeculationReport
+from .events import SpeculationObserver
+from .report import Reporter, SpeculationReport
 from .speculable import Invocation, SpeculableTool, speculable_tool
 from .turn import Turn
 

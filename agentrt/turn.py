@@ -21,16 +21,9 @@ from .calls import ParserEvent, ToolCall
 from .claims import Ticket
 from .config import SpeculationConfig
 from .drafts import DraftRequest, Learner, Speculator
+from .events import DraftArrived, DraftRefused, PredictorFailed, SpeculationStarted, TurnAnswered
 from .futures import FuturesCache, Speculation
-from .report import (
-    DraftArrived,
-    DraftRefused,
-    PredictorFailed,
-    Reporter,
-    SpeculationStarted,
-    TurnAnswered,
-    TurnRecorder,
-)
+from .report import Reporter, TurnRecorder
 from .speculable import Invocation, SpeculableTool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from agentrt.report import CallClaimed, CallMissed, SpeculationEvent, SpeculationStarted, SpeculationWasted
+from agentrt.events import CallClaimed, CallMissed, SpeculationEvent, SpeculationStarted, SpeculationWasted
 
 from .view import EarlyView
 

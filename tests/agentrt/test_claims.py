@@ -21,10 +21,10 @@ class Recorder:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
 
-    def claimed(self, tool: str, *, tool_s: float, waited_s: float, draft_s: float) -> None:
-        self.notes.append(("claimed", tool))
+    def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
+        self.notes.append(("claimed", speculation.tool))
 
-    def missed(self, tool: str, *, tool_s: float, reason: str) -> None:
+    def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
         self.notes.append(("missed", reason))
 
     def wasted(self, speculation: Speculation, reason: str) -> None:

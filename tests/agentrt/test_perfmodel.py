@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agentrt.errors import ConfigurationError
-from agentrt.perfmodel import TurnTimes
+from agentrt.perfmodel import EngineTimes, EngineTurn, TurnTimes, saved_seconds
 
 seconds = st.floats(1e-3, 1e3)
 rates = st.floats(0, 1)
@@ -68,3 +68,55 @@ def test_times_that_mean_nothing_are_refused(bad: float) -> None:
 def test_a_claim_rate_is_a_share(rate: float) -> None:
     with pytest.raises(ConfigurationError, match="claim_rate"):
         TurnTimes(1.0, 0.1, 1.0).speculative(rate)
+
+
+@given(times)
+def test_a_claimed_call_saves_what_equation_1_says(t: TurnTimes) -> None:
+    assume(t.draft <= t.generation)
+    saved = saved_seconds(t.generation - t.draft, t.tool)
+    assert saved == pytest.approx(t.standard() - t.speculative(1.0), rel=1e-9, abs=1e-9)
+    assert t.highest_speedup() == pytest.approx(t.standard() / (t.standard() - saved))
+
+
+def test_a_guess_that_comes_after_the_answer_saves_nothing() -> None:
+    assert saved_seconds(-1.0, 2.0) == 0.0
+
+
+counts = st.integers(0, 2000)
+engine_turns = st.builds(EngineTurn, counts, st.integers(1, 200), counts, st.floats(0, 10))
+engines = st.builds(
+    EngineTimes,
+    st.floats(0, 1),
+    st.floats(0, 0.01),
+    st.floats(0, 0.1),
+    st.integers(1, 5000),
+    st.lists(engine_turns, min_size=1, max_size=8),
+)
+
+
+def test_equations_4_to_6_by_hand() -> None:
+    turns = (EngineTurn(100, 20, 30, 2.0), EngineTurn(50, 10, 40, 1.0))
+    engine = EngineTimes(overhead=0.5, prefill=0.001, decode=0.01, prompt_tokens=1000, turns=turns)
+    assert engine.vanilla() == pytest.approx(2.0 + 0.001 * (1000 + 1050) + 0.01 * 180 + 3.0)
+    assert engine.cached() == pytest.approx(2.0 + 0.001 * 1100 + 0.01 * 180 + 3.0)
+    assert engine.speculative(1.0) == pytest.approx(0.001 * 1100 + 0.01 * (2 + 150))
+
+
+@given(engines)
+def test_without_claims_equation_6_is_equation_5(engine: EngineTimes) -> None:
+    assert engine.speculative(0.0) == pytest.approx(engine.cached())
+
+
+@given(engines, rates, rates)
+def test_every_claim_saves_engine_time(engine: EngineTimes, one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert engine.speculative(high) <= engine.speculative(low) * (1 + 1e-9)
+
+
+def test_engine_times_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be"):
+        EngineTurn(0, 0, 0, 1.0)
+    with pytest.raises(ConfigurationError, match="turn"):
+        EngineTimes(0.1, 0.1, 0.1, 10, [])
+    with pytest.raises(ConfigurationError, match="claim_rate"):
+        EngineTimes(0.1, 0.1, 0.1, 10, [EngineTurn(0, 1, 0, 0.0)]).speculative(2.0)

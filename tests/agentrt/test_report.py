@@ -6,20 +6,22 @@ import threading
 
 import pytest
 
-from agentrt.futures import Speculation
-from agentrt.report import (
+from agentrt.drafts import DraftCost
+from agentrt.events import (
     CallClaimed,
     CallMissed,
     DraftArrived,
+    DraftJudged,
     DraftRefused,
+    PredictorAsked,
+    PredictorCharged,
     PredictorFailed,
-    Reporter,
-    SpeculationReport,
+    PredictorSkipped,
     SpeculationWasted,
-    ToolReport,
     TurnAnswered,
-    TurnRecorder,
 )
+from agentrt.futures import Speculation
+from agentrt.report import PredictorReport, Reporter, SpeculationReport, ToolReport, TurnRecorder
 
 
 def test_nothing_has_happened_yet() -> None:
@@ -38,7 +40,7 @@ def test_a_turn_is_told_in_full() -> None:
         TurnAnswered(turn, 1.0, ("look", "save")),
         CallClaimed(turn, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
         CallMissed(turn, "look", tool_s=4.0, reason="not predicted"),
-        SpeculationWasted(turn, "look", ran_s=0.5, reason="loser"),
+        SpeculationWasted(turn, "look", ran_s=0.5, reason="loser", cost=0.25),
     ):
         reporter.note(event)
     report = reporter.report()
@@ -51,10 +53,48 @@ def test_a_turn_is_told_in_full() -> None:
     ]
     assert (told.saved_s, told.wasted) == (1.0, 1)
     assert told.problems == ("p drafted other: not speculable", "q failed: down")
-    expected = ToolReport(claims=1, misses=1, wasted=1, saved_s=1.0, wasted_s=0.5)
+    expected = ToolReport(claims=1, misses=1, wasted=1, saved_s=1.0, wasted_s=0.5, wasted_cost=0.25)
     assert report.tools == {"look": expected}
     assert report.total == expected
     assert SpeculationReport.model_validate_json(report.model_dump_json()) == report
+
+
+def test_predictors_are_told_with_what_they_cost() -> None:
+    reporter = Reporter(turns_kept=10)
+    for event in (
+        PredictorAsked(1, "p", 3),
+        DraftJudged(1, "p", "look", True, 0.1),
+        DraftJudged(1, "p", "look", False, 0.2),
+        PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
+        PredictorFailed(1, "q", "down"),
+        PredictorSkipped(2, "p", "not worth it"),
+        SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
+    ):
+        reporter.note(event)
+    report = reporter.report()
+    assert report.predictors == {
+        "p": PredictorReport(
+            asked=1, skipped=1, drafts=2, correct=1, input_tokens=100, output_tokens=20, money=0.5
+        ),
+        "q": PredictorReport(failures=1),
+    }
+    assert report.predictors["p"].precision == 0.5
+    assert report.cost == 0.75
+    assert "1 of 2 guesses right, asked in 1 turns of 2, 120 tokens" in str(report)
+    assert "cost: 0.75" in str(report)
+
+
+def test_what_was_guessed_and_not_run_could_have_saved_what_equation_1_says() -> None:
+    reporter = Reporter(turns_kept=10)
+    turn = reporter.next_turn()
+    reporter.note(TurnAnswered(turn, 2.0, ("look", "look", "look")))
+    reporter.note(CallMissed(turn, "look", 1.0, "shadow", draft_s=0.5))  # hidden behind the model whole
+    reporter.note(CallMissed(turn, "look", 5.0, "shadow", draft_s=0.5))
+    reporter.note(CallMissed(turn, "look", 5.0, "not predicted"))
+    report = reporter.report()
+    assert [call.could_save_s for call in report.turns[0].calls] == [1.0, 1.5, 0.0]
+    assert report.total.could_save_s == 2.5
+    assert "2.50 s" in str(report)
 
 
 def test_a_late_event_finds_its_turn() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.calls import TextDelta
 from agentrt.errors import ConfigurationError, InvalidRequestError
+from agentrt.events import CallClaimed, SpeculationEvent
 from agentrt.perfmodel import TurnTimes
-from agentrt.report import CallClaimed, SpeculationEvent
 from agentrt.speculable import speculable_tool
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 

@@ -1,5 +1,5 @@
+from agentrt.events import CallClaimed, CallMissed, DraftArrived, SpeculationStarted, SpeculationWasted
 from agentrt.examples.assistant.guesses import GuessCounter, Guesses
-from agentrt.report import CallClaimed, CallMissed, DraftArrived, SpeculationStarted, SpeculationWasted
 
 
 class Recorder:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from .families import DEMO_FAMILIES, FAMILIES
+from .families import FAMILIES
 from .results import Results, to_json
-from .rewording import OTHER_CHAIN_SHAPES, OTHER_SHAPES
 from .smalltalk import (
     HELD_OUT_SMALL_TALK,
     HELD_OUT_UNSERVED,
@@ -42,6 +41,10 @@ CONFUSABLE = {
     "send_mail": "send",
     "send_message": "send",
 }
+
+
+_HELD_OUT_SAYINGS = {text for said, _ in HELD_OUT_SMALL_TALK for text in said}
+_ASKS = re.compile(r"(?i)(^|, )(who|what|how|are|which|do|does|did|can) ")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class Dialogue:
     system: str
     tools: list[Tool]
     turns: list[Turn] = field(default_factory=list)
+    calls_only: bool = False
+    """Show of each turn with a call only the first call: many choices of a tool in little text."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +96,14 @@ class Author:
         *,
         wording: Split | None = None,
         blends: float = 0.0,
-        other_wordings: float = 0.0,
+        unknown_words: float = 0.0,
     ) -> None:
         """``wording`` defaults to ``split``; see :class:`Vocabulary` for ``blends``, :class:`Wording` for the rest."""
         self.rng = rng
         self.vocabulary = Vocabulary.of(split, blends)
         self.wording = wording or split
         self.toolsmith = Toolsmith(rng, self.vocabulary)
-        self._wording = Wording(rng, self.vocabulary, self.wording, other_wordings)
+        self._wording = Wording(rng, self.vocabulary, self.wording, unknown_words)
         self._results = Results(rng, self.vocabulary)
 
     def turn(self, tools: list[Tool], tool: Tool, *, chain: bool = False) -> Turn:
@@ -108,12 +113,13 @@ class Author:
             return self._invented_turn(tool)
         if chain:
             request, values = self._wording.ask(
-                family.chain_requests, family.chain_held_out, OTHER_CHAIN_SHAPES.get(family.key, ())
+                family.chain_requests, family.chain_held_out, verbs_matter=True
             )
         else:
-            request, values = self._wording.ask(
-                family.requests, family.held_out, OTHER_SHAPES.get(family.key, ())
-            )
+            request, values = self._wording.ask(family.requests, family.held_out)
+        for parameter in family.parameters:
+            if parameter.default:
+                values.setdefault(parameter.slot, parameter.default)
         arguments = self._wording.arguments(tool, values)
         if family.chain_to:
             return self._search_turn(tools, tool, request, arguments, chain)
@@ -129,34 +135,51 @@ class Author:
         rng = self.rng
         verb, noun, slots = tool.verb, tool.noun, [(p.slot, n) for p, n in tool.parameters]
         first = "{" + slots[0][0] + "}"
-        named = f"{slots[0][1].replace('_', ' ')} {first}"
-        start = [
+        shown = slots[0][1].replace("_", " ")
+        named = f"{shown} {first}"
+        joins = "for|of|on|to|at|by|with|from|via|through|under|in|about|against|as|behind|{unknown}"
+        lines = [
             f"{verb} the {noun} [for|of|] {first}",
             f"{verb} {noun} {first}",
-            f"{verb} the {noun} [called|named|with {named.split(' ')[0]}] {first}",
+            f"{verb} [a|my|the|this|our|] {noun} [{joins}] {first}",
+            f"{verb} [a|my|the|this|our|] {noun} [{joins}] {first}",
+            f"{verb} the {noun} [called|named|with {shown}] {first}",
             f"{verb} the {noun} with {named}",
+            f"{verb} the {noun} [whose|where the] {shown} is {first}",
             f"{verb} [a|my|the] {noun}, {named}",
-            f"I [want|need] to {verb} [the|a] {noun} [for|] {first}",
-            f"use {tool.name} [with|for|on] {first}",
+            f"{verb} [a|my|the] {noun} ({named})",
+            f"{verb} [the|my|a|] {noun}: {first}",
+            f"[I want|I need|I have|I would like|I'd like] to {verb} [the|a|my] {noun} [{joins}|] {first}",
+            f"[we|you] [should|must|have to] {verb} [the|a] {noun} [{joins}] {first}",
+            f"[it is|it's] time to {verb} [the|a] {noun} [{joins}] {first}",
+            f"[use|call|try|run|take] {tool.name} [with|for|on|and|] {first}",
+            f"[with|by|on|in|at|about|from|to|under|{{unknown}}] {first}[,|] {verb} [the|a|my] {noun}",
+            f"{first}: {verb} [the|a|my|] {noun}",
+            f"{noun} {verb} [{joins}|] {first}",
+            f"the {noun} [{joins}] {first} [needs|wants] {verb}",
+            f"{{unknown}} the {noun} [{joins}] {first}",
         ]
         if verb in ASKING_VERBS:
-            start += [
-                f"what is the {noun} [of|for] {first}?",
-                f"[tell me|show me|give me] the {noun} [of|for] {first}",
+            lines += [
+                f"[what is|what's|which is] the {noun} [of|for|from|at] {first}?",
+                f"[tell me|show me|give me|I need] the {noun} [of|for|from|at] {first}",
+                f"[which|what] {noun} [has|is at|belongs to] {first}?",
             ]
         held_out = [
             f"for {first} {verb} the {noun}",
             f"{verb} a {noun} using {first}",
         ]
-        line = rng.choice(start)
+        line = rng.choice(lines)
         rest = ""
         for index, (slot, name) in enumerate(slots[1:]):
-            shown = name.replace("_", " ")
             joiner = rng.choice([" and ", ", ", " with "]) if index == 0 else " and "
-            rest += f"{joiner}{shown} {{{slot}}}" if rng.random() < 0.8 else f"{joiner}{shown}: {{{slot}}}"
+            rest += (
+                joiner + name.replace("_", " ") + rng.choice([" ", " ", " ", ": ", " is "]) + f"{{{slot}}}"
+            )
         question = line.endswith("?")
-        lines = (line.rstrip("?") + rest + ("?" if question else ""),)
-        request, values = self._wording.ask(lines, tuple(one + rest for one in held_out))
+        request, values = self._wording.ask(
+            (line.rstrip("?") + rest + ("?" if question else ""),), tuple(one + rest for one in held_out)
+        )
         result, answer, facts = self._results.generic(noun)
         return Turn(
             "invented",
@@ -268,10 +291,13 @@ class Author:
     def small_talk(self) -> Turn:
         """A greeting, thanks, or a question about the assistant itself."""
         rng = self.rng
-        said, reply = rng.choice(HELD_OUT_SMALL_TALK if self.wording == "held-out" else SMALL_TALK)
-        text = rng.choice(said)
+        held_out = self.wording == "held-out"
+        said, reply = rng.choice(HELD_OUT_SMALL_TALK if held_out else SMALL_TALK)
+        text = self._wording.fill(expand(rng, rng.choice(said)))
+        if not held_out and text.lower() in _HELD_OUT_SAYINGS:
+            return self.small_talk()
         text = text[0].upper() + text[1:] if rng.random() < 0.6 else text
-        asks = re.match(r"(?i)(who|what|how|are|which|hey, who)", text) is not None
+        asks = _ASKS.search(text) is not None
         return Turn(
             "small_talk",
             text + (rng.choice(["?", "?", ""]) if asks else rng.choice(["", "", ".", "!"])),
@@ -289,9 +315,9 @@ class Author:
         ]
         if absent and rng.random() < 0.35 and not any(tool.family is None for tool in tools):
             family = rng.choice(absent)
-            request, _ = self._wording.ask(family.requests, family.held_out)
+            request, _ = self._wording.ask(family.requests, family.held_out, verbs_matter=True)
         else:
-            request, _ = self._wording.ask(UNSERVED, HELD_OUT_UNSERVED)
+            request, _ = self._wording.ask(UNSERVED, HELD_OUT_UNSERVED, verbs_matter=True)
         return Turn("unserved", request, (), NO_TOOL_REPLY, (NO_TOOL_REPLY,))
 
     def system_prompt(self) -> str:
@@ -301,44 +327,51 @@ class Author:
             prompt += f" Today is {self.vocabulary.date(self.rng)}."
         return prompt
 
-    def any_turn(self, tools: list[Tool], previous: Turn | None, mix: Mix) -> Turn:
-        """The next turn of a training dialogue."""
+    def any_turn(self, tools: list[Tool], turns: Sequence[Turn], mix: Mix, calls_only: bool = False) -> Turn:
+        """The next turn of a training dialogue after ``turns``."""
         rng = self.rng
+        previous = turns[-1] if turns else None
+        called = {turn.steps[0].name for turn in turns if turn.steps}
         draw = rng.random()
         if draw < mix.small_talk:
             return self.small_talk()
         if draw < mix.small_talk + mix.unserved or not tools:
             return self.unserved(tools) if tools or rng.random() < 0.5 else self.small_talk()
-        if previous is not None and draw < 0.3 and (turn := self.follow_up(tools, previous)) is not None:
+        if (
+            previous is not None
+            and draw < 0.3
+            and not calls_only
+            and (turn := self.follow_up(tools, previous)) is not None
+        ):
             return turn
+        unused = [tool for tool in tools if tool.name not in called]
+        # What was called before should say little about what to call next.
+        candidates = unused if unused and rng.random() < 0.8 else tools
         weights = [
-            2.0
-            if tool.family is None
-            else 1.6
-            if tool.family.chain_to
-            else 1.3
-            if tool.family.key in DEMO_FAMILIES
-            else 1.0
-            for tool in tools
+            2.0 if tool.family is None else 1.6 if tool.family.chain_to else 1.2 for tool in candidates
         ]
-        tool = rng.choices(tools, weights)[0]
+        tool = rng.choices(candidates, weights)[0]
         chain = tool.family is not None and bool(tool.family.chain_to) and rng.random() < 0.5
         return self.turn(tools, tool, chain=chain)
 
-    def dialogue(self, turns: int, most_tools: int = 10, mix: Mix = Mix()) -> Dialogue:
+    def dialogue(
+        self, turns: int, most_tools: int = 10, mix: Mix = Mix(), *, calls_only: bool = False
+    ) -> Dialogue:
         """A training dialogue of ``turns`` turns over one random set of at most ``most_tools`` tools."""
         rng = self.rng
         draw = rng.random()
-        if draw < 0.42:
+        if draw < 0.4:
             count = rng.choice([10, 10, 10, 10, 9, 8, 7, 6])
             tools = self.toolsmith.tools(
-                min(count, most_tools), demo=True, names="usual" if rng.random() < 0.7 else "mixed"
+                min(count, most_tools), demo=True, names="usual" if rng.random() < 0.5 else "mixed"
             )
-        elif draw < 0.98:
-            tools = self.toolsmith.tools(rng.randint(1, most_tools), demo=False, names="mixed")
+        elif draw < 0.98 or calls_only:
+            tools = self.toolsmith.tools(
+                rng.randint(2 if calls_only else 1, most_tools), demo=False, names="mixed"
+            )
         else:
             tools = []
-        dialogue = Dialogue(self.system_prompt(), tools)
+        dialogue = Dialogue(self.system_prompt(), tools, calls_only=calls_only)
         for _ in range(turns):
-            dialogue.turns.append(self.any_turn(tools, dialogue.turns[-1] if dialogue.turns else None, mix))
+            dialogue.turns.append(self.any_turn(tools, dialogue.turns, mix, calls_only))
         return dialogue

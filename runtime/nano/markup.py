@@ -104,12 +104,15 @@ def segments(dialogue: Dialogue) -> list[Segment]:
         result.append(Segment(f"<|im_start|>user\n{turn.request}<|im_end|>\n<|im_start|>assistant\n", False))
         for step in turn.steps:
             result.append(Segment(call_text(step.name, step.arguments) + "<|im_end|>", True))
+            if dialogue.calls_only:
+                break
             result.append(
                 Segment(
                     f"\n<|im_start|>user\n<tool_response>\n{step.result}\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
                     False,
                 )
             )
-        result.append(Segment(turn.answer + "<|im_end|>", True))
+        if not (turn.steps and dialogue.calls_only):
+            result.append(Segment(turn.answer + "<|im_end|>", True))
         result.append(Segment("\n", False))
     return result

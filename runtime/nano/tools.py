@@ -77,9 +77,9 @@ class Toolsmith:
             name = rng.choice(family.held_out_names) if rng.random() < 0.5 else self._invented_name(family)
         elif names == "mixed":
             draw = rng.random()
-            if draw > 0.72:
+            if draw > 0.75:
                 name = rng.choice(family.names)
-            elif draw > 0.36:
+            elif draw > 0.15:
                 name = self._invented_name(family)
         parameters = tuple(
             (p, rng.choice(p.aliases) if not plain and p.aliases and rng.random() < 0.3 else p.name)
@@ -178,8 +178,10 @@ class Toolsmith:
 
     def _invented_name(self, family: Family) -> str:
         rng, v = self.rng, self.vocabulary
+        if rng.random() < 0.1:
+            return self._join_name([v.invented(rng)])
         first = v.noun(rng) if rng.random() < 0.5 else rng.choice(VERBS)
-        second = rng.choice(family.nouns) if rng.random() < 0.6 else v.noun(rng)
+        second = rng.choice(family.nouns) if rng.random() < 0.4 else v.noun(rng)
         return self._join_name([first, second] if rng.random() < 0.5 else [second, first])
 
     def _join_name(self, words: list[str]) -> str:

@@ -161,7 +161,16 @@ _ACCENTED = {
 }
 _MONTHS = "January February March April May June July August September October November December".split()
 _WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-_EXTENSIONS = "txt md csv pdf json py log docx xlsx html yaml ini sh tex odt rst".split()
+_SHORT_MONTHS = "Jan Feb Mar Apr Jun Jul Aug Sept Sep Oct Nov Dec".split()
+_HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
+_DAY_PARTS = ("morning", "afternoon", "evening", "night", "noon")
+_SPOKEN_DAYS = (
+    "today;today;tonight;tomorrow;tomorrow;tomorrow;yesterday;this weekend;next weekend;the weekend;this week;next week;"
+    "the day after tomorrow;the day before yesterday;next month;this month;this morning;this afternoon;this evening;"
+    "later today;in a week;in two weeks;in three days;a week from now;the first of the month;Christmas;New Year's Eve;"
+    "my birthday;Easter Monday;Mon;Tue;Wed;Thu;Fri;Sat;Sun"
+).split(";")
+_EXTENSIONS = "txt md csv pdf json py log docx xlsx html yaml ini sh tex odt rst png jpg pptx toml js rtf xml cfg".split()
 _SKIES = (
     "rain;light rain;heavy rain;sun;sunny;clouds;cloudy;light clouds;snow;light snow;fog;wind;clear sky;thunder;"
     "drizzle;hail;a clear sky;strong wind;scattered clouds;overcast;showers;mist;sleet;storms;partly cloudy"
@@ -328,7 +337,16 @@ class Vocabulary:
         ).join(words)
         if rng.random() < 0.08 and len(words) > 1:
             name = f"{words[0]}_{'-'.join(words[1:])}"
+        if rng.random() < 0.06:
+            name = words[0].lower() + "".join(word.capitalize() for word in words[1:])
+        if rng.random() < 0.06:
+            stamp = f"{rng.randint(2019, 2031)}-{rng.randint(1, 12):02d}{rng.choice(['', f'-{rng.randint(1, 28):02d}'])}"
+            name = rng.choice(
+                [f"{stamp}-{name}", f"{stamp}_{name}", f"{name}-{stamp}", f"{name}({rng.randint(1, 9)})"]
+            )
         folders = "".join(f"{self.noun(rng)}/" for _ in range(rng.choice([0, 0, 0, 1, 1, 2])))
+        if rng.random() < 0.06:
+            folders = rng.choice(["./", "~/", "/", "/home/", "../"]) + folders
         return f"{folders}{name}.{rng.choice(_EXTENSIONS)}" if rng.random() < 0.95 else f"{folders}{name}"
 
     def date(self, rng: Random) -> str:
@@ -343,24 +361,20 @@ class Vocabulary:
         )
         shape = rng.random()
         if shape < 0.22:
-            return rng.choice(
-                [
-                    "today",
-                    "tomorrow",
-                    "tonight",
-                    "tomorrow",
-                    "this weekend",
-                    "next week",
-                    "this week",
-                    "the day after tomorrow",
-                    "yesterday",
-                    "next month",
-                ]
-            )
+            return rng.choice(_SPOKEN_DAYS)
         if shape < 0.36:
             return weekday
         if shape < 0.5:
             return f"{rng.choice(['next', 'this', 'next', 'last', 'coming'])} {weekday}"
+        if shape < 0.54:
+            return f"{rng.choice(['tomorrow', weekday, 'next ' + weekday, 'on ' + weekday])} {rng.choice(_DAY_PARTS)}".removeprefix(
+                "on "
+            )
+        if shape < 0.57:
+            short = rng.choice(_SHORT_MONTHS)
+            return rng.choice(
+                [f"{short} {day}", f"{day} {short}", f"{short} {ordinal}", f"{weekday} {day} {short}"]
+            )
         if shape < 0.64:
             return f"{month} {rng.choice([str(day), ordinal])}"
         if shape < 0.7:
@@ -369,8 +383,16 @@ class Vocabulary:
             return f"{ordinal} of {month}"
         if shape < 0.92:
             return f"{rng.randint(2024, 2031)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
-        if shape < 0.96:
-            return f"{rng.randint(1, 12)}/{rng.randint(1, 28)}"
+        if shape < 0.95:
+            return f"{rng.randint(1, 12)}/{rng.randint(1, 28)}{rng.choice(['', '', '/' + str(rng.randint(2024, 2031))])}"
+        if shape < 0.97:
+            return rng.choice(
+                [
+                    f"{month} {day}, {rng.randint(2024, 2031)}",
+                    f"{day}.{rng.randint(1, 12)}.",
+                    ordinal,
+                ]
+            )
         return f"{weekday}, {month} {day}"
 
     def time(self, rng: Random) -> str:
@@ -384,8 +406,14 @@ class Vocabulary:
             return f"{rng.randint(1, 12)}{rng.choice(['am', 'pm'])}"
         if shape < 0.88:
             return f"{rng.randint(1, 12)}{rng.choice(['', ':30', ':15'])} {rng.choice(['am', 'pm'])}"
-        if shape < 0.93:
+        if shape < 0.91:
             return f"{rng.randint(1, 12)} o'clock"
+        if shape < 0.94:
+            return f"{rng.choice(['half past', 'quarter past', 'quarter to', 'half'])} {rng.choice(_HOURS)}"
+        if shape < 0.96:
+            return f"{rng.choice([str(rng.randint(1, 12)), rng.choice(_HOURS)])} in the {rng.choice(['morning', 'afternoon', 'evening'])}"
+        if shape < 0.97:
+            return f"{rng.randint(0, 23)}h{rng.choice(['', '30', '15'])}"
         return rng.choice(["noon", "midnight"])
 
     def identifier(self, rng: Random, prefix: str = "") -> str:
@@ -397,7 +425,13 @@ class Vocabulary:
             return (prefix or rng.choice("abcdefxyz")) + "".join(
                 rng.choice("0123456789abcdef") for _ in range(rng.randint(2, 6))
             )
-        if shape < 0.92:
+        if shape < 0.85:
+            return f"{prefix or rng.choice('abcdefnmx')}{rng.choice('_-')}{rng.randint(1, rng.choice([9, 99, 999]))}"
+        if shape < 0.88:
+            return f"{(prefix or rng.choice('abcdefnmx')).upper()}{rng.randint(1, 999)}"
+        if shape < 0.9:
+            return rng.choice(["", "#"]) + str(rng.randint(1, 999))
+        if shape < 0.95:
             return f"{self.invented(rng, 1)}-{rng.randint(1, 999)}"
         return f"{''.join(rng.choice('ABCDEFGHKLMNPRSTXZ') for _ in range(rng.randint(2, 3)))}-{rng.randint(1, 9999)}"
 

@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from .families import HELD_OUT_PREFIXES, HELD_OUT_SUFFIXES, POLITE_PREFIXES, POLITE_SUFFIXES, Parameter
+from .families import Parameter
+from .politeness import (
+    HELD_OUT_PREFIXES,
+    HELD_OUT_SUFFIXES,
+    POLITE_PREFIXES,
+    POLITE_SUFFIXES,
+    QUESTION_ENDINGS,
+    QUESTION_OPENINGS,
+)
 from .rewording import reword
 from .smalltalk import COUNTRIES
 from .tools import Tool
@@ -44,14 +52,13 @@ def expand(rng: Random, line: str) -> str:
 class Wording:
     """Words requests of one split; ``held_out`` chooses the lines that training never uses."""
 
-    def __init__(self, rng: Random, vocabulary: Vocabulary, wording: Split, other_wordings: float) -> None:
+    def __init__(self, rng: Random, vocabulary: Vocabulary, wording: Split, unknown_words: float) -> None:
         """``rng`` is shared with the rest of the author: the order of draws is part of the recipe.
 
-        ``other_wordings`` is the share of requests from ``other`` lines, where there are any; half as many
-        requests get an unknown word in them.
+        ``unknown_words`` is the share of requests that :func:`reword` changes.
         """
         self.rng = rng
-        self.other_wordings = other_wordings
+        self.unknown_words = unknown_words
         self.vocabulary = vocabulary
         self.wording = wording
         v = self.vocabulary
@@ -65,6 +72,7 @@ class Wording:
             "topic_prose": v.topic,
             "date": v.date,
             "title": v.title,
+            "unknown": v.invented,
             "time": v.time,
             "path": v.file_name,
             "city": v.city,
@@ -99,33 +107,35 @@ class Wording:
         }
 
     def ask(
-        self, lines: tuple[str, ...], held_out: tuple[str, ...], other: tuple[str, ...] = ()
+        self, lines: tuple[str, ...], held_out: tuple[str, ...], *, verbs_matter: bool = False
     ) -> tuple[str, dict[str, str]]:
-        """A worded request and its slot values."""
+        """A worded request and its slot values. Where ``verbs_matter``, no word of the line is replaced."""
         rng = self.rng
-        from_other = bool(self.other_wordings and other) and rng.random() < self.other_wordings
-        if from_other:
-            lines = other
         line = expand(rng, rng.choice(held_out if self.wording == "held-out" and held_out else lines))
         values: dict[str, str] = {}
         question = line.endswith("?") and not line.endswith("= ?")
-        if self.other_wordings and rng.random() < self.other_wordings / 2:
+        if rng.random() < self.unknown_words and not verbs_matter:
             line = reword(rng, self.vocabulary, line)
-        elif not question and not from_other:
+            question = question and line.endswith("?")
+        elif not question:
             line = self.polite(line)
-        if rng.random() < 0.65 and not line.startswith("{"):
+        if rng.random() < 0.06:
+            line = re.sub(r"(^|\})[^{]*", lambda match: match.group(0).lower(), line)
+        elif rng.random() < 0.6 and not line.startswith("{"):
             line = line[0].upper() + line[1:]
-        if question and rng.random() < 0.1:
-            line = rng.choice(["Hey, ", "Hi, ", "So, ", "Please tell me, ", "And "]) + (
+        if question and rng.random() < 0.12:
+            line = rng.choice(QUESTION_OPENINGS) + (
                 line if line.startswith("{") or line.startswith("I") else line[0].lower() + line[1:]
             )
-        if question and rng.random() < 0.12:
+        if question and rng.random() < 0.06:
+            line = line[:-1] + rng.choice(QUESTION_ENDINGS)
+        elif question and rng.random() < 0.15:
             line = line[:-1]
-        text = re.sub(r"\{(\w+)\}", lambda match: self._fill(match.group(1), values), line)
+        text = self.fill(line, values)
         if not question and text[-1] not in ".?!" and rng.random() < 0.5:
             text += (
                 "?"
-                if re.match(r"(?i)(hey |hello, |hi there, )?(can|could|would) you", text)
+                if re.match(r"(?i)(hey |hello, |hi there, |hi, )?(can|could|would|will) you", text)
                 and rng.random() < 0.8
                 else rng.choice([".", ".", ".", ".", "!"])
             )
@@ -136,7 +146,8 @@ class Wording:
         rng = self.rng
         held_out = self.wording == "held-out" and rng.random() < 0.4
         if re.match(
-            r"(I |at |on |new |weather|notes about|mails about|files about|my |time in|for |any |my todo|\{)",
+            r"(I |I'|at |on |in |to |from |for |new |weather|notes|files|mails|documents|my |the |time in|any |and |"
+            r"let's |there |it |we |when |a |an |\{)",
             line,
         ):
             return line
@@ -144,9 +155,15 @@ class Wording:
         if re.search(r"\{(prose|topic_prose|short|task)\}$", line):
             return line  # "…: buy milk for me" would leave open what the text is
         suffix = rng.choice(HELD_OUT_SUFFIXES if held_out else POLITE_SUFFIXES)
-        if not line.endswith("}") or suffix.startswith(","):
+        clear = not line.endswith("}") or suffix.startswith(",")  # that the suffix is not part of the slot
+        if clear or (not held_out and rng.random() < 0.25):
             line += suffix
         return line
+
+    def fill(self, line: str, values: dict[str, str] | None = None) -> str:
+        """``line`` with an entity in each slot; ``values`` collects them, and gives those it already has."""
+        known = {} if values is None else values
+        return re.sub(r"\{(\w+)\}", lambda match: self._fill(match.group(1), known), line)
 
     def arguments(self, tool: Tool, values: Mapping[str, str]) -> dict[str, Any]:
         """The arguments that call ``tool`` with the slot values of a request."""

@@ -43,6 +43,8 @@ class RowKind(NamedTuple):
     turns: int
     most_tools: tuple[int, ...]
     """One of these bounds the number of tools."""
+    calls_only: bool = False
+    """:attr:`Dialogue.calls_only` of its dialogues."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Phase:
     """:attr:`Vocabulary.blends` of its dialogues."""
     copy_rows: float = 0.0
     """Share of rows that repeat stretches of random tokens instead of holding a dialogue."""
-    other_wordings: float = 0.0
-    """:class:`Wording`'s share of requests that go beyond the families' lines."""
+    unknown_words: float = 0.0
+    """:class:`Wording`'s share of requests with an unknown word in them."""
     processes: int = 1
     """Each computes its share of every step's rows; their gradients are averaged."""
 
@@ -75,35 +77,32 @@ class Recipe:
     phases: tuple[Phase, ...]
 
 
-_COPYING_ROWS = (RowKind(512, 0.5, 5, (4,)), RowKind(1024, 0.38, 9, (10,)), RowKind(2048, 0.12, 16, (10,)))
-"""Many turns over the same tools: learns markup, copying and answers fast, but later turns of a dialogue
-can repeat its earlier calls, so that few of them teach the choice of a tool."""
-_CHOOSING_ROWS = (
-    RowKind(512, 0.7, 2, (3, 6, 10, 10)),
-    RowKind(1024, 0.25, 4, (6, 10)),
+_ROWS = (
+    # Many requests to tools of unknown names, each called about once: what teaches to choose by description.
+    RowKind(1024, 0.45, 14, (10,), calls_only=True),
+    # Few turns, with results and answers. More of them over the same tools would teach to repeat calls.
+    RowKind(512, 0.30, 2, (3, 6, 10, 10)),
+    RowKind(1024, 0.20, 4, (6, 10)),
     RowKind(2048, 0.05, 12, (10,)),
 )
-"""Few turns over many tools: nearly every call is the first of its tool."""
-_CHOOSING_MIX = Mix(small_talk=0.05, unserved=0.12)
 
-MAIN = Recipe(
-    "main",
-    seed=0,
-    phases=(
-        Phase(19_660_800, 60_000_000, 2.5e-3, _COPYING_ROWS),
-        Phase(41_779_200, 50_000_000, 2.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, processes=2),
-        Phase(12_288_000, 22_000_000, 1.2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08, processes=2),
-        Phase(12_500_000, 12_500_000, 9e-4, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.04, 0.4, processes=2),
-    ),
-)
-DRAFT = Recipe(
-    "draft",
-    seed=1,
-    phases=(
-        Phase(14_745_600, 28_000_000, 2.5e-3, _COPYING_ROWS),
-        Phase(8_000_000, 8_000_000, 2e-3, _CHOOSING_ROWS, _CHOOSING_MIX, 0.6, 0.08, 0.4, processes=2),
-    ),
-)
+
+def _phase(tokens: int) -> Phase:
+    return Phase(
+        tokens,
+        horizon=tokens,
+        learning_rate=2.5e-3,
+        rows=_ROWS,
+        mix=Mix(small_talk=0.05, unserved=0.12),
+        blends=0.6,
+        copy_rows=0.06,
+        unknown_words=0.2,
+        processes=2,
+    )
+
+
+MAIN = Recipe("main", seed=0, phases=(_phase(64_000_000),))
+DRAFT = Recipe("draft", seed=1, phases=(_phase(16_000_000),))
 
 
 class Encoder:
@@ -136,7 +135,7 @@ class Encoder:
         """One dialogue, cut or padded to ``kind.length + 1`` tokens, and its weights."""
         ids: list[NDArray[np.int64]] = []
         weights: list[NDArray[np.float32]] = []
-        for part in segments(author.dialogue(kind.turns, most_tools, mix)):
+        for part in segments(author.dialogue(kind.turns, most_tools, mix, calls_only=kind.calls_only)):
             encoded = np.asarray(
                 self._tokenizer.encode(part.text, add_special_tokens=False).ids, dtype=np.int64
             )
@@ -177,7 +176,7 @@ def batches(
     encoder = Encoder(tokenizer)
     kinds = Random(seed)
     rng = kinds if phase.processes == 1 else Random(seed + 1 + rank)
-    author = Author(rng, "train", blends=phase.blends, other_wordings=phase.other_wordings)
+    author = Author(rng, "train", blends=phase.blends, unknown_words=phase.unknown_words)
     while True:
         kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
         rows = []

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from agentrt.runtime.nano.dialogues import Author
 from agentrt.runtime.nano.families import FAMILIES
 from agentrt.runtime.nano.markup import segments
-from agentrt.runtime.nano.rewording import OTHER_CHAIN_SHAPES, OTHER_SHAPES
 from agentrt.runtime.nano.vocabulary import Split
 from agentrt.runtime.nano.wording import expand
 
@@ -26,7 +25,7 @@ def test_the_same_seed_writes_the_same_dialogue(seed: int) -> None:
 @settings(max_examples=100)
 @given(st.integers(0, 2**32), st.sampled_from(["train", "held-out"]), st.sampled_from([0.0, 0.5]))
 def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
-    dialogue = Author(Random(seed), split, blends=share, other_wordings=share).dialogue(8)
+    dialogue = Author(Random(seed), split, blends=share, unknown_words=share).dialogue(8)
     schemas = {tool.name: tool.schema()["function"]["parameters"] for tool in dialogue.tools}
     for turn in dialogue.turns:
         assert turn.request
@@ -57,10 +56,7 @@ def test_a_chain_reads_what_the_search_found() -> None:
 @pytest.mark.parametrize("key", sorted(FAMILIES))
 def test_no_request_line_is_both_trained_and_held_out(key: str) -> None:
     family, rng = FAMILIES[key], Random(0)
-    others = OTHER_SHAPES.get(key, ()) + OTHER_CHAIN_SHAPES.get(key, ())
-    trained = {
-        expand(rng, line) for line in family.requests + family.chain_requests + others for _ in range(60)
-    }
+    trained = {expand(rng, line) for line in family.requests + family.chain_requests for _ in range(60)}
     held_out = {expand(rng, line) for line in family.held_out + family.chain_held_out for _ in range(20)}
     assert not trained & held_out
     assert not set(family.names) & set(family.held_out_names)

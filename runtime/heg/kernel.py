@@ -50,7 +50,8 @@ class Kernel:
     """LAYERS: the compiled segments that run one after the other. TOKENS: which op group (0 … layers).
     ATTENTION: which layer. The latter two have exactly one."""
     layers: range
-    """The layers that it reads weights of (ATTENTION: whose keys and values it writes and reads)."""
+    """The layers of which it computes something. A TOKENS kernel between two attentions has the end of one
+    layer and the beginning of the next; the first and the last of a pass's groups have one layer each."""
     roles: tuple[Role, ...]
     """Who can run it, preferred first; only roles that the platform has."""
     last: bool

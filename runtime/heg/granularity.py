@@ -1,0 +1,96 @@
+"""Elastic granularity: how many layers a compiled segment has, by the profile (Agent.xpu §5.2, §6.2)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Collection
+from typing import Final
+
+from .graph import ExecutionGraph
+from .kernel import PassShape, Role
+from .profile import Profile
+
+CEILING_S: Final = 0.1
+"""The paper's bound on a prefill kernel (§6.2); the quantum may be chosen below it."""
+
+_TYPICAL_PAST: Final = 1024
+"""Tokens behind which granularities are compared: attention makes kernels longer as prompts grow."""
+
+_AS_GOOD: Final = 1.02
+"""Of granularities within this factor of the best one, the fewest segments win: each has scratch memory."""
+
+
+def choose_granularity(
+    profile: Profile,
+    seams: Collection[int],
+    *,
+    block_tokens: int,
+    max_chunk_tokens: int,
+    quantum_s: float,
+) -> ExecutionGraph:
+    """Cut the model of ``profile`` into as few segments as prefill and decode together are best served by.
+
+    Few segments decode fastest; many allow long prefill chunks, which read each weight once for more tokens,
+    within one quantum. Each candidate is judged by how much slower than uncut it decodes, times how much
+    slower than uncut it prefills, chunk length at its best for the candidate.
+
+    ``seams`` are the layers in front of which the model can be cut. Warns if a kernel will take longer than
+    :data:`CEILING_S`.
+    """
+    best: list[tuple[float, ExecutionGraph]] = []
+    for segments in range(1, len(seams) + 2):
+        bounds = _even_bounds(profile.layers, seams, segments)
+        if Role.PREFILL in profile.xpus and profile.layers - 1 in seams:
+            # The last segment is never split between XPUs, so it should be as small as it can be.
+            bounds = tuple(sorted({*bounds, profile.layers - 1}))
+        graph = ExecutionGraph(
+            profile,
+            bounds,
+            block_tokens=block_tokens,
+            max_chunk_tokens=max_chunk_tokens,
+            quantum_s=quantum_s,
+        )
+        best.append((_slowness(graph), graph))
+    least = min(slowness for slowness, _ in best)
+    chosen = min(
+        (graph for slowness, graph in best if slowness <= least * _AS_GOOD),
+        key=lambda graph: len(graph.bounds),
+    )
+    longest = _longest_kernel(chosen)
+    if longest > max(CEILING_S, quantum_s):
+        warnings.warn(
+            f"a kernel of this model takes about {longest * 1e3:.0f} ms even at one KV block of tokens, so "
+            "that a reactive request may wait that long behind a proactive one. "
+            + ("Use a smaller or further quantised model." if len(seams) else "Its graph cannot be cut."),
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return chosen
+
+
+def _even_bounds(layers: int, seams: Collection[int], segments: int) -> tuple[int, ...]:
+    """First layers of ``segments`` pieces as equal as the seams allow; fewer where seams are missing."""
+    wanted = (round(layers * part / segments) for part in range(1, segments))
+    return (0, *sorted({min(seams, key=lambda seam: abs(seam - layer)) for layer in wanted}))
+
+
+def _slowness(graph: ExecutionGraph) -> float:
+    """Decode time times prefill time a token; next to infinite where a kernel breaks the quantum."""
+    chunk = graph.chunk_tokens(_TYPICAL_PAST)
+    prefill = graph.pass_seconds(PassShape(chunk, 1, _TYPICAL_PAST, 0)) / chunk
+    decode = graph.pass_seconds(PassShape(1, 1, _TYPICAL_PAST, 1))
+    overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
+    # Whoever breaks the quantum least comes first, and only among equals the rest counts.
+    return prefill * decode * (1.0 if overrun == 1.0 else 1e6 ** math.ceil(math.log2(overrun) + 1))
+
+
+def _longest_kernel(graph: ExecutionGraph) -> float:
+    """Seconds of the longest kernel of a prefill chunk or a decode step."""
+    chunk = graph.chunk_tokens(_TYPICAL_PAST)
+    shapes = (PassShape(chunk, 1, _TYPICAL_PAST, 0), PassShape(1, 1, _TYPICAL_PAST, 1))
+    return max(
+        graph.profile.estimate(kernel, shape, kernel.roles[0]).seconds
+        for shape in shapes
+        for kernel in graph.kernels_for(shape)
+    )

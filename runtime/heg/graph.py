@@ -1,0 +1,174 @@
+"""The heterogeneous execution graph: which kernels a pass goes through (Agent.xpu §5.2, §6.1, §6.5).
+
+A pass takes one of two routes:
+
+- *Fused*: LAYERS kernels, all on the DECODE XPU, of any shape. Each is a run of compiled segments, as many as
+  fit the preemption quantum: a whole decode step where that is quick enough, a few layers of a long prompt
+  chunk.
+- *Split*, where the platform has a PREFILL XPU and the chunk has exactly its static shape: TOKENS kernels
+  there and ATTENTION kernels on the DECODE XPU take turns, layer by layer. The last compiled segment is
+  always fused: it gathers the sampled rows, whose number no static shape knows. So prompt margins and
+  decoding never leave the DECODE XPU, and the prefill of whole chunks hardly touches it.
+
+Both routes use the same keys and values and the same residual stream, so that a pass may change from split to
+fused at every seam (:meth:`ExecutionGraph.reroute`): migration, when the PREFILL XPU is the busier one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from .kernel import Kernel, KernelKind, PassContext, PassShape, Role
+from .profile import Profile
+
+_PAST_STEP: Final = 256
+"""Kernels are grouped for the past rounded up to this, so that a growing sequence rarely asks anew."""
+
+
+class ExecutionGraph:
+    """The kernels of one model on one platform. Immutable; simulations use it as well as OpenVINO does."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        bounds: tuple[int, ...],
+        *,
+        block_tokens: int,
+        max_chunk_tokens: int,
+        quantum_s: float,
+    ) -> None:
+        """``bounds`` are the first layers of the compiled segments, from 0 upward.
+
+        ``max_chunk_tokens`` bounds prompt chunks from above, whole blocks of ``block_tokens``; no kernel
+        shall take longer than ``quantum_s`` if the granularity of layers and blocks allows it.
+        """
+        self.profile: Final = profile
+        self.bounds: Final = bounds
+        self.block_tokens: Final = block_tokens
+        self.max_chunk_tokens: Final = max_chunk_tokens
+        self.quantum_s: Final = quantum_s
+        prefill = profile.xpus.get(Role.PREFILL)
+        splits = prefill is not None and prefill.groups is not None and len(bounds) > 1
+        self.static_tokens: Final = prefill.groups.tokens if splits and prefill and prefill.groups else None
+        """Tokens of a chunk that can take the split route; None if none can."""
+        self._group = functools.lru_cache(4096)(self._group_segments)
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers of the model."""
+        return self.profile.layers
+
+    def kernels_for(self, shape: PassShape, *, avoid: Role | None = None) -> tuple[Kernel, ...]:
+        """The kernels of a pass in order, by the route that its shape allows.
+
+        ``avoid=Role.PREFILL`` takes the fused route in any case.
+        """
+        if shape.tokens == self.static_tokens and avoid is not Role.PREFILL:
+            return self._split + self._fused(shape, len(self.bounds) - 1, len(self._split))
+        return self._fused(shape, 0, 0)
+
+    def reroute(self, context: PassContext) -> bool:
+        """Let the rest of a pass between two kernels take the fused route, if it can from where it is.
+
+        It can behind a TOKENS kernel that ends at the seam of two segments. Replaces ``context.kernels``.
+        """
+        done = context.position
+        if not done or context.kernels[done - 1].kind is not KernelKind.TOKENS:
+            return False
+        layer = context.kernels[done - 1].segments.start
+        if layer not in self.bounds:
+            return False
+        fused = self._fused(context.shape, self.bounds.index(layer), done)
+        context.kernels = context.kernels[:done] + fused
+        return True
+
+    def chunk_tokens(self, past_tokens: int) -> int:
+        """How long the next chunk of a prompt should be, in whole blocks, behind ``past_tokens``.
+
+        The longest of which each compiled segment takes at most one quantum; at least one block. Where chunks
+        can be split between XPUs it is their static shape, unless the attention alone would take longer.
+        """
+        return self._chunk(-(-past_tokens // _PAST_STEP))
+
+    def max_decode_batch(self, slowdown: float, *, past_tokens: int = 512, limit: int = 64) -> int:
+        """``B_max`` of §6.3: the most sequences that decode together at little cost to each.
+
+        A step of so many takes at most ``slowdown`` times that of one; ``past_tokens`` is what each of them
+        has in the cache.
+        """
+
+        def seconds(batch: int) -> float:
+            return self.pass_seconds(PassShape(batch, batch, batch * past_tokens, batch))
+
+        alone = seconds(1)
+        return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= slowdown * alone)
+
+    def pass_seconds(self, shape: PassShape) -> float:
+        """Estimated time to completion of a whole pass, each kernel on the XPU that prefers it."""
+        kernels = self.kernels_for(shape)
+        return sum(self.profile.estimate(kernel, shape, kernel.roles[0]).seconds for kernel in kernels)
+
+    def _fused(self, shape: PassShape, segment: int, index: int) -> tuple[Kernel, ...]:
+        past = -(-shape.past_tokens // _PAST_STEP) * _PAST_STEP
+        return self._group(PassShape(shape.tokens, shape.sequences, past, shape.rows), segment, index)
+
+    def _group_segments(self, shape: PassShape, segment: int, index: int) -> tuple[Kernel, ...]:
+        """Join segments from ``segment`` on into kernels of at most one quantum each."""
+        kernels: list[Kernel] = []
+        while segment < len(self.bounds):
+            kernel = self._layers_kernel(index + len(kernels), segment, segment + 1)
+            for end in range(segment + 2, len(self.bounds) + 1):
+                longer = self._layers_kernel(kernel.index, segment, end)
+                if self.profile.estimate(longer, shape, Role.DECODE).seconds > self.quantum_s:
+                    break
+                kernel = longer
+            kernels.append(kernel)
+            segment = kernel.segments.stop
+        return tuple(kernels)
+
+    def _layers_kernel(self, index: int, first: int, end: int) -> Kernel:
+        stop = self.bounds[end] if end < len(self.bounds) else self.layers
+        return Kernel(
+            index=index,
+            kind=KernelKind.LAYERS,
+            segments=range(first, end),
+            layers=range(self.bounds[first], stop),
+            roles=(Role.DECODE,),
+            last=end == len(self.bounds),
+        )
+
+    @functools.cached_property
+    def _split(self) -> tuple[Kernel, ...]:
+        """The split part of the split route: up to the seam in front of the last segment."""
+        layers = self.bounds[-1]
+        kernels: list[Kernel] = []
+        for group in range(layers + 1):
+            parts = range(max(group - 1, 0), min(group + 1, layers))
+            kernels.append(
+                Kernel(
+                    len(kernels), KernelKind.TOKENS, range(group, group + 1), parts, (Role.PREFILL,), False
+                )
+            )
+            if group < layers:
+                one = range(group, group + 1)
+                kernels.append(Kernel(len(kernels), KernelKind.ATTENTION, one, one, (Role.DECODE,), False))
+        return tuple(kernels)
+
+    @functools.lru_cache(1024)  # noqa: B019 - a graph lives as long as its runtime
+    def _chunk(self, past_steps: int) -> int:
+        past = past_steps * _PAST_STEP
+        if self.static_tokens is not None:
+            attention = self._split[1]
+            shape = PassShape(self.static_tokens, 1, past, 0)
+            if self.profile.estimate(attention, shape, Role.DECODE).seconds <= self.quantum_s:
+                return self.static_tokens
+        ends = [*self.bounds[1:], self.layers]
+        widest = max(range(len(self.bounds)), key=lambda segment: ends[segment] - self.bounds[segment])
+        kernel = self._layers_kernel(0, widest, widest + 1)
+        blocks = self.max_chunk_tokens // self.block_tokens
+        for tokens in range(blocks * self.block_tokens, self.block_tokens, -self.block_tokens):
+            shape = PassShape(tokens, 1, past, 0)
+            if self.profile.estimate(kernel, shape, Role.DECODE).seconds <= self.quantum_s:
+                return tokens
+        return self.block_tokens

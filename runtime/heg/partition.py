@@ -1,0 +1,258 @@
+"""Cuts a paged-attention graph into kernels; not a bit of what it computes changes (Agent.xpu §5.1, §5.2).
+
+Two kinds of places can be cut:
+
+- *Seams*, between two layers, where a single tensor carries everything that is known about the tokens: the
+  residual stream. Pieces between seams are whole layers, of any shape.
+- *Around an attention*: its queries, keys and values on one side, what it returns on the other, and the
+  residual stream past it. What lies between two attentions treats every token by itself, so that its only
+  free dimension is the number of tokens, and ``reshape`` can fix it for a device that needs static shapes.
+
+What depends on positions but not on the tokens themselves (rotary angles, shapes) is no part of a seam: it is
+computed again in every piece, from the pass's own inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import openvino as ov
+import openvino.opset15 as opset
+
+HIDDEN: Final = "hidden"
+"""Input that takes the residual stream from the piece before."""
+ATTENDED: Final = "attended"
+"""Input of a token-level group: what the attention before it returned."""
+QUERIES, KEYS, VALUES = "queries", "keys", "values"
+"""Inputs of an attention kernel."""
+
+_PROBED_TOKENS: Final = 11
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """An output of a node, by a name that survives cloning."""
+
+    node: str
+    index: int
+
+
+class Partition:
+    """Where one model can be cut, and the pieces. The model itself is left as it is."""
+
+    def __init__(self, model: ov.Model) -> None:
+        """Look for seams in ``model``, as :func:`read_paged_graph` returns it, with unique node names."""
+        self._model = _free_shapes_of_tokens(model)
+        nodes = self._model.get_ordered_ops()
+        self._attentions = [_name(node) for node in nodes if _is_attention(node)]
+        self.layers: Final = len(self._attentions)
+        """Number of attentions, which is that of layers."""
+        self._seams = _find_seams(nodes)
+        self.seams: Final = frozenset(self._seams) - {0}
+        """Layers in front of which the model can be cut; all but layer 0 if nothing is in the way."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a layer in front of which the model cannot be cut."""
+        return len(self.seams) < self.layers - 1
+
+    def layer_segments(self, bounds: Iterable[int]) -> list[ov.Model]:
+        """Cut in front of each layer in ``bounds``, ascending, each in :attr:`seams`.
+
+        All pieces but the first take :data:`HIDDEN`; all but the last return it as their only output. Beside
+        that they have those of the pass's inputs that they need.
+        """
+        model = self._model.clone()
+        ports = _Ports(model)
+        ends: list[list[ov.Node]] = []
+        for layer in bounds:
+            seam = ports[self._seams[layer]]
+            ends.append([opset.result(seam)])
+            _cut(seam, HIDDEN)
+        return [_piece(results) for results in [*ends, list(model.get_results())]]
+
+    def token_groups(self, layers: int) -> list[ov.Model]:
+        """The token-level groups of the first ``layers`` layers, ``layers + 1`` of them (any shape still).
+
+        Group 0 starts from the token ids, group ``i`` from :data:`ATTENDED` (of layer ``i - 1``) and
+        :data:`HIDDEN`. All but the last return queries, keys and values of layer ``i`` and the residual
+        stream in front of it; the last, whose end must be a seam, only the residual stream.
+        """
+        groups: list[ov.Model] = []
+        # Each group reads the seam in front of it as an input and computes the one behind it, which the next
+        # group reads: two copies of the model, each cut at every second seam.
+        copies = (self._model.clone(), self._model.clone())
+        ports = tuple(_Ports(copy) for copy in copies)
+        for layer in range(layers):
+            for own in ports:
+                _cut(own.node(self._attentions[layer]).output(0), ATTENDED)
+            _cut(ports[1 - layer % 2][self._seams[layer]], HIDDEN)
+        for layer in range(layers + 1):
+            own = ports[layer % 2]
+            into = own.node(self._attentions[layer]).input_values()[:3] if layer < layers else []
+            groups.append(_piece([opset.result(output) for output in [*into, own[self._seams[layer]]]]))
+        return groups
+
+    def attention(self, layer: int) -> ov.Model:
+        """The attention of ``layer`` alone: queries, keys, values and caches in, attended values out."""
+        model = self._model.clone()
+        attention = _Ports(model).node(self._attentions[layer])
+        for index, name in enumerate((QUERIES, KEYS, VALUES)):
+            source = attention.input_value(index)
+            attention.input(index).replace_source_output(_parameter(source, name).output(0))
+        return _piece([opset.result(attention.output(0))])
+
+
+def with_static_tokens(piece: ov.Model, tokens: int) -> ov.Model:
+    """A copy of a token-level group for exactly ``tokens`` tokens.
+
+    Raises:
+        ValueError: something in it is not token-level.
+    """
+    static = piece.clone()
+    shapes: Mapping[str, ov.PartialShape] = {
+        port.get_any_name(): ov.PartialShape(
+            [tokens if extent.is_dynamic else extent.get_length() for extent in port.get_partial_shape()]
+        )
+        for port in static.inputs
+    }
+    static.reshape(dict(shapes))
+    if static.is_dynamic():
+        raise ValueError(f"fixing {tokens} tokens leaves {piece.get_friendly_name()} with a dynamic shape")
+    return static
+
+
+class _Ports:
+    """Finds nodes of one model by name."""
+
+    def __init__(self, model: ov.Model) -> None:
+        self._nodes = {_name(node): node for node in model.get_ordered_ops()}
+
+    def node(self, name: str) -> ov.Node:
+        return self._nodes[name]
+
+    def __getitem__(self, port: _Port) -> ov.Output:
+        return self._nodes[port.node].output(port.index)
+
+
+def _name(node: ov.Node) -> str:
+    return str(node.get_friendly_name())
+
+
+def _is_attention(node: ov.Node) -> bool:
+    return bool(node.get_type_name() == "PagedAttentionExtension")
+
+
+def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
+    """A copy of ``model`` in which no shape is read off a tensor that depends on what the tokens are.
+
+    Such a shape would be a second tensor to hand over at every seam. If it counts nothing but tokens, it can
+    be had from ``input_ids``, which every piece can ask for.
+    """
+    model = model.clone()
+    probe = model.clone()
+    probe.reshape({"input_ids": [_PROBED_TOKENS], "position_ids": [_PROBED_TOKENS]})
+    probed = {_name(node): node for node in probe.get_ordered_ops()}
+    ids = next(node for node in model.get_parameters() if node.output(0).get_any_name() == "input_ids")
+    count = opset.shape_of(ids, output_type="i64")
+    count.set_friendly_name("tokens")
+    depends = _depends_on_tokens(model.get_ordered_ops())
+    for node in model.get_ordered_ops():
+        if node.get_type_name() != "ShapeOf" or not depends[_name(node)]:
+            continue
+        shape = node.input_value(0).get_partial_shape()
+        found = probed[_name(node)].input_value(0).get_partial_shape()
+        if found.is_dynamic or any(
+            extent.is_dynamic and length.get_length() != _PROBED_TOKENS
+            for extent, length in zip(shape, found, strict=True)
+        ):
+            continue  # it counts something else, rows for instance
+        name, type_ = _name(node), node.get_output_element_type(0)
+        extents = [
+            count if extent.is_dynamic else opset.constant([extent.get_length()], ov.Type.i64)
+            for extent in shape
+        ]
+        same = opset.convert(opset.concat(extents, 0), type_)
+        same.set_friendly_name(f"{name}.tokens")
+        node.output(0).replace(same.output(0))
+    model.validate_nodes_and_infer_types()
+    return model
+
+
+def _depends_on_tokens(nodes: list[ov.Node]) -> dict[str, bool]:
+    """For each node whether it depends on what the tokens are, beyond how many there are."""
+    depends: dict[str, bool] = {}
+    for node in nodes:
+        sources = [value.get_node() for value in node.input_values()]
+        if node.get_type_name() == "Parameter":
+            depends[_name(node)] = node.output(0).get_any_name() == "input_ids"
+        elif node.get_type_name() == "ShapeOf" and sources[0].get_type_name() == "Parameter":
+            depends[_name(node)] = False
+        else:
+            depends[_name(node)] = any(depends[_name(source)] for source in sources)
+    return depends
+
+
+def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
+    """The residual stream in front of each layer that has one tensor alive there, of known rank and type."""
+    depends = _depends_on_tokens(nodes)
+    last_use: dict[_Port, int] = {}
+    for position, node in enumerate(nodes):
+        for value in node.input_values():
+            source = value.get_node()
+            if depends[_name(source)] and source.get_type_name() != "Parameter":
+                last_use[_Port(_name(source), value.get_index())] = position
+    seams: dict[int, _Port] = {}
+    alive: set[_Port] = set()
+    layer = 0
+    for position, node in enumerate(nodes):
+        layer += _is_attention(node)
+        alive |= {
+            port
+            for port in (_Port(_name(node), index) for index in range(node.get_output_size()))
+            if port in last_use
+        }
+        alive = {port for port in alive if last_use[port] > position}
+        if len(alive) == 1 and node.get_type_name() != "Result":
+            # The latest such place before the next attention: it leaves the least to compute twice.
+            seams[layer] = next(iter(alive))
+    seams.pop(layer, None)  # behind the last attention there is no layer
+    return seams
+
+
+def _cut(output: ov.Output, name: str) -> None:
+    """Let everyone who reads ``output`` read a new input called ``name`` instead, except results."""
+    parameter = _parameter(output, name)
+    for target in output.get_target_inputs():
+        if target.get_node().get_type_name() != "Result":
+            target.replace_source_output(parameter.output(0))
+
+
+def _parameter(output: ov.Output, name: str) -> ov.Node:
+    type_ = output.get_element_type()
+    # What an attention returns has the type of the arithmetic, which is chosen when it is compiled.
+    parameter = opset.parameter(
+        output.get_partial_shape(), ov.Type.f32 if type_.is_dynamic() else type_, name=name
+    )
+    parameter.output(0).set_names({name})
+    return parameter
+
+
+def _piece(results: list[ov.Node]) -> ov.Model:
+    """The model that computes ``results`` from whatever parameters they depend on."""
+    parameters: list[ov.Node] = []
+    seen: set[str] = set()
+    pending = list(results)
+    while pending:
+        node = pending.pop()
+        # Cut inputs share their names between pieces, never within one.
+        name = f"{node.get_type_name()} {_name(node)}"
+        if name in seen:
+            continue
+        seen.add(name)
+        if node.get_type_name() == "Parameter":
+            parameters.append(node)
+        pending += [value.get_node() for value in node.input_values()]
+    return ov.Model(results, parameters, "piece")

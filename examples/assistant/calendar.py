@@ -17,7 +17,7 @@ from dateutil import rrule  # type: ignore[import-untyped]
 
 from agentrt.errors import ConfigurationError
 
-from .dates import parse_date, parse_time
+from .dates import parse_date, parse_days, parse_time
 
 ALL_DAY = "all day"
 _DEFAULT_LENGTH = dt.timedelta(hours=1)
@@ -46,8 +46,12 @@ class Calendar:
         self._known = (self._version(), self._parse())
 
     def events_on(self, date: str) -> list[Event]:
-        """The events on the day that the free text ``date`` means, in order of time."""
-        day = parse_date(date, self.today())
+        """The events on the day or in the week that the free text ``date`` means, in order of time."""
+        first, last = parse_days(date, self.today())
+        days = [first + dt.timedelta(days=count) for count in range((last - first).days + 1)]
+        return [event for day in days for event in self._events_of(day)]
+
+    def _events_of(self, day: dt.date) -> list[Event]:
         components = self._current().walk("VEVENT")
         moved = {_occurrence_key(part) for part in components if "RECURRENCE-ID" in part}
         found = [

@@ -94,9 +94,14 @@ def copy_data(source: Path, target: Path) -> None:
     finally:
         copy.close()
         original.close()
-    shutil.copy2(source / "calendar.ics", target)
-    shutil.copy2(source / "mail.mbox", target)
-    shutil.copytree(source / "files", target / "files", symlinks=True)
+    try:
+        shutil.copy2(source / "calendar.ics", target)
+        shutil.copy2(source / "mail.mbox", target)
+        shutil.copytree(source / "files", target / "files", symlinks=True)
+    except OSError as error:  # such as a file that this user may not read, or a pipe
+        raise ConfigurationError(
+            f"cannot copy {source}: {error}. Make its files readable, or give another folder."
+        ) from error
 
 
 @contextmanager

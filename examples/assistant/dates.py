@@ -13,10 +13,10 @@ _MONTHS = (
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
 _RELATIVE = {
-    "today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0, "now": 0,
-    "tomorrow": 1, "tomorrow morning": 1, "tomorrow afternoon": 1, "tomorrow evening": 1,
-    "day after tomorrow": 2, "yesterday": -1, "day before yesterday": -2,
+    "today": 0, "tonight": 0, "this": 0, "later today": 0, "now": 0, "tomorrow": 1, "day after tomorrow": 2,
+    "yesterday": -1, "day before yesterday": -2,
 }  # fmt: skip
+_PART_OF_DAY = re.compile(r"(?<=.) (?:morning|noon|afternoon|evening|night)$")
 _NUMBERS = {"a": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _MONTH = r"(?P<month>[a-z]{3,9})\.?"
@@ -26,7 +26,29 @@ _DAY_AND_MONTH = (
     re.compile(rf"{_DAY}\.?\s+(?:of\s+)?{_MONTH}{_YEAR}"),
 )
 _IN_DAYS = re.compile(r"in (?P<number>\d{1,3}|[a-z]+) (?P<unit>day|week)s?")
-_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2}))?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
+_HOURS = [
+    "twelve", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+]  # fmt: skip
+_PARTS_OF_HOUR = {"": 0, "quarter past ": 15, "half past ": 30, "quarter to ": -15}
+_SPOKEN_CLOCK = re.compile(
+    rf"(?P<part>{'|'.join(filter(None, _PARTS_OF_HOUR))})?(?P<hour>{'|'.join(_HOURS)})"
+    r"(?: o'?clock)?(?P<half>[ap]m)?"
+)
+_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?:[:.h](?P<minute>\d{2})|h)?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock)?")
+
+
+def parse_days(text: str, today: dt.date) -> tuple[dt.date, dt.date]:
+    """The first and the last day that ``text`` means: a week or weekend, or what :func:`parse_date` reads.
+
+    A week begins on Monday; of this one, what is left counts.
+    """
+    match = re.fullmatch(r"(this |next |coming )?(week|weekend)", _normalised(text))
+    if not match:
+        day = parse_date(text, today)
+        return day, day
+    monday = today - dt.timedelta(days=today.weekday()) + dt.timedelta(days=7 if match[1] == "next " else 0)
+    first = monday + dt.timedelta(days=5 if match[2] == "weekend" else 0)
+    return max(first, today), monday + dt.timedelta(days=6)
 
 
 def parse_date(text: str, today: dt.date) -> dt.date:
@@ -35,8 +57,7 @@ def parse_date(text: str, today: dt.date) -> dt.date:
     A weekday is its next occurrence, where "Friday" said on a Friday is today and "next Friday" a week
     later. A day and month without a year is the coming one. Raises :class:`ToolError`.
     """
-    said = " ".join(text.casefold().replace("'s", "").split()).strip(" .,!?")
-    said = re.sub(r"^(?:on |for |at )?(?:the )?(?=.)", "", said)
+    said = _PART_OF_DAY.sub("", _normalised(text))
     if said in _RELATIVE:
         return today + dt.timedelta(days=_RELATIVE[said])
     try:
@@ -58,6 +79,10 @@ def parse_time(text: str) -> dt.time:
         return dt.time(12)
     if said == "midnight":
         return dt.time(0)
+    said = re.sub(r" in the (morning|afternoon|evening)$", _half_of_day, said)
+    if spoken := _SPOKEN_CLOCK.fullmatch(said):
+        minutes = 60 * _HOURS.index(spoken["hour"]) + _PARTS_OF_HOUR[spoken["part"] or ""]
+        said = f"{minutes // 60 % 12 or 12}:{minutes % 60:02d}{spoken['half'] or ''}"
     match = _CLOCK.fullmatch(said)
     if match:
         hour, minute, half = int(match["hour"]), int(match["minute"] or 0), match["half"]
@@ -66,6 +91,15 @@ def parse_time(text: str) -> dt.time:
         if hour < 24 and minute < 60:
             return dt.time(hour, minute)
     raise ToolError(f"cannot understand the time {text!r}; say for example 15:00 or 3pm")
+
+
+def _half_of_day(match: re.Match[str]) -> str:
+    return "am" if match[1] == "morning" else "pm"
+
+
+def _normalised(text: str) -> str:
+    said = " ".join(text.casefold().replace("'s", "").split()).strip(" .,!?")
+    return re.sub(r"^(?:on |for |at )?(?:the )?(?=.)", "", said)
 
 
 def _iso(said: str) -> dt.date | None:

@@ -1,4 +1,5 @@
 import datetime as dt
+import os
 import shutil
 import signal
 import subprocess
@@ -80,6 +81,13 @@ def test_missing_parts_are_named(sample: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"lacks mail\.mbox \(exported mail\), files \(a folder"):
         PersonalData.open(sample)
     with pytest.raises(ConfigurationError, match=r"lacks mail\.mbox"):
+        copy_data(sample, sample.parent / "copy")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_cannot_be_copied_is_named(sample: Path) -> None:
+    os.mkfifo(sample / "files" / "pipe")
+    with pytest.raises(ConfigurationError, match=r"cannot copy .*pipe.*Make its files readable"):
         copy_data(sample, sample.parent / "copy")
 
 

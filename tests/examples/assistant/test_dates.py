@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.examples.assistant.dates import parse_date, parse_time
+from agentrt.examples.assistant.dates import parse_date, parse_days, parse_time
 from agentrt.examples.assistant.errors import ToolError
 
 WEDNESDAY = dt.date(2026, 11, 18)
@@ -45,10 +45,27 @@ WEDNESDAY = dt.date(2026, 11, 18)
         ("in two weeks", "2026-12-02"),
         ("in a week", "2026-11-25"),
         ("next week", "2026-11-25"),
+        ("this afternoon", "2026-11-18"),
+        ("Friday evening", "2026-11-20"),
     ],
 )
 def test_dates(said: str, meant: str) -> None:
     assert parse_date(said, WEDNESDAY) == dt.date.fromisoformat(meant)
+
+
+@pytest.mark.parametrize(
+    ("said", "first", "last"),
+    [
+        ("this week", "2026-11-18", "2026-11-22"),
+        ("next week", "2026-11-23", "2026-11-29"),
+        ("this weekend", "2026-11-21", "2026-11-22"),
+        ("the weekend", "2026-11-21", "2026-11-22"),
+        ("next weekend", "2026-11-28", "2026-11-29"),
+        ("Friday", "2026-11-20", "2026-11-20"),
+    ],
+)
+def test_days(said: str, first: str, last: str) -> None:
+    assert parse_days(said, WEDNESDAY) == (dt.date.fromisoformat(first), dt.date.fromisoformat(last))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +129,12 @@ def test_weekdays_are_in_the_coming_week(today: dt.date, said: str) -> None:
         ("12 pm", "12:00"),
         ("17h30", "17:30"),
         ("7 o'clock", "07:00"),
+        ("15h", "15:00"),
+        ("9 in the morning", "09:00"),
+        ("seven in the evening", "19:00"),
+        ("half past three", "03:30"),
+        ("quarter to one", "12:45"),
+        ("ten o'clock", "10:00"),
         ("noon", "12:00"),
         ("Midnight", "00:00"),
     ],

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agentrt.runtime.nano.dialogues import Author
 from agentrt.runtime.nano.families import FAMILIES
 from agentrt.runtime.nano.markup import segments
+from agentrt.runtime.nano.smalltalk import HELD_OUT_SMALL_TALK
 from agentrt.runtime.nano.vocabulary import Split
 from agentrt.runtime.nano.wording import expand
 
@@ -37,6 +38,35 @@ def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
             for name, value in step.arguments.items():
                 kind = schemas[step.name]["properties"][name]["type"]
                 assert isinstance(value, {"string": str, "integer": int, "number": (int, float)}[kind])
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32))
+def test_a_dialogue_of_calls_shows_one_call_a_turn_and_mostly_different_tools(seed: int) -> None:
+    dialogue = Author(Random(seed), "train").dialogue(10, 10, calls_only=True)
+    learned = [part.text for part in segments(dialogue) if part.learned]
+    assert len(learned) == len(dialogue.turns)
+    for text, turn in zip(learned, dialogue.turns, strict=True):
+        assert text.startswith("<tool_call>") == bool(turn.steps)
+    called = [turn.steps[0].name for turn in dialogue.turns if turn.steps]
+    if len(called) >= 5:
+        assert len(set(called)) > min(len(dialogue.tools), len(called)) // 2
+
+
+def test_a_request_without_its_slot_means_the_default() -> None:
+    author = Author(Random(0), "train")
+    tools = author.toolsmith.tools(10, demo=True, names="usual")
+    calendar = next(tool for tool in tools if tool.name == "list_events")
+    turns = [author.turn(tools, calendar) for _ in range(400)]
+    unsaid = [turn for turn in turns if turn.steps[0].arguments["date"].lower() not in turn.request.lower()]
+    assert unsaid
+    assert {turn.steps[0].arguments["date"] for turn in unsaid} == {"today"}
+
+
+def test_small_talk_of_training_is_never_that_of_evaluation() -> None:
+    author = Author(Random(0), "train")
+    said = {re.sub(r"[?.!]$", "", author.small_talk().request).lower() for _ in range(5000)}
+    assert not said & {text for texts, _ in HELD_OUT_SMALL_TALK for text in texts}
 
 
 def test_a_chain_reads_what_the_search_found() -> None:

@@ -21,16 +21,18 @@ from pydantic import PrivateAttr
 
 from agentrt._hosts import Host, running_loop, worker_loop
 from agentrt.config import SpeculationConfig
+from agentrt.context import SpeculationContext
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.errors import ConfigurationError, NotSpeculableError
 from agentrt.events import SpeculationObserver
-from agentrt.report import Reporter, SpeculationReport
+from agentrt.report import SpeculationReport
 from agentrt.speculable import SpeculableTool, speculable_tool
 from agentrt.turn import Turn
 
 from ._langchain_answers import StreamedAnswer
 from ._langchain_drafts import ChatModelSpeculator, tool_calls
 from ._langchain_messages import openai_messages
+from ._langchain_scopes import scope_of_run
 
 Model = TypeVar("Model", bound=BaseChatModel)
 Predictor = Speculator | BaseChatModel
@@ -64,8 +66,7 @@ def speculate(
     given = (predictors,) if isinstance(predictors, (Speculator, BaseChatModel)) else tuple(predictors)
     if not given or samples < 1:
         raise ConfigurationError("speculate() needs at least one predictor and one sample.")
-    chosen = config or SpeculationConfig()
-    setup = _Setup(given, samples, chosen, Reporter(turns_kept=chosen.report_turns, observers=observers))
+    setup = _Setup(given, SpeculationContext.create(samples, config, observers))
     copy = model.model_copy()
     object.__setattr__(copy, "__class__", _speculating_class(_plain_class(type(model))))
     copy._agentrt_setup = setup  # type: ignore[attr-defined]
@@ -80,7 +81,7 @@ def report_of(model: Any) -> SpeculationReport:
     setup = getattr(model, "_agentrt_setup", None)
     if setup is None:
         raise ConfigurationError(f"{type(model).__name__} does not speculate. Pass it to speculate() first.")
-    report: SpeculationReport = setup.reporter.report()
+    report: SpeculationReport = setup.context.reporter.report()
     return report
 
 
@@ -89,12 +90,10 @@ class _Setup:
     """What all copies of one speculating model share."""
 
     predictors: tuple[Predictor, ...]
-    samples: int
-    config: SpeculationConfig
-    reporter: Reporter
+    context: SpeculationContext
 
     def __deepcopy__(self, memo: object) -> _Setup:
-        """A deep copy of a model still counts into the same report."""
+        """A deep copy of a model has the same predictors, which may hold models of their own."""
         return self
 
 
@@ -146,6 +145,7 @@ def _start_turn(
     if options.get("tool_choice") == "none":
         return None
     turn = Turn(
+        setup.context,
         tools=tools.speculable,
         predictors=[
             predictor
@@ -153,11 +153,8 @@ def _start_turn(
             else ChatModelSpeculator(predictor, messages, tools.given, use_async=host.runs_coroutine_tools)
             for predictor in setup.predictors
         ],
-        request=functools.cache(
-            lambda: DraftRequest(openai_messages(messages), tools.schemas, setup.samples)
-        ),
-        config=setup.config,
-        reporter=setup.reporter,
+        request=lambda: DraftRequest(openai_messages(messages), tools.schemas, setup.context.samples),
+        scope=scope_of_run(),
     )
     # What runs early must not report to the user's callbacks: it may never have happened.
     context = copy_context()

@@ -18,6 +18,8 @@ from pydantic import PrivateAttr
 from agentrt.errors import NotSpeculableError
 from agentrt.speculable import MARK, Invocation, SpeculableOptions, SpeculableTool
 
+from ._langchain_scopes import scope_of_run
+
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
 _CALL = "__agentrt_call__"
 
@@ -66,13 +68,17 @@ def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
     def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = kwargs.pop(_CALL, None)
         run = functools.partial(base._run, self, *args, **kwargs)
-        return run() if call is None else self._agentrt.redeem(call.id, call.invocation, run)
+        if call is None:
+            return run()
+        return self._agentrt.redeem(call.id, call.invocation, run, scope_of_run())
 
     @functools.wraps(base._arun)
     async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
         call = kwargs.pop(_CALL, None)
         run = functools.partial(base._arun, self, *args, **kwargs)
-        return await (run() if call is None else self._agentrt.aredeem(call.id, call.invocation, run))
+        if call is None:
+            return await run()
+        return await self._agentrt.aredeem(call.id, call.invocation, run, scope_of_run())
 
     def fill(namespace: dict[str, Any]) -> None:
         namespace.update(
@@ -136,7 +142,8 @@ def _refuse_injected(tool: BaseTool) -> None:
 def _fields(schema: Any) -> set[str]:
     if isinstance(schema, dict):
         return set(schema.get("properties", ()))
-    return set(getattr(schema, "model_fields", None) or schema.__fields__)
+    fields = getattr(schema, "model_fields", None)
+    return set(schema.__fields__ if fields is None else fields)  # a model of pydantic 1 has only the former
 
 
 def _call_context_parameters(function: Callable[..., Any]) -> list[str]:

@@ -6,6 +6,7 @@ from .config import SpeculationConfig
 from .drafts import DraftRequest
 from .priority import Priority, current_priority, priority
 from .report import SpeculationReport
+from .scopes import run_scope
 from .session import SpeculationSession
 from .speculable import speculable
 
@@ -18,6 +19,7 @@ __all__ = [
     "ToolCall",
     "current_priority",
     "priority",
+    "run_scope",
     "speculable",
 ]
 

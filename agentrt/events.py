@@ -152,6 +152,15 @@ class SpeculationWasted:
     cost: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class DiscardFailed:
+    """Discarding a preparation of ``tool`` that no call asked for raised ``error``."""
+
+    turn: int
+    tool: str
+    error: str
+
+
 SpeculationEvent: TypeAlias = (
     TurnStarted
     | PredictorAsked
@@ -166,6 +175,7 @@ SpeculationEvent: TypeAlias = (
     | CallClaimed
     | CallMissed
     | SpeculationWasted
+    | DiscardFailed
 )
 
 

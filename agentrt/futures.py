@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any
 
+from ._clock import monotonic
 from ._threads import wait_for
 
 
@@ -20,14 +20,22 @@ class Outcome:
     value: Any = None
 
 
-_LOST = Outcome(usable=False)
+LOST = Outcome(usable=False)
+
+
+def _never() -> str | None:
+    return None
+
+
+def _ignore(speculation: Speculation, reason: str) -> None:
+    pass
 
 
 class Speculation:
     """One early run of a tool, from its start until it is claimed or discarded. Thread-safe.
 
     A failed, cancelled or stale run is never handed out: :meth:`result` then says so, and the caller
-    runs the tool for real.
+    runs the tool for real. What is handed out is handed out once.
     """
 
     def __init__(
@@ -40,13 +48,17 @@ class Speculation:
         predictor: str = "",
         cost: float = 0.0,
         needs_loop: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        outdated: Callable[[], str | None] = _never,
+        on_wasted: Callable[[Speculation, str], None] = _ignore,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """``key`` is the canonical key of the call; a result is good for ``ttl`` seconds.
 
         ``draft_s`` says when in its turn the draft came, in seconds from the turn's start (SpecTools' g),
         and ``predictor`` from whom; ``cost`` is what a run of the tool costs.
         ``needs_loop`` says that the run proceeds on an event loop, so that no thread may block on it.
+        ``outdated`` says why a result can no longer be used, once that is so. ``on_wasted`` is told
+        once, with the reason, that the run was given up.
         """
         self.tool = tool
         self.key = key
@@ -57,24 +69,35 @@ class Speculation:
         self.lost_because = ""
         """Why the run cannot be used, once that is so."""
         self._ttl = ttl
+        self._outdated = outdated
+        self._on_wasted = on_wasted
         self._clock = clock
         self._started_at = clock()
         self._ended_at: float | None = None
         self._future: Future[Any] = Future()
+        self._claimed = False
+        self._dropped = False
+        self._settled: Future[None] = Future()
         self._lock = threading.RLock()  # whoever waits is called back under it
         self._on_expected: Callable[[], None] | None = None
         self._expected = False
 
     # The running side.
 
-    def finish(self, value: Any) -> None:
-        """Complete the run; without effect if it was cancelled meanwhile."""
-        self._end("", lambda: self._future.set_result(value))
+    def finish(self, value: Any) -> bool:
+        """Complete the run; False, and without effect, if it was cancelled meanwhile."""
+        return self._end("", lambda: self._future.set_result(value))
 
     def fail(self, error: BaseException) -> None:
         """Record that the tool raised; without effect if the run was cancelled meanwhile."""
         reason = f"the early run failed with {type(error).__name__}"
-        self._end(reason, lambda: self._future.set_exception(error))
+        if self._end(reason, lambda: self._future.set_exception(error)):
+            self._settle()
+
+    def _settle(self) -> None:
+        with self._lock:
+            if not self._settled.done():
+                self._settled.set_result(None)
 
     def _end(self, lost_because: str, resolve: Callable[[], object]) -> bool:
         with self._lock:
@@ -101,6 +124,13 @@ class Speculation:
         """Wait until the run is over, in whichever way."""
         await wait_for(self._future)
 
+    async def settled(self) -> Outcome:
+        """Wait until the run is claimed or given up; return what it left behind and nobody will claim."""
+        await wait_for(self._settled)
+        if self._claimed or self._future.cancelled() or self._future.exception() is not None:
+            return LOST
+        return Outcome(True, self._future.result())
+
     # The claiming side.
 
     @property
@@ -116,6 +146,10 @@ class Speculation:
     @property
     def usable(self) -> bool:
         """Whether a claim can still succeed: running, or finished well and fresh."""
+        outdated = self._outdated()
+        if outdated is not None:
+            self.lost_because = outdated
+            return False
         if not self._future.done():
             return True
         if self._future.cancelled() or self._future.exception() is not None:
@@ -134,35 +168,54 @@ class Speculation:
             callback()
 
     def cancel(self, reason: str) -> bool:
-        """Drop the run and its result, and stop it if it can be stopped; False if it was already over.
+        """Stop waiting for the run, for good; False if it is over already.
 
-        A coroutine is cancelled. A function that runs in a thread cannot be: it runs to its end there,
+        A coroutine is cancelled by whoever watches it. A thread cannot be stopped: it runs to its end,
         counted against its tool's ``max_concurrency`` until then, and what it returns is dropped.
         """
-        return self._end(reason, self._future.cancel)
+        cancelled = self._end(reason, self._future.cancel)
+        if cancelled:
+            self._settle()
+        return cancelled
+
+    def drop(self, reason: str) -> None:
+        """Give the run up, running or finished: nobody will claim it. Without effect once it is claimed."""
+        with self._lock:
+            if self._claimed or self._dropped:
+                return
+            self._dropped = True
+            self.lost_because = self.lost_because or reason
+        self.cancel(reason)
+        self._settle()
+        self._on_wasted(self, self.lost_because)
 
     def result(self) -> Outcome:
-        """Wait for the run, blocking this thread. Interrupting the wait cancels the run."""
+        """Wait for the run, blocking this thread, and claim it. Interrupting the wait drops the run."""
         try:
             self._future.exception()
         except CancelledError:
-            return _LOST
+            return LOST
         except BaseException:
-            self.cancel("the wait for it was cancelled")
+            self.drop("the wait for it was cancelled")
             raise
-        return self._outcome()
+        return self._claim()
 
     async def aresult(self) -> Outcome:
-        """Wait for the run without blocking the loop. Cancelling the wait cancels the run."""
+        """Wait for the run without blocking the loop, and claim it. Cancelling the wait drops the run."""
         try:
             await wait_for(self._future)
         except BaseException:
-            self.cancel("the wait for it was cancelled")
+            self.drop("the wait for it was cancelled")
             raise
-        return self._outcome()
+        return self._claim()
 
-    def _outcome(self) -> Outcome:
-        return Outcome(True, self._future.result()) if self.usable else _LOST
+    def _claim(self) -> Outcome:
+        with self._lock:
+            if self._claimed or self._dropped or not self.usable:
+                return LOST
+            self._claimed = True
+            self._settle()
+        return Outcome(True, self._future.result())
 
 
 class FuturesCache:
@@ -216,12 +269,11 @@ class FuturesCache:
             return speculation.lost_because
         return "taken by an equal call" if key in self else "not predicted"
 
-    def close(self, reason: str) -> list[Speculation]:
-        """Refuse additions from now on, cancel what was not taken for ``reason``, and return it."""
+    def close(self, reason: str) -> None:
+        """Refuse additions from now on, and drop what was not taken for ``reason``."""
         with self._lock:
             self._closed = True
             losers = list(self._entries.values())
             self._entries.clear()
         for speculation in losers:
-            speculation.cancel(reason)
-        return losers
+            speculation.drop(reason)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from .events import (
     CallClaimed,
     CallMissed,
+    DiscardFailed,
     DraftArrived,
     DraftJudged,
     DraftRefused,
@@ -319,6 +320,8 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
             return turn.model_copy(update={"calls": (*turn.calls, missed)})
         case SpeculationWasted():
             return turn.model_copy(update={"wasted": turn.wasted + 1})
+        case DiscardFailed(tool=tool, error=error):
+            return _with_problem(turn, f"a preparation of {tool} could not be discarded: {error}")
         case TurnStarted() | SpeculationStarted() | PredictorAsked() | PredictorCharged() | DraftJudged():
             return turn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -16,10 +16,12 @@ from ._hosts import Host, TaskGroupHost, worker_loop
 from ._threads import run_in_thread
 from .calls import ToolCall
 from .config import SpeculationConfig
+from .context import SpeculationContext
 from .drafts import DraftRequest, Speculator
 from .errors import ConfigurationError, InvalidRequestError
 from .events import SpeculationObserver
-from .report import Reporter, SpeculationReport
+from .report import SpeculationReport
+from .scopes import run_scope
 from .speculable import Invocation, SpeculableTool, speculable_tool
 from .turn import Turn
 
@@ -37,6 +39,8 @@ class SpeculationSession:
 
     ``tools`` are those declared ``@speculable``; calls of other tools are yours to make. The loop is
     asyncio's; in code without one use ``with`` and :meth:`call`. What a session started ends with it.
+
+    A session is one run: give each user and each conversation a session of its own.
     """
 
     def __init__(
@@ -49,7 +53,6 @@ class SpeculationSession:
         observers: Sequence[SpeculationObserver] = (),
     ) -> None:
         """``samples`` is how many guesses each predictor is asked for (SpecTools' λ)."""
-        self._config = config or SpeculationConfig()
         self._tools: dict[str, SpeculableTool] = {}
         for tool in tools:
             described = speculable_tool(tool)
@@ -57,14 +60,16 @@ class SpeculationSession:
                 raise ConfigurationError(f"{tool!r} is not speculable. Decorate it with @speculable.")
             self._tools[described.name] = described
         self._predictors = tuple(predictors)
-        self._samples = samples
-        self._reporter = Reporter(turns_kept=self._config.report_turns, observers=observers)
+        self._context = SpeculationContext.create(samples, config, observers)
+        self._scope = object()  # a session is one run, and its own
         self._host: Host | None = None
         self._exit = AsyncExitStack()
+        self._exit_sync = ExitStack()
         self._turns: WeakSet[Turn] = WeakSet()
 
     async def __aenter__(self) -> Self:
         """Open the session on this event loop."""
+        self._exit.enter_context(run_scope(self._scope))
         group = await self._exit.enter_async_context(anyio.create_task_group())
         self._exit.callback(group.cancel_scope.cancel)
         self._host = TaskGroupHost(group)
@@ -77,11 +82,12 @@ class SpeculationSession:
         traceback: TracebackType | None,
     ) -> None:
         """Cancel what is still running and wait until it has stopped."""
-        self.__exit__(kind, error, traceback)
+        self._close()
         await self._exit.__aexit__(kind, error, traceback)
 
     def __enter__(self) -> Self:
         """Open the session for code without an event loop: predictors run on agentrt's worker loop."""
+        self._exit_sync.enter_context(run_scope(self._scope))
         self._host = worker_loop
         return self
 
@@ -92,6 +98,10 @@ class SpeculationSession:
         traceback: TracebackType | None,
     ) -> None:
         """Cancel what is still running."""
+        self._close()
+        self._exit_sync.__exit__(kind, error, traceback)
+
+    def _close(self) -> None:
         self._host = None
         for turn in list(self._turns):
             turn.abandon()
@@ -104,11 +114,11 @@ class SpeculationSession:
         if self._host is None:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
         turn = Turn(
+            self._context,
             tools=self._tools,
             predictors=self._predictors,
-            request=functools.partial(DraftRequest, messages, tools, self._samples),
-            config=self._config,
-            reporter=self._reporter,
+            request=functools.partial(DraftRequest, messages, tools, self._context.samples),
+            scope=self._scope,
         )
         self._turns.add(turn)
         turn.start(self._host)
@@ -123,9 +133,8 @@ class SpeculationSession:
         tool, invocation = self._bind(call)
         if tool.call is None:
             raise InvalidRequestError("name", f"{tool.name} is a coroutine function. Use acall().")
-        return tool.redeem(
-            call.id, invocation, functools.partial(tool.call, *invocation.args, **invocation.kwargs)
-        )
+        run = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
+        return tool.redeem(call.id, invocation, run, self._scope)
 
     async def acall(self, call: ToolCall) -> Any:
         """:meth:`call` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
@@ -137,11 +146,11 @@ class SpeculationSession:
             assert tool.call is not None
             function = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
             run = functools.partial(run_in_thread, function, name=f"agentrt {tool.name}")
-        return await tool.aredeem(call.id, invocation, run)
+        return await tool.aredeem(call.id, invocation, run, self._scope)
 
     def report(self) -> SpeculationReport:
         """What speculation did in this session so far."""
-        return self._reporter.report()
+        return self._context.reporter.report()
 
     def _bind(self, call: ToolCall) -> tuple[SpeculableTool, Invocation]:
         tool = self._tools.get(call.name)

@@ -7,21 +7,37 @@ import importlib
 import inspect
 import threading
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
-from pydantic import PositiveFloat, PositiveInt, TypeAdapter
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, model_validator
 
 from ._settings import Settings
+from ._threads import run_in_thread
 from .calls import canonical_key
 from .claims import ClaimTable, aredeem, redeem
 from .errors import InvalidRequestError, NotSpeculableError
+from .writes import write_log
 
 Tool = TypeVar("Tool")
 R = TypeVar("R")
 Canonical = Callable[..., Mapping[str, Any]]
 MARK = "__speculable__"
+
+
+class SpeculableKeywords(TypedDict, total=False):
+    """:class:`SpeculableOptions` as the keywords of :func:`speculable`."""
+
+    ttl: float
+    max_concurrency: int
+    timeout: float
+    cost: float
+    canonical: Canonical | None
+    invalidated_by: Sequence[str]
+    prepare: Callable[..., Any] | None
+    commit: Callable[[Any], Any] | None
+    discard: Callable[[Any], Any] | None
 
 
 class SpeculableOptions(Settings):
@@ -30,14 +46,38 @@ class SpeculableOptions(Settings):
     ``ttl`` is how many seconds a finished result, or a call the model has asked for, may wait to be
     picked up. ``max_concurrency`` bounds the tool's early runs at one time, over all sessions.
     ``timeout`` is how many seconds an early run may take; it is lifted once the model has really asked
-    for the call. ``canonical`` maps the validated arguments (passed as keywords) to those that identify
-    the call, where the schema says less than the tool knows.
+    for the call. ``cost`` is what one run costs, in the unit of the budget it is to count against.
+    ``canonical`` maps the validated arguments (passed as keywords) to those that identify the call, where
+    the schema says less than the tool knows.
+
+    ``invalidated_by`` names the tools that change what this one reads: once the model has called one of
+    them, results that this run read before are dropped, so that it reads its own writes.
+
+    ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen early. What
+    is run early is ``prepare``, with the tool's arguments. The real call is answered by ``commit`` with what
+    that returned; what no call asks for is given to ``discard``, once. Where nothing was prepared, the tool
+    itself runs, so it must do what the two together do. All three are functions, or all three coroutine
+    functions.
     """
 
     ttl: PositiveFloat = 60.0
     max_concurrency: PositiveInt = 8
     timeout: PositiveFloat = 60.0
+    cost: NonNegativeFloat = 0.0
     canonical: Canonical | None = None
+    invalidated_by: tuple[str, ...] = ()
+    prepare: Callable[..., Any] | None = None
+    commit: Callable[[Any], Any] | None = None
+    discard: Callable[[Any], Any] | None = None
+
+    @model_validator(mode="after")
+    def _two_phases_are_complete(self) -> Self:
+        phases = (self.prepare, self.commit, self.discard)
+        if any(phases) and not all(phases):
+            raise ValueError("prepare, commit and discard belong together: give all three or none")
+        if len(set(map(inspect.iscoroutinefunction, phases))) > 1:
+            raise ValueError("prepare, commit and discard must all be coroutine functions, or none of them")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +105,17 @@ class SpeculableTool:
         self.bind = bind
         self.call = call
         self.acall = acall
+        self.early = call
+        """What runs early in a thread, or None."""
+        self.aearly = acall
+        """What runs early as a coroutine, or None."""
+        self.two_phase = options.prepare is not None
+        if self.two_phase:
+            as_coroutine = inspect.iscoroutinefunction(options.prepare)
+            self.early, self.aearly = (None, options.prepare) if as_coroutine else (options.prepare, None)
         self.options = options
         self.claims = ClaimTable(ttl=options.ttl)
+        write_log.watch(options.invalidated_by)
         self.slots = threading.BoundedSemaphore(options.max_concurrency)
         """Taken without waiting by each early run, given back when its function has really ended."""
 
@@ -78,34 +127,51 @@ class SpeculableTool:
             return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
         return canonical_key(self.name, invocation.kwargs)
 
-    def redeem(self, call_id: str | None, invocation: Invocation, run: Callable[[], R]) -> R:
-        """Answer the call with this id from its speculation, or else with ``run()``; see :func:`redeem`."""
-        return redeem(self.claims, self.name, call_id, functools.partial(self.key, invocation), run)
+    def redeem(
+        self, call_id: str | None, invocation: Invocation, run: Callable[[], R], scope: Hashable = None
+    ) -> R:
+        """Answer the call with this id in this scope from its speculation, or else with ``run()``."""
+        ticket = None if call_id is None else self.claims.take(call_id, scope)
+        commit = self.options.commit
+        if ticket is not None and inspect.iscoroutinefunction(commit):
+            ticket = ticket.void("its commit is a coroutine function")
+        key = functools.partial(self.key, invocation)
+        try:
+            return redeem(ticket, self.name, key, run, commit)  # type: ignore[no-any-return]
+        finally:
+            write_log.note(scope, self.name)
 
     async def aredeem(
-        self, call_id: str | None, invocation: Invocation, run: Callable[[], Awaitable[R]]
+        self,
+        call_id: str | None,
+        invocation: Invocation,
+        run: Callable[[], Awaitable[R]],
+        scope: Hashable = None,
     ) -> R:
         """:meth:`redeem` for coroutines."""
+        ticket = None if call_id is None else self.claims.take(call_id, scope)
         key = functools.partial(self.key, invocation)
-        return await aredeem(self.claims, self.name, call_id, key, run)
+        commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
+        try:
+            return await aredeem(ticket, self.name, key, run, commit)
+        finally:
+            write_log.note(scope, self.name)
+
+    async def adiscard(self, prepared: Any) -> None:
+        """Undo a preparation that no call asked for."""
+        assert self.options.discard is not None
+        await self._phase(self.options.discard, prepared)
+
+    async def _phase(self, phase: Callable[[Any], Any], prepared: Any) -> Any:
+        if inspect.iscoroutinefunction(phase):
+            return await phase(prepared)
+        return await run_in_thread(functools.partial(phase, prepared), name=f"agentrt {self.name}")
 
 
 @overload
-def speculable(tool: Tool, /) -> Tool: ...
+def speculable(tool: Tool, /, **options: Unpack[SpeculableKeywords]) -> Tool: ...
 @overload
-def speculable(
-    *, ttl: float = ..., max_concurrency: int = ..., timeout: float = ..., canonical: Canonical | None = ...
-) -> Callable[[Tool], Tool]: ...
-@overload
-def speculable(
-    tool: Tool,
-    /,
-    *,
-    ttl: float = ...,
-    max_concurrency: int = ...,
-    timeout: float = ...,
-    canonical: Canonical | None = ...,
-) -> Tool: ...
+def speculable(**options: Unpack[SpeculableKeywords]) -> Callable[[Tool], Tool]: ...
 def speculable(tool: Any = None, /, **options: Any) -> Any:
     """Declare that a tool is stateless and cheap, so that it may be run early and in vain.
 

@@ -7,6 +7,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from .._clock import measured_by
+
 T = TypeVar("T")
 
 
@@ -14,10 +16,11 @@ def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run ``main()`` on a loop of its own, like :func:`asyncio.run`, in virtual time.
 
     ``asyncio.sleep``, ``anyio.sleep`` and timeouts pass at once, in order, and move the loop's clock
-    (``loop.time()``, ``anyio.current_time()``) by exactly what they say. Work in threads and on sockets
-    takes no virtual time; a timer does not wait for it, so keep such work out of what is timed.
+    (``loop.time()``, ``anyio.current_time()``) by exactly what they say; agentrt's reports and time limits go
+    by that clock, too. Work in threads and on sockets takes no virtual time; a timer does not wait for it, so
+    keep such work out of what is timed.
     """
-    with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner:
+    with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner, measured_by(runner.get_loop().time):
         return runner.run(main())
 
 

@@ -40,9 +40,7 @@ class Slow(ScriptedChat):
             await anyio.sleep(1)
 
 
-def piece(
-    name: str | None, args: str | None, index: int | None, id: str | None = None
-) -> AIMessageChunk:
+def piece(name: str | None, args: str | None, index: int | None, id: str | None = None) -> AIMessageChunk:
     part: Any = {"name": name, "args": args, "id": id, "index": index, "type": "tool_call_chunk"}
     return AIMessageChunk(content="", tool_call_chunks=[part])
 

@@ -11,7 +11,7 @@ import pytest
 EXPORTS = {
     "agentrt": {
         *("DraftRequest", "Priority", "SpeculationConfig", "SpeculationReport", "SpeculationSession"),
-        *("ToolCall", "current_priority", "priority", "speculable"),
+        *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
     "agentrt.adapters.langchain": {"ChatAgentRT", "report_of", "speculate"},
     "agentrt.speculators": {"EndpointSpeculator", "LocalSpeculator", "Speculator"},

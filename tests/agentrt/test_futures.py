@@ -30,8 +30,10 @@ def speculation(key: str = "k", clock: Clock | None = None) -> Speculation:
 def test_a_finished_run_hands_out_its_value() -> None:
     run = speculation()
     run.finish({"a": 1})
-    assert run.result().usable
-    assert run.result().value == {"a": 1}
+    outcome = run.result()
+    assert outcome.usable
+    assert outcome.value == {"a": 1}
+    assert not run.result().usable  # once
 
 
 def test_none_is_a_value() -> None:
@@ -137,6 +139,35 @@ def test_cancelling_the_wait_cancels_the_run() -> None:
     assert asyncio.run(main()).lost_because == "the wait for it was cancelled"
 
 
+def test_a_run_that_is_given_up_is_wasted_once_and_leaves_what_it_prepared() -> None:
+    wasted: list[str] = []
+
+    async def main() -> None:
+        run = Speculation("tool", "k", ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
+        run.finish("prepared")
+        run.drop("not wanted")
+        run.drop("again")
+        assert (await run.settled()).value == "prepared"
+        assert not (await run.aresult()).usable
+
+    asyncio.run(main())
+    assert wasted == ["not wanted"]
+
+
+def test_a_claimed_run_cannot_be_given_up_and_leaves_nothing() -> None:
+    wasted: list[str] = []
+
+    async def main() -> None:
+        run = Speculation("tool", "k", ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
+        run.finish("prepared")
+        assert (await run.aresult()).usable
+        run.drop("too late")
+        assert not (await run.settled()).usable
+
+    asyncio.run(main())
+    assert wasted == []
+
+
 class CacheMachine(RuleBasedStateMachine):
     """Random use of a cache against what it promises."""
 
@@ -184,8 +215,9 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        losers = self.cache.close("loser")
-        assert all(run.done and run not in self.handed_out for run in losers)
+        self.cache.close("loser")
+        for run in self.added.values():
+            assert run in self.handed_out or (run.done and not run.result().usable)
         self.closed = True
 
     @invariant()

@@ -91,7 +91,18 @@ def test_what_is_no_tool_is_refused() -> None:
             speculable(bad)
 
 
-@pytest.mark.parametrize("options", [{"ttl": 0}, {"max_concurrency": 0}, {"timeout": -1}, {"cost": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ttl": 0},
+        {"max_concurrency": 0},
+        {"timeout": -1},
+        {"cost": -1},
+        {"retries": 1},
+        {"invalidated_by": "save"},
+        {"prepare": print},
+    ],
+)
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         speculable(**options)(lambda: None)

@@ -1,0 +1,57 @@
+"""Read-your-writes: a result that was read early is not used after a call that may have changed it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+
+
+class WriteLog:
+    """Which tools each run has last called, and in which order with the early runs. Thread-safe, bounded.
+
+    Time is counted in events, not seconds. What was forgotten counts as a write: an early run from before it
+    is not used.
+    """
+
+    def __init__(self, *, max_entries: int = 4096) -> None:
+        """Nothing has been written yet."""
+        self._max_entries = max_entries
+        self._lock = threading.Lock()
+        self._now = 0
+        self._forgotten = 0
+        self._watched: set[str] = set()
+        self._last: OrderedDict[tuple[Hashable, str], int] = OrderedDict()
+
+    def watch(self, tools: Iterable[str]) -> None:
+        """Log calls of these tools from now on; those of others change nothing that anyone asked about."""
+        with self._lock:
+            self._watched.update(tools)
+
+    def now(self) -> int:
+        """The present moment, for :meth:`written_since`."""
+        with self._lock:
+            return self._now
+
+    def note(self, scope: Hashable, tool: str) -> None:
+        """Note that the run ``scope`` calls ``tool`` now, or has just called it."""
+        with self._lock:
+            if tool not in self._watched:
+                return
+            self._now += 1
+            self._last[scope, tool] = self._now
+            self._last.move_to_end((scope, tool))
+            if len(self._last) > self._max_entries:
+                self._forgotten = self._last.popitem(last=False)[1]
+
+    def written_since(self, moment: int, scope: Hashable, tools: Iterable[str]) -> str | None:
+        """Return one of ``tools`` that the run has called after ``moment``, or None if it called none."""
+        with self._lock:
+            for tool in tools:
+                if self._last.get((scope, tool), self._forgotten) > moment:
+                    return tool
+        return None
+
+
+write_log = WriteLog()
+"""The log of this process, as tools and their open tickets are of the process, too."""

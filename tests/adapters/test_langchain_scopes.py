@@ -1,0 +1,225 @@
+"""Runs in one process: an endpoint that gives equal ids to all of them mixes up none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, Send, interrupt
+
+from agentrt import ToolCall, run_scope, speculable
+from agentrt.adapters.langchain import report_of, speculate
+from agentrt.drafts import DraftRequest
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Calls, ScriptedChat
+
+user: ContextVar[str] = ContextVar("user", default="nobody")
+INBOX: list[Calls] = [[("inbox", {"folder": "new"})]]
+
+
+class Oracle:
+    """Guesses the call of every run's first turn."""
+
+    async def drafts(self, request: DraftRequest) -> Any:
+        if request.messages[-1]["role"] == "user":
+            yield ToolCall("inbox", {"folder": "new"})
+
+
+def inbox_tool(runs: list[str], **options: Any) -> BaseTool:
+    @speculable(**options)
+    @tool
+    async def inbox(folder: str) -> str:
+        """Read a folder of the user's own mail."""
+        runs.append(user.get())
+        await asyncio.sleep(3)
+        return f"{folder} of {user.get()}"
+
+    return inbox
+
+
+def speculating(delay: float = 5) -> Any:
+    return speculate(ScriptedChat(script=INBOX, delay=delay), Oracle())
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_users_with_equal_call_ids_get_their_own_results_early(persistent: bool) -> None:
+    runs: list[str] = []
+    model = speculating()
+    saver = InMemorySaver() if persistent else None
+    app = create_agent(model, [inbox_tool(runs)], checkpointer=saver)
+
+    async def serve(name: str) -> str:
+        user.set(name)
+        config: Any = {"configurable": {"thread_id": name}} if persistent else {}
+        messages = (await app.ainvoke({"messages": [("user", "hi")]}, config))["messages"]
+        return str(messages[2].content)
+
+    async def main() -> list[str]:
+        return await asyncio.gather(*map(serve, ["ann", "bob", "eve"]))
+
+    assert run_in_virtual_time(main) == ["new of ann", "new of bob", "new of eve"]
+    assert runs == ["ann", "bob", "eve"]
+    assert report_of(model).total.claims == 3
+
+
+@pytest.mark.parametrize(("named", "claims"), [(False, 0), (True, 2)])
+def test_without_a_graph_equal_ids_are_misses_unless_the_run_is_named(named: bool, claims: int) -> None:
+    model = speculating()
+    look = inbox_tool([])
+    bound = model.bind_tools([look])
+
+    async def serve(name: str) -> str:
+        user.set(name)
+        with run_scope(name) if named else nullcontext():
+            answer = await bound.ainvoke("hi")
+            await asyncio.sleep(5)  # both answers are there before either call is made
+            message = await look.ainvoke({**answer.tool_calls[0], "type": "tool_call"})
+        return str(message.content)
+
+    async def main() -> list[str]:
+        return await asyncio.gather(serve("ann"), serve("bob"))
+
+    assert run_in_virtual_time(main) == ["new of ann", "new of bob"]
+    assert report_of(model).total.claims == claims
+
+
+def test_an_approval_in_a_later_invocation_still_claims() -> None:
+    runs: list[str] = []
+    look = inbox_tool(runs)
+    model = speculating()
+    bound = model.bind_tools([look])
+
+    async def ask(state: MessagesState) -> Any:
+        return {"messages": [await bound.ainvoke(state["messages"])]}
+
+    async def review(state: MessagesState) -> Any:
+        assert interrupt("may I?") == "yes"
+        return {}
+
+    graph = StateGraph(MessagesState).add_node(ask).add_node(review).add_node("tools", ToolNode([look]))
+    graph.add_edge(START, "ask").add_edge("ask", "review").add_edge("review", "tools")
+    app = graph.compile(checkpointer=InMemorySaver())
+
+    async def main() -> str:
+        config: Any = {"configurable": {"thread_id": "1"}}
+        await app.ainvoke({"messages": [("user", "hi")]}, config)
+        await asyncio.sleep(5)
+        done = await app.ainvoke(Command(resume="yes"), config)
+        return str(done["messages"][-1].content)
+
+    assert run_in_virtual_time(main) == "new of nobody"
+    assert runs == ["nobody"]
+    assert report_of(model).total.claims == 1
+
+
+class Numbering(ScriptedChat):
+    """Gives each call an id of its own, as good endpoints do."""
+
+    def _begin(self, messages: Any) -> Any:
+        message = super()._begin(messages)
+        for call in message.tool_calls:
+            call["id"] = uuid.uuid4().hex
+        return message
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [(ScriptedChat, 5 + 3 + 5), (Numbering, 5 + 5)])
+def test_branches_of_one_run_claim_their_own_or_miss(kind: type[ScriptedChat], seconds: int) -> None:
+    look = inbox_tool([])
+
+    def build(model: Any) -> Any:
+        worker = create_agent(model, [look])
+
+        async def work(state: Any) -> Any:
+            user.set(state["name"])
+            done = await worker.ainvoke({"messages": [("user", state["name"])]})
+            return {"messages": [done["messages"][3]]}
+
+        def send(state: Any) -> list[Send]:
+            return [Send("work", {"name": name}) for name in ("ann", "bob")]
+
+        graph = StateGraph(MessagesState).add_node("work", work)
+        return graph.add_conditional_edges(START, send).compile()
+
+    async def main() -> tuple[list[str], float]:
+        seen: list[str] = []
+        model = speculate(kind(script=INBOX, delay=5), Oracle())
+        app = build(model)
+        async for _, (message, _) in app.astream({"messages": []}, stream_mode="messages", subgraphs=True):
+            if message.type == "tool":
+                seen.append(str(message.content))
+        return seen, asyncio.get_running_loop().time()
+
+    seen, took = run_in_virtual_time(main)
+    assert sorted(seen) == ["new of ann", "new of bob"]
+    assert took == seconds
+
+
+def test_calls_sent_to_a_tool_node_one_by_one_are_claimed() -> None:
+    calls: list[Calls] = [[("inbox", {"folder": "new"}), ("inbox", {"folder": "old"})]]
+
+    class Both:
+        async def drafts(self, request: DraftRequest) -> Any:
+            for folder in ("new", "old") if len(request.messages) == 1 else ():
+                yield ToolCall("inbox", {"folder": folder})
+
+    runs: list[str] = []
+    look = inbox_tool(runs)
+    model = speculate(ScriptedChat(script=calls, delay=5), Both())
+    bound = model.bind_tools([look])
+
+    async def ask(state: MessagesState) -> Any:
+        return {"messages": [await bound.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState).add_node("agent", ask).add_node("tools", ToolNode([look]))
+    graph.add_edge(START, "agent").add_edge("tools", "agent")
+    graph.add_conditional_edges("agent", tools_condition)
+    app = graph.compile()
+
+    async def main() -> list[str]:
+        done = await app.ainvoke({"messages": [("user", "hi")]})
+        return [str(message.content) for message in done["messages"] if message.type == "tool"]
+
+    assert run_in_virtual_time(main) == ["new of nobody", "old of nobody"]
+    assert report_of(model).total.claims == 2
+
+
+def test_a_write_of_the_same_answer_makes_the_read_a_miss() -> None:
+    notes = ["a"]
+
+    @speculable(invalidated_by=["create_note"])
+    @tool
+    async def list_notes() -> str:
+        """List the notes."""
+        await asyncio.sleep(1)
+        return ",".join(notes)
+
+    @tool
+    async def create_note(text: str) -> str:
+        """Create a note."""
+        notes.append(text)
+        return "created"
+
+    class Guess:
+        async def drafts(self, request: DraftRequest) -> Any:
+            yield ToolCall("list_notes", {})
+
+    script: list[Calls] = [[("create_note", {"text": "b"}), ("list_notes", {})], [("list_notes", {})]]
+    model = speculate(ScriptedChat(script=script, delay=5), Guess())
+    app = create_agent(model, [list_notes, create_note])
+
+    async def main() -> list[str]:
+        done = await app.ainvoke({"messages": [("user", "hi")]})
+        return [str(message.content) for message in done["messages"] if message.type == "tool"]
+
+    assert run_in_virtual_time(main) == ["created", "a,b", "a,b"]
+    total = report_of(model).total
+    assert (total.claims, total.misses, total.wasted) == (1, 1, 2)

@@ -1,0 +1,231 @@
+"""Tools with an effect: prepared early, committed by the real call, discarded otherwise, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from agentrt import SpeculationSession, ToolCall, speculable
+from agentrt.errors import ConfigurationError
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+
+SEND = ToolCall("send_mail", {"to": "ann"}, "call_1")
+OTHER = ToolCall("send_mail", {"to": "bob"}, "call_1")
+
+
+class Outbox:
+    """What happened to drafts of mails, in order."""
+
+    def __init__(self, prepare_s: float = 1.0) -> None:
+        self.log: list[str] = []
+        self._prepare_s = prepare_s
+
+    async def prepare(self, to: str) -> str:
+        self.log.append(f"prepare {to}")
+        await asyncio.sleep(self._prepare_s)
+        return f"draft for {to}"
+
+    async def commit(self, draft: str) -> str:
+        self.log.append(f"send {draft}")
+        return "sent"
+
+    async def discard(self, draft: str) -> None:
+        await asyncio.sleep(1)  # clean-up may wait, also while everything else is being cancelled
+        self.log.append(f"delete {draft}")
+
+    def tool(self, **options: Any) -> Any:
+        @speculable(prepare=self.prepare, commit=self.commit, discard=self.discard, **options)
+        async def send_mail(to: str) -> str:
+            self.log.append(f"write and send to {to}")
+            return "sent"
+
+        return send_mail
+
+
+def drive(outbox: Outbox, made: list[ToolCall], *, generation_s: float = 5.0, **options: Any) -> str:
+    """Guess SEND, let the model make these calls, and return why the first was a miss."""
+
+    async def main() -> str:
+        async with SpeculationSession([outbox.tool(**options)], [ScriptedSpeculator([SEND])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(generation_s)
+                turn.bind(made)
+            for call in made:
+                assert await session.acall(call) == "sent"
+        report = session.report()
+        assert report.total.claims + report.total.wasted == 1
+        return report.turns[0].calls[0].reason if made else ""
+
+    return run_in_virtual_time(main)
+
+
+def test_the_real_call_commits_what_was_prepared() -> None:
+    outbox = Outbox()
+    assert drive(outbox, [SEND]) == ""
+    assert outbox.log == ["prepare ann", "send draft for ann"]
+
+
+def test_a_preparation_that_no_call_asks_for_is_discarded() -> None:
+    outbox = Outbox()
+    drive(outbox, [])
+    assert outbox.log == ["prepare ann", "delete draft for ann"]
+
+
+def test_another_call_runs_the_tool_and_the_preparation_is_discarded() -> None:
+    outbox = Outbox()
+    drive(outbox, [OTHER])
+    assert sorted(outbox.log) == ["delete draft for ann", "prepare ann", "write and send to bob"]
+
+
+def test_a_preparation_under_way_is_cancelled_and_leaves_nothing_to_discard() -> None:
+    outbox = Outbox(prepare_s=100)
+    drive(outbox, [])
+    assert outbox.log == ["prepare ann"]
+
+
+def test_a_preparation_that_ends_in_spite_of_its_cancellation_is_discarded() -> None:
+    outbox = Outbox()
+
+    async def stubborn(to: str) -> str:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            return "late draft"
+        return ""
+
+    outbox.prepare = stubborn  # type: ignore[method-assign]
+    drive(outbox, [])
+    assert outbox.log == ["delete late draft"]
+
+
+def test_a_preparation_that_waits_too_long_for_its_call_is_discarded() -> None:
+    outbox = Outbox()
+
+    async def main() -> None:
+        async with SpeculationSession([outbox.tool(ttl=10)], [ScriptedSpeculator([SEND])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([SEND])
+            await asyncio.sleep(20)  # a person thinks about it
+            assert outbox.log == ["prepare ann", "delete draft for ann"]
+            assert await session.acall(SEND) == "sent"
+        assert session.report().total.wasted == 1
+
+    run_in_virtual_time(main)
+    assert outbox.log[2:] == ["write and send to ann"]
+
+
+def test_closing_the_session_discards_what_was_bound_and_never_made() -> None:
+    outbox = Outbox()
+
+    async def main() -> None:
+        async with SpeculationSession([outbox.tool()], [ScriptedSpeculator([SEND])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([SEND])
+
+    run_in_virtual_time(main)
+    assert outbox.log == ["prepare ann", "delete draft for ann"]
+
+
+def test_a_commit_that_fails_is_not_tried_again() -> None:
+    outbox = Outbox()
+
+    async def fail(draft: str) -> str:
+        outbox.log.append("send")
+        raise ConnectionError("after the mail had gone out, perhaps")
+
+    outbox.commit = fail  # type: ignore[method-assign]
+
+    async def main() -> None:
+        async with SpeculationSession([outbox.tool()], [ScriptedSpeculator([SEND])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([SEND])
+            with pytest.raises(ConnectionError, match="perhaps"):
+                await session.acall(SEND)
+
+    run_in_virtual_time(main)
+    assert outbox.log == ["prepare ann", "send"]
+
+
+def test_a_discard_that_fails_is_reported_and_harmless() -> None:
+    outbox = Outbox()
+
+    async def fail(draft: str) -> None:
+        raise OSError("ann's password is swordfish")
+
+    outbox.discard = fail  # type: ignore[method-assign]
+
+    async def main() -> tuple[str, ...]:
+        async with SpeculationSession([outbox.tool()], [ScriptedSpeculator([SEND])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([])
+        return session.report().turns[0].problems
+
+    assert run_in_virtual_time(main) == ("a preparation of send_mail could not be discarded: OSError",)
+
+
+def test_functions_prepare_commit_and_discard_in_threads() -> None:
+    log: list[str] = []
+    prepared, discarded = threading.Event(), threading.Event()
+
+    def prepare(to: str) -> str:
+        prepared.set()
+        return f"draft for {to}"
+
+    def discard(draft: str) -> None:
+        log.append(f"delete {draft}")
+        discarded.set()
+
+    @speculable(prepare=prepare, commit=lambda draft: f"sent {draft}", discard=discard)
+    def send_mail(to: str) -> str:
+        return f"written and sent to {to}"
+
+    guesses = ScriptedSpeculator([SEND], [SEND])
+    with SpeculationSession([send_mail], [guesses]) as session:
+        with session.turn([], []) as turn:
+            assert prepared.wait(10)
+            turn.bind([SEND])
+        assert session.call(SEND) == "sent draft for ann"
+        prepared.clear()
+        with session.turn([], []) as turn:
+            assert prepared.wait(10)
+            turn.bind([OTHER])
+        assert session.call(OTHER) == "written and sent to bob"
+        assert discarded.wait(10)
+    assert log == ["delete draft for ann"]
+
+
+def test_a_preparation_that_ends_after_it_was_given_up_is_discarded_in_its_thread() -> None:
+    started, release, discarded = threading.Event(), threading.Event(), threading.Event()
+
+    def prepare(to: str) -> str:
+        started.set()
+        release.wait()
+        return "draft"
+
+    @speculable(prepare=prepare, commit=str, discard=lambda draft: discarded.set())
+    def send_mail(to: str) -> str:
+        return "sent"
+
+    with SpeculationSession([send_mail], [ScriptedSpeculator([SEND])]) as session:
+        with session.turn([], []) as turn:
+            assert started.wait(10)
+            turn.bind([])
+        assert not discarded.is_set()
+        release.set()
+        assert discarded.wait(10)
+
+
+def test_the_three_belong_together_and_are_of_one_kind() -> None:
+    async def acommit(draft: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="belong together"):
+        speculable(prepare=str, commit=str)(lambda: None)
+    with pytest.raises(ConfigurationError, match="all be coroutine functions, or none"):
+        speculable(prepare=str, commit=acommit, discard=str)(lambda: None)

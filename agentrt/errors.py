@@ -8,7 +8,8 @@
     ├── NotSpeculableError           this tool must not be run early (also a TypeError)
     ├── ModelError
     │   ├── ModelNotFoundError       no model at that name or path
-    │   └── ModelFormatError         something is there, but it is not a usable model
+    │   ├── ModelFormatError         something is there, but it is not a usable model
+    │   └── ProfileFormatError       what was once measured of a model cannot be read any more
     ├── RequestError                 this request cannot be served as it stands (also a ValueError)
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
     │   └── PromptTooLongError       the prompt exceeds the model's context or the KV arena
@@ -68,6 +69,10 @@ class ModelNotFoundError(ModelError, FileNotFoundError):
 
 class ModelFormatError(ModelError):
     """A model directory exists but is incomplete, truncated or of an unsupported kind."""
+
+
+class ProfileFormatError(ModelError):
+    """A stored profile of a model is damaged; it can be deleted and measured again."""
 
 
 class RequestError(AgentRTError, ValueError):

@@ -13,7 +13,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
     "langgraph": ("langchain", "langchain_core", "langgraph"),
     "openai": ("openai",),
-    "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers"),
+    "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"),
     "demo": ("dateutil", "httpx", "icalendar"),
 }
 """The modules that each extra brings of its own; ``demo`` includes all others but ``openai``."""

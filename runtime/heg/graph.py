@@ -91,15 +91,15 @@ class ExecutionGraph:
         """
         return self._chunk(-(-past_tokens // _PAST_STEP))
 
-    def max_decode_batch(self, slowdown: float, *, past_tokens: int = 512, limit: int = 64) -> int:
+    def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
         """``B_max`` of §6.3: the most sequences that decode together at little cost to each.
 
-        A step of so many takes at most ``slowdown`` times that of one; ``past_tokens`` is what each of them
-        has in the cache.
+        The token-level work of a step of so many takes at most ``slowdown`` times that of one. Attention,
+        which no batching makes cheaper, is not counted.
         """
 
         def seconds(batch: int) -> float:
-            return self.pass_seconds(PassShape(batch, batch, batch * past_tokens, batch))
+            return self.pass_seconds(PassShape(batch, batch, 0, batch))
 
         alone = seconds(1)
         return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= slowdown * alone)

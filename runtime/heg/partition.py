@@ -54,9 +54,14 @@ class Partition:
         """Layers in front of which the model can be cut; all but layer 0 if nothing is in the way."""
 
     @property
-    def whole(self) -> bool:
-        """Whether there is a layer in front of which the model cannot be cut."""
-        return len(self.seams) < self.layers - 1
+    def complete(self) -> bool:
+        """Whether the model can be cut in front of every layer."""
+        return len(self.seams) == self.layers - 1
+
+    @property
+    def splits(self) -> bool:
+        """Whether it can be cut around its attentions, too."""
+        return self.complete and self.layers > 1 and 0 in self._seams
 
     def layer_segments(self, bounds: Iterable[int]) -> list[ov.Model]:
         """Cut in front of each layer in ``bounds``, ascending, each in :attr:`seams`.

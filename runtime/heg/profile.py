@@ -44,7 +44,7 @@ class Curve(_Frozen):
         return seconds[right - 1] + share * (seconds[right] - seconds[right - 1])
 
 
-class TokenGroups(_Frozen):
+class StaticGroups(_Frozen):
     """The static token-level kernels of one XPU (Agent.xpu §5.2, elastic chunked kernel)."""
 
     tokens: Annotated[int, Field(ge=1)]
@@ -57,14 +57,13 @@ class TokenGroups(_Frozen):
     """Out-projection and MLP, and no layer behind."""
 
 
-class XPUProfile(_Frozen):
-    """What was measured on one XPU that ran nothing else."""
+class LayerCosts(_Frozen):
+    """LAYERS and ATTENTION kernels on an XPU that can run them."""
 
-    device: str
     segment_s: Seconds
     """What each compiled segment costs beside its layers: dispatch, seam, what it computes for itself."""
-    entry: Curve
-    """Embedding, by tokens."""
+    entry_s: Seconds
+    """Embedding, and what else comes before the first layer."""
     layer: Curve
     """One layer whose tokens attend to each other only, by tokens."""
     head: Curve
@@ -75,18 +74,27 @@ class XPUProfile(_Frozen):
     """One layer's attention for one new token and one token of past."""
     attention_s: Seconds = 0.0
     """What an ATTENTION kernel costs beside its pairs."""
-    groups: TokenGroups | None = None
+
+    def attention(self, shape: PassShape) -> float:
+        """Seconds that one layer of ``shape`` spends on what is in the cache already."""
+        past = shape.past_tokens
+        return past * self.read_s + past * shape.tokens / shape.sequences * self.pair_s
+
+
+class XPUProfile(_Frozen):
+    """What was measured on one XPU that ran nothing else."""
+
+    device: str
+    layers: LayerCosts | None = None
+    """None for an XPU that only has static token-level kernels."""
+    groups: StaticGroups | None = None
+    """None for an XPU that has no such kernels."""
     peak_flops: Positive
     """Roofline: the most arithmetic seen in a second."""
     peak_bandwidth: Positive
     """Roofline: the most bytes of weights seen read in a second."""
     watts: Positive
     """While a kernel runs, above idle."""
-
-    def attention(self, shape: PassShape) -> float:
-        """Seconds that one layer of ``shape`` spends on what is in the cache already."""
-        past = shape.past_tokens
-        return past * self.read_s + past * shape.tokens / shape.sequences * self.pair_s
 
 
 class Profile(_Frozen):
@@ -101,6 +109,8 @@ class Profile(_Frozen):
     """False for a simulated machine."""
     power_measured: bool
     """Whether the watts were read off the machine (RAPL); otherwise they are an estimate."""
+    block_tokens: Annotated[int, Field(ge=1)]
+    """Tokens in one KV block on the attending device."""
     layers: Annotated[int, Field(ge=1)]
     layer_bytes: Annotated[int, Field(ge=0)]
     """Weights of one layer."""
@@ -115,7 +125,8 @@ class Profile(_Frozen):
 
     @model_validator(mode="after")
     def _decodes(self) -> Self:
-        if Role.DECODE not in self.xpus:
+        decode = self.xpus.get(Role.DECODE)
+        if decode is None or decode.layers is None:
             raise ValueError("a profile has an XPU that decodes")
         return self
 
@@ -123,17 +134,23 @@ class Profile(_Frozen):
         """Predict ``kernel`` at ``shape`` on the XPU of ``role``; see :class:`CostModel`.
 
         Raises:
-            KeyError: this platform has no such role, or the XPU has no static kernels for a TOKENS kernel.
+            KeyError: the XPU of ``role`` does not run such kernels, or there is none.
         """
         xpu = self.xpus[role]
         past = 0
-        if kernel.kind is KernelKind.LAYERS:
-            seconds, weights = self._layers(xpu, kernel, shape)
+        measured = self.measured
+        if kernel.kind is KernelKind.TOKENS:
+            if xpu.groups is None:
+                raise KeyError(f"{xpu.device} has no token-level kernels")
+            seconds, weights = self._group(xpu.groups, kernel)
+        elif xpu.layers is None:
+            raise KeyError(f"{xpu.device} has only token-level kernels")
+        elif kernel.kind is KernelKind.LAYERS:
+            seconds, weights = self._layers(xpu, xpu.layers, kernel, shape)
             past = len(kernel.layers) * shape.past_tokens
-        elif kernel.kind is KernelKind.TOKENS:
-            seconds, weights = self._token_group(xpu, kernel)
+            measured &= shape.tokens <= xpu.layers.layer.counts[-1]
         else:
-            seconds, weights = xpu.attention_s + xpu.attention(shape), 0
+            seconds, weights = xpu.layers.attention_s + xpu.layers.attention(shape), 0
             past = shape.past_tokens
         traffic = weights + past * self.past_bytes
         return KernelCost(
@@ -141,28 +158,27 @@ class Profile(_Frozen):
             min(1.0, traffic / (seconds * self.bandwidth)) if seconds > 0 else 0.0,
             weights + shape.tokens * self.activation_bytes,
             xpu.watts,
-            self.measured and shape.tokens <= xpu.layer.counts[-1],
+            measured,
         )
 
-    def _layers(self, xpu: XPUProfile, kernel: Kernel, shape: PassShape) -> tuple[float, int]:
+    def _layers(
+        self, xpu: XPUProfile, costs: LayerCosts, kernel: Kernel, shape: PassShape
+    ) -> tuple[float, int]:
         """Seconds and bytes of weights read of whole layers."""
         tokens, layers = shape.tokens, len(kernel.layers)
-        each = xpu.layer.at(tokens, self.layer_flops / xpu.peak_flops) + xpu.attention(shape)
-        seconds = len(kernel.segments) * xpu.segment_s + layers * each
+        each = costs.layer.at(tokens, self.layer_flops / xpu.peak_flops) + costs.attention(shape)
+        seconds = len(kernel.segments) * costs.segment_s + layers * each
         weights = layers * self.layer_bytes
         if kernel.layers.start == 0:
             # Of the table behind an embedding only the rows of these tokens are read.
-            seconds += xpu.entry.at(tokens, 0.0)
+            seconds += costs.entry_s
         if kernel.last and shape.rows:
-            seconds += xpu.head.at(shape.rows, self.head_flops / xpu.peak_flops)
+            seconds += costs.head.at(shape.rows, self.head_flops / xpu.peak_flops)
             weights += self.head_bytes
         return seconds, weights
 
-    def _token_group(self, xpu: XPUProfile, kernel: Kernel) -> tuple[float, int]:
+    def _group(self, groups: StaticGroups, kernel: Kernel) -> tuple[float, int]:
         """Seconds and bytes of weights read of a static token-level group."""
-        groups = xpu.groups
-        if groups is None:
-            raise KeyError(f"{xpu.device} has no token-level kernels")
         if kernel.segments.start == 0:
             return groups.first_s, 0
         return (groups.last_s if len(kernel.layers) == 1 else groups.middle_s), self.layer_bytes

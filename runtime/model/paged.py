@@ -39,6 +39,9 @@ INPUTS: Final = (
 )
 """The inputs of every forward pass, beside the cache tensors."""
 
+CACHES: Final = ("key_cache.", "value_cache.")
+"""How the names of the cache tensors begin; the layer's number follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheInput:
@@ -87,7 +90,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         model = ov.Core().read_model(directory.graph)
     except RuntimeError as error:
         raise ModelFormatError(
-            f"OpenVINO cannot read {directory.graph}: {_last_line(error)} "
+            f"OpenVINO cannot read {directory.graph}: {last_line(error)} "
             "Copy the directory again, or export it again."
         ) from error
     problem = (
@@ -97,13 +100,11 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise ModelFormatError(problem.format(_last_line(error))) from error
+        raise ModelFormatError(problem.format(last_line(error))) from error
     names = {name for port in model.inputs for name in port.names}
     if "key_cache.0" not in names:
         raise ModelFormatError(problem.format("it has no attention with a key-value cache"))
-    unknown = {
-        name for name in names if name not in INPUTS and not name.startswith(("key_cache.", "value_cache."))
-    }
+    unknown = {name for name in names if name not in INPUTS and not name.startswith(CACHES)}
     if unknown:
         raise ModelFormatError(problem.format(f"it also wants {', '.join(sorted(unknown))}"))
     if len(model.outputs) != 1:
@@ -129,7 +130,7 @@ def compile_paged_model(directory: ModelDirectory, device: str, properties: dict
     except (RuntimeError, TypeError) as error:
         settings = ", ".join(f"{name}={value}" for name, value in properties.items())
         raise ConfigurationError(
-            f"OpenVINO cannot compile the model for {device} with {settings}: {_last_line(error)} "
+            f"OpenVINO cannot compile the model for {device} with {settings}: {last_line(error)} "
             "Leave precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
         ) from error
     return _describe(compiled, directory)
@@ -141,7 +142,7 @@ def _describe(compiled: ov.CompiledModel, directory: ModelDirectory) -> PagedMod
     block_tokens = 0
     for index, port in enumerate(compiled.inputs):
         name = port.get_any_name()
-        if not name.startswith(("key_cache.", "value_cache.")):
+        if not name.startswith(CACHES):
             inputs[name] = index
             continue
         shape = tuple(
@@ -161,7 +162,7 @@ def _describe(compiled: ov.CompiledModel, directory: ModelDirectory) -> PagedMod
     return PagedModel(compiled, inputs, tuple(caches), block_tokens, vocabulary.get_length())
 
 
-def _last_line(error: Exception) -> str:
+def last_line(error: Exception) -> str:
     """OpenVINO's errors are stacks of source locations; the last line says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].rstrip(".") + "." if lines else type(error).__name__

@@ -1,0 +1,111 @@
+"""Profiles on disk: one file for each model on each set of devices, measured once and used again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentrt.errors import ProfileFormatError
+
+from .profile import Profile
+
+_FORMAT: Final = 1
+"""Part of every fingerprint: another meaning of a field makes old profiles unknown, not wrong."""
+
+_Stored = TypeVar("_Stored", bound=BaseModel)
+
+
+class MachineFigures(BaseModel):
+    """What is measured once for a machine, whatever the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    read_bandwidth: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Bytes a second that all cores together read from memory."""
+
+
+def fingerprint(**facts: Any) -> str:
+    """A name for everything that a profile depends on: equal facts, equal name."""
+    text = json.dumps({"format": _FORMAT, **facts}, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class ProfileStore:
+    """A folder of profiles. Files are replaced as a whole; several processes may share it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """``folder`` is created when something is written; by default it lies in the user's cache folder."""
+        self.folder: Final = folder or platformdirs.user_cache_path("agentrt") / "profiles"
+
+    def profile(self, fingerprint: str, measure: Callable[[], Profile]) -> Profile:
+        """The stored profile, or what ``measure`` returns, which is stored. A damaged file is replaced."""
+        return self._get(f"{fingerprint}.json", Profile, measure)
+
+    def machine(self, fingerprint: str, measure: Callable[[], MachineFigures]) -> MachineFigures:
+        """The stored figures of a machine, or measured ones; see :meth:`profile`."""
+        return self._get(f"machine-{fingerprint}.json", MachineFigures, measure)
+
+    def forget(self, fingerprint: str) -> None:
+        """Have the profile measured again the next time it is asked for."""
+        (self.folder / f"{fingerprint}.json").unlink(missing_ok=True)
+
+    def load(self, name: str, kind: type[_Stored]) -> _Stored | None:
+        """Read one file; None if there is none.
+
+        Raises:
+            ProfileFormatError: it is damaged, or cannot be read.
+        """
+        file = self.folder / name
+        try:
+            return kind.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.strerror
+            raise ProfileFormatError(
+                f"the profile {file} cannot be used ({problem}). Delete it; it is measured again."
+            ) from error
+
+    def _get(self, name: str, kind: type[_Stored], measure: Callable[[], _Stored]) -> _Stored:
+        try:
+            found = self.load(name, kind)
+        except ProfileFormatError as error:
+            warnings.warn(f"{error} Measuring now.", RuntimeWarning, stacklevel=4)
+            found = None
+        if found is not None:
+            return found
+        measured = measure()
+        try:
+            _replace(self.folder / name, measured.model_dump_json(indent=1))
+        except OSError as error:
+            warnings.warn(
+                f"the profile could not be stored in {self.folder} ({error.strerror}), so that it will be "
+                "measured again next time. Make the folder writable, or set cache_dir.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return measured
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file that is either the old or the new one, never a part."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

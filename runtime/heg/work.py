@@ -1,0 +1,65 @@
+"""How much a model computes and reads for a token, counted in its graph: the axes of its roofline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import openvino as ov
+
+from .partition import Partition
+
+_SMALL: Final = 4096
+"""Constants of fewer elements are shapes, scales of norms and the like."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """Counts for one layer and for what follows the last one."""
+
+    layer_bytes: int
+    """Weights of one layer as they are stored."""
+    head_bytes: int
+    layer_flops: int
+    """Multiplications and additions of one layer's matrices for one token."""
+    head_flops: int
+    activation_bytes: int
+    """What the matrices of one layer put out for one token, in float32: a bound on what it needs at a
+    time."""
+
+    @classmethod
+    def of(cls, partition: Partition) -> Self:
+        """Count in a layer from the middle, and in the last one; in a model without seams, on average."""
+        layers = partition.layers
+        if not partition.complete or layers < 3:
+            weights, flops, activations = _count(partition.layer_segments(())[0])
+            return cls(weights // layers, 0, flops // layers, 0, activations // layers)
+        _, middle, *_, last = partition.layer_segments(sorted({1, 2, layers - 1}))
+        weights, flops, activations = _count(middle)
+        last_weights, last_flops, _ = _count(last)
+        return cls(weights, max(0, last_weights - weights), flops, max(0, last_flops - flops), activations)
+
+
+def _count(model: ov.Model) -> tuple[int, int, int]:
+    """Bytes of weights, arithmetic for one token, bytes put out by matrices for one token."""
+    weights = flops = activations = 0
+    for node in model.get_ordered_ops():
+        kind = node.get_type_name()
+        if kind == "Constant":
+            elements = _product(node.get_output_shape(0))
+            if elements >= _SMALL:
+                weights += int(elements * node.get_output_element_type(0).bitwidth) // 8
+        elif kind == "MatMul":
+            matrix = node.input_value(1).get_partial_shape()
+            width = list(node.get_output_partial_shape(0))[-1]
+            if matrix.is_static and width.is_static:
+                flops += 2 * _product(matrix.to_shape())
+                activations += 4 * int(width.get_length())
+    return weights, flops, activations
+
+
+def _product(shape: ov.Shape) -> int:
+    elements = 1
+    for extent in shape:
+        elements *= extent
+    return int(elements)

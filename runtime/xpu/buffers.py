@@ -1,0 +1,153 @@
+"""What lives between the kernels of a pass: its inputs and activations, in host memory that every XPU
+shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ..heg.kernel import PassInputs
+
+_FIRST_LENGTH: Final = 64
+
+
+class _Growing:
+    """Rows of memory that OpenVINO reads or writes in place, as a tensor of the length that is wanted now.
+
+    Binding a tensor to an inference costs more than writing to it, so there is one tensor a length, and while
+    the length stays the same, between two decode steps nearly always, the tensor does.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], row: tuple[int, ...] = ()) -> None:
+        self._memory: NDArray[Any] = np.zeros((_FIRST_LENGTH, *row), dtype)
+        self._tensors: dict[int, ov.Tensor] = {}
+
+    def tensor(self, length: int) -> ov.Tensor:
+        if length > len(self._memory):
+            grown = max(length, 2 * len(self._memory))
+            self._memory = np.zeros((grown, *self._memory.shape[1:]), self._memory.dtype)
+            self._tensors.clear()
+        tensor = self._tensors.get(length)
+        if tensor is None:
+            tensor = self._tensors[length] = ov.Tensor(self._memory[:length], shared_memory=True)
+        return tensor
+
+    def write(self, values: Sequence[int]) -> ov.Tensor:
+        tensor = self.tensor(len(values))
+        self._memory[: len(values)] = values
+        return tensor
+
+
+class PassBuffers:
+    """The memory of one pass in flight (``activation_buffer`` of Agent.xpu §6.2), reused by later passes.
+
+    The residual stream has two buffers that take turns: a kernel reads one and writes the other, so that
+    nothing is lost when a pass pauses and nothing is copied when it goes on, on whichever XPU.
+    """
+
+    def __init__(self) -> None:
+        """Allocate next to nothing; buffers grow with the passes that use them."""
+        self.tokens = 0
+        """Tokens of the pass that is loaded."""
+        self.requests: dict[Any, Any] = {}
+        """What each XPU has bound to these buffers; the XPUs' own business."""
+        self.abandoned = False
+        """Whether a kernel that hangs may still write here; then nobody uses it again."""
+        self._inputs: dict[str, _Growing] = {
+            "input_ids": _Growing(np.dtype(np.int64)),
+            "position_ids": _Growing(np.dtype(np.int64)),
+            "past_lens": _Growing(np.dtype(np.int32)),
+            "subsequence_begins": _Growing(np.dtype(np.int32)),
+            "block_indices": _Growing(np.dtype(np.int32)),
+            "block_indices_begins": _Growing(np.dtype(np.int32)),
+            "sampled_token_indices": _Growing(np.dtype(np.int64)),
+        }
+        self._max_context_len = np.zeros((), np.int32)
+        self._bound: dict[str, ov.Tensor] = {
+            "max_context_len": ov.Tensor(self._max_context_len, shared_memory=True)
+        }
+        self._activations: dict[str, _Growing] = {}
+        self._tables: list[tuple[list[int], int]] = []
+        self._current = 0
+
+    def load(self, inputs: PassInputs) -> None:
+        """Begin a pass: write its inputs."""
+        bound, vectors = self._bound, self._inputs
+        self.tokens = len(inputs.token_ids)
+        self._current = 0
+        bound["input_ids"] = vectors["input_ids"].write(inputs.token_ids)
+        bound["position_ids"] = vectors["position_ids"].write(inputs.position_ids)
+        bound["past_lens"] = vectors["past_lens"].write(inputs.past_lens)
+        bound["subsequence_begins"] = vectors["subsequence_begins"].write(inputs.subsequence_begins)
+        bound["sampled_token_indices"] = vectors["sampled_token_indices"].write(inputs.sampled_rows)
+        self._max_context_len[...] = inputs.max_context_len
+        self._write_tables(inputs.block_tables)
+
+    def input(self, name: str) -> ov.Tensor:
+        """The tensor of one of the pass's inputs."""
+        return self._bound[name]
+
+    def activation(self, name: str, port: ov.Output) -> ov.Tensor:
+        """The tensor ``[tokens, …]`` of an activation, with the type and row that ``port`` says."""
+        growing = self._activations.get(name)
+        if growing is None:
+            extents = list(port.get_partial_shape())[1:]
+            row = tuple(extent.get_length() for extent in extents)
+            growing = self._activations[name] = _Growing(port.get_element_type().to_dtype(), row)
+        return growing.tensor(self.tokens)
+
+    def stream(self, port: ov.Output, *, next: bool) -> ov.Tensor:
+        """The residual stream: as it is, or where the next kernel leaves it."""
+        return self.activation(f"hidden{self._current ^ next}", port)
+
+    def advance(self) -> None:
+        """The kernel has written the next residual stream: it is the current one from here on."""
+        self._current ^= 1
+
+    def _write_tables(self, tables: list[list[int]]) -> None:
+        """Write the block tables, which change only when the batch does or a sequence enters a new block."""
+        known = self._tables
+        if len(known) == len(tables) and all(
+            table is written and length == len(table)
+            for (written, length), table in zip(known, tables, strict=True)
+        ):
+            return
+        # A table only grows while it is in use, and is a new list afterwards.
+        self._tables = [(table, len(table)) for table in tables]
+        indices: list[int] = []
+        begins = [0]
+        for table in tables:
+            indices += table
+            begins.append(len(indices))
+        self._bound["block_indices"] = self._inputs["block_indices"].write(indices)
+        self._bound["block_indices_begins"] = self._inputs["block_indices_begins"].write(begins)
+
+
+class BufferPool:
+    """Buffers that no pass uses at the moment. Not thread-safe: it belongs to whoever drives the passes."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._free: list[PassBuffers] = []
+
+    def take(self, inputs: PassInputs) -> PassBuffers:
+        """Load a pass into free buffers, those of a pass as long if there are some: they are bound
+        already."""
+        tokens = len(inputs.token_ids)
+        found = next((at for at, buffers in enumerate(self._free) if buffers.tokens == tokens), -1)
+        buffers = self._free.pop(found) if self._free else PassBuffers()
+        buffers.load(inputs)
+        return buffers
+
+    def give_back(self, buffers: PassBuffers) -> None:
+        """Nobody uses ``buffers`` any more."""
+        if not buffers.abandoned:
+            self._free.append(buffers)
+
+    def clear(self) -> None:
+        """Let go of all free buffers and of the inferences bound to them."""
+        self._free.clear()

@@ -1,0 +1,124 @@
+"""The compiled kernels of one XPU, and inferences of them that are bound to a pass's buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from agentrt.errors import ConfigurationError
+
+from ..heg.kernel import KernelKind
+from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
+from ..model.paged import CACHES, last_line
+from .buffers import PassBuffers
+
+_ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
+
+
+class CompiledKernels:
+    """All kernels of one XPU, compiled; weights are in memory once for each kind."""
+
+    def __init__(
+        self, pieces: Mapping[KernelKind, Sequence[ov.Model]], device: str, properties: Mapping[str, Any]
+    ) -> None:
+        """Compile the pieces that :class:`Partition` has cut, those of each kind in order.
+
+        Raises:
+            ConfigurationError: the device refuses these properties.
+        """
+        self.device: Final = device
+        core = ov.Core()
+        try:
+            self._compiled = {
+                kind: [core.compile_model(model, device, dict(properties)) for model in models]
+                for kind, models in pieces.items()
+            }
+        except (RuntimeError, TypeError) as error:
+            settings = ", ".join(f"{name}={value}" for name, value in properties.items())
+            raise ConfigurationError(
+                f"OpenVINO cannot compile the model for {device} with {settings}: {last_line(error)} Leave "
+                "precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
+            ) from error
+
+    def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:
+        """An inference of its own of piece ``index`` of one kind."""
+        pieces = self._compiled[kind]
+        outputs: tuple[str, ...] = (HIDDEN,)
+        if kind is KernelKind.ATTENTION:
+            outputs = (ATTENDED,)
+        elif index == len(pieces) - 1:
+            outputs = (HIDDEN,) if kind is KernelKind.TOKENS else ()
+        elif kind is KernelKind.TOKENS:
+            outputs = (QUERIES, KEYS, VALUES, HIDDEN)
+        return BoundInference(pieces[index], outputs, caches)
+
+    @property
+    def logits(self) -> ov.Output:
+        """The output of the last segment: ``[rows, 1, vocabulary]``."""
+        return self._compiled[KernelKind.LAYERS][-1].outputs[0]
+
+    def release_memory(self) -> None:
+        """Give back what inferences hold between two runs; the next run allocates it again."""
+        for compiled in self.models:
+            compiled.release_memory()
+
+    @property
+    def models(self) -> Iterable[ov.CompiledModel]:
+        """All pieces of all kinds."""
+        return (compiled for pieces in self._compiled.values() for compiled in pieces)
+
+
+class BoundInference:
+    """One compiled piece, bound to the buffers of a pass and the caches of the arena."""
+
+    def __init__(
+        self, compiled: ov.CompiledModel, outputs: Sequence[str], caches: Mapping[str, ov.Tensor]
+    ) -> None:
+        """Create the infer request and bind the caches for good.
+
+        ``outputs`` names the activations that it leaves in the buffers; none for the piece that ends in
+        logits.
+        """
+        self.request = compiled.create_infer_request()
+        self._inputs: list[tuple[int, str, ov.Output]] = []
+        for index, port in enumerate(compiled.inputs):
+            name = port.get_any_name()
+            if name.startswith(CACHES):
+                self.request.set_input_tensor(index, caches[name])
+            else:
+                self._inputs.append((index, name, port))
+        self._outputs = list(zip(range(len(outputs)), outputs, compiled.outputs, strict=False))
+        self._moves_stream = HIDDEN in outputs
+        self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
+        self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
+
+    def bind(self, buffers: PassBuffers) -> None:
+        """Bind what has changed since the last time."""
+        for index, name, port in self._inputs:
+            if name == HIDDEN:
+                tensor = buffers.stream(port, next=False)
+            elif name in _ACTIVATIONS:
+                tensor = buffers.activation(name, port)
+            else:
+                tensor = buffers.input(name)
+            if tensor is not self._bound_inputs[index]:
+                self.request.set_input_tensor(index, tensor)
+                self._bound_inputs[index] = tensor
+        for index, name, port in self._outputs:
+            tensor = buffers.stream(port, next=True) if name == HIDDEN else buffers.activation(name, port)
+            if tensor is not self._bound_outputs[index]:
+                self.request.set_output_tensor(index, tensor)
+                self._bound_outputs[index] = tensor
+
+    def finish(self, buffers: PassBuffers) -> NDArray[np.float32] | None:
+        """After the inference: move the residual stream on, or return ``[rows, vocabulary]`` logits."""
+        if self._outputs:
+            if self._moves_stream:
+                buffers.advance()
+            return None
+        logits: NDArray[np.float32] = self.request.get_output_tensor(0).data
+        return logits.reshape(logits.shape[0], logits.shape[-1])

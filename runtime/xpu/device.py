@@ -1,0 +1,166 @@
+"""XPUs that are OpenVINO devices."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import SimpleQueue
+from typing import Final
+
+import openvino as ov
+
+from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
+
+from ..heg.kernel import Kernel, KernelKind, PassContext, Role
+from ..model.paged import last_line
+from .buffers import BufferPool, PassBuffers
+from .compiled import BoundInference, CompiledKernels
+from .protocol import KernelDone
+
+_GRACE_S: Final = 0.5
+"""How long a kernel that was told to stop may take until it is given up."""
+
+_LONGEST_WAIT_S: Final = 1e6
+"""What OpenVINO's clock can be asked to wait for."""
+
+_Work = tuple[Kernel, PassContext, Callable[[KernelDone], None]]
+
+
+class OpenVINOXPU:
+    """One OpenVINO device. Kernels run on the caller's thread (:meth:`run`) or on its own (:meth:`submit`).
+
+    A thread of its own waits for each submitted kernel, rather than a callback of OpenVINO's: those are not
+    called for inferences that fail.
+    """
+
+    def __init__(self, role: Role, pool: BufferPool, compile: Callable[[], CompiledKernels]) -> None:
+        """``compile`` builds the kernels, now and whenever the XPU has to start afresh."""
+        self._role = role
+        self._pool = pool
+        self._compile = compile
+        self.kernels = compile()
+        self._caches: Mapping[str, ov.Tensor] = {}
+        self._epoch = 0
+        """Counts rebuilds: who finds it changed while waiting for a kernel was given up."""
+        self._running: tuple[BoundInference, PassBuffers] | None = None
+        self._lock = threading.Lock()
+        self._work: SimpleQueue[_Work | None] | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def role(self) -> Role:
+        """See :attr:`XPU.role`."""
+        return self._role
+
+    def attach(self, caches: Mapping[str, ov.Tensor]) -> None:
+        """Use these key and value tensors, by input name. To be called once, before the first pass."""
+        self._caches = caches
+
+    def submit(self, kernel: Kernel, context: PassContext, on_done: Callable[[KernelDone], None]) -> None:
+        """See :meth:`XPU.submit`."""
+        self._load(context)
+        if self._work is None:
+            self._work = SimpleQueue()
+            self._thread = threading.Thread(
+                target=self._serve, args=(self._work,), name=f"agentrt-{self._role.value}", daemon=True
+            )
+            self._thread.start()
+        self._work.put((kernel, context, on_done))
+
+    def run(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
+        """See :meth:`XPU.run`."""
+        self._load(context)
+        return self._execute(kernel, context, timeout_s)
+
+    def rebuild(self) -> None:
+        """See :meth:`XPU.rebuild`."""
+        self._give_up()
+        self._pool.clear()
+        try:
+            self.kernels = self._compile()
+        except (ConfigurationError, RuntimeError) as error:
+            raise DeviceLostError(self.kernels.device, last_line(error)) from error
+
+    def close(self) -> None:
+        """See :meth:`XPU.close`."""
+        self._give_up()
+
+    def _load(self, context: PassContext) -> None:
+        if context.buffers is None:
+            assert context.inputs is not None, "a pass without inputs can only be simulated"
+            context.buffers = self._pool.take(context.inputs)
+
+    def _execute(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
+        epoch = self._epoch
+        buffers: PassBuffers = context.buffers
+        started = time.perf_counter()
+        deadline = started + min(timeout_s, _LONGEST_WAIT_S)
+        error: Exception | None = None
+        try:
+            for index in kernel.segments:
+                inference = self._inference(buffers, kernel.kind, index)
+                inference.bind(buffers)
+                self._running = (inference, buffers)
+                inference.request.start_async(share_inputs=True)
+                left_ms = max(0, int((deadline - time.perf_counter()) * 1e3)) + 1
+                if not inference.request.wait_for(left_ms) or self._epoch != epoch:
+                    return None
+                context.logits = inference.finish(buffers)
+        except RuntimeError as fault:
+            error = self._explain(kernel, fault)
+        if self._epoch == epoch:
+            self._running = None
+        return KernelDone(context, kernel, self._role, started, time.perf_counter(), error)
+
+    def _inference(self, buffers: PassBuffers, kind: KernelKind, index: int) -> BoundInference:
+        """The inference of one piece that is bound to ``buffers``."""
+        key = (self._role, kind, index)
+        found: tuple[int, BoundInference] | None = buffers.requests.get(key)
+        if found is None or found[0] != self._epoch:
+            found = (self._epoch, self.kernels.bind(kind, index, self._caches))
+            buffers.requests[key] = found
+        return found[1]
+
+    def _serve(self, work: SimpleQueue[_Work | None]) -> None:
+        """Run what is submitted until told to stop or given up."""
+        while (item := work.get()) is not None:
+            kernel, context, on_done = item
+            done = self._execute(kernel, context, _LONGEST_WAIT_S)
+            with self._lock:
+                if self._work is not work:
+                    return
+                if done is not None:
+                    on_done(done)
+
+    def _give_up(self) -> None:
+        """Part with the running kernel, if there is one, and with the thread that waits for it."""
+        with self._lock:
+            self._epoch += 1
+            running, self._running = self._running, None
+            work, self._work = self._work, None
+        if work is not None:
+            work.put(None)
+        if running is not None:
+            inference, buffers = running
+            # OpenVINO looks between two operations whether it should stop. One that does not get there may
+            # still write to these buffers, and to the pass's KV blocks, if it ever wakes up.
+            inference.request.cancel()
+            try:
+                stopped = inference.request.wait_for(int(_GRACE_S * 1e3))
+            except RuntimeError:  # what a cancelled inference ends with
+                stopped = True
+            buffers.abandoned = not stopped
+        if self._thread is not None:
+            self._thread.join(_GRACE_S)
+            self._thread = None
+
+    def _explain(self, kernel: Kernel, fault: RuntimeError) -> DeviceLostError | EngineFailedError:
+        device = self.kernels.device
+        family = device.partition(".")[0]
+        if not any(name.partition(".")[0] == family for name in ov.Core().available_devices):
+            return DeviceLostError(device, last_line(fault))
+        return EngineFailedError(
+            f"kernel {kernel.index} ({kernel.kind.value}) failed on {device}: {last_line(fault)} "
+            "Close this runtime and open it again; please report the cause."
+        )

@@ -1,0 +1,174 @@
+"""From a model directory to kernels that can be submitted: profile, granularity, compilation."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openvino as ov
+
+from ..heg.granularity import choose_granularity
+from ..heg.graph import ExecutionGraph
+from ..heg.kernel import KernelKind, Role
+from ..heg.partition import Partition, with_static_tokens
+from ..heg.profile import Profile
+from ..heg.store import MachineFigures, ProfileStore, fingerprint
+from ..model.directory import ModelDirectory
+from ..model.kv_layout import KVLayout
+from ..model.paged import read_paged_graph
+from .buffers import BufferPool
+from .compiled import CompiledKernels
+from .device import OpenVINOXPU
+from .machine import measure_read_bandwidth
+from .platforms import Device, OpenVINOPlatform, find_platform
+from .profiler import Profiler
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model on a platform: its kernels, what they cost, and what its KV blocks look like."""
+
+    platform: OpenVINOPlatform
+    """:meth:`OpenVINOPlatform.attach` it to an arena of :attr:`layout` before the first pass."""
+    graph: ExecutionGraph
+    layout: KVLayout
+    vocabulary_size: int
+
+
+def load_model(
+    directory: ModelDirectory,
+    *,
+    platform: str,
+    properties: Mapping[str, Any],
+    max_chunk_tokens: int,
+    quantum_s: float,
+    cache_folder: Path | None = None,
+) -> LoadedModel:
+    """Load the model of ``directory`` onto a platform, cut as its profile advises.
+
+    The profile is measured first if there is none yet for this model on these devices, which takes seconds.
+
+    Raises:
+        ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
+        ConfigurationError: there is no such platform here, or a device refuses the properties.
+    """
+    name, devices = find_platform(platform)
+    profile = load_profile(
+        directory,
+        name,
+        devices,
+        properties,
+        max_chunk_tokens=max_chunk_tokens,
+        store=ProfileStore(cache_folder),
+    )
+    partition = Partition(read_paged_graph(directory))
+    if not partition.complete:
+        warnings.warn(
+            f"the graph of {directory.graph} can be cut in front of {len(partition.seams)} of its "
+            f"{partition.layers - 1} inner layers only: its kernels are longer than they need be, so that a "
+            "reactive request may wait longer behind a proactive one, and its prefill cannot be shared "
+            "between an NPU and a GPU. Export the model again with a current optimum-intel.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    graph = choose_granularity(
+        profile,
+        partition.seams,
+        block_tokens=profile.block_tokens,
+        max_chunk_tokens=max_chunk_tokens,
+        quantum_s=quantum_s,
+    )
+    pool = BufferPool()
+    xpus = {
+        role: OpenVINOXPU(role, pool, functools.partial(_compile, role, device, graph, directory, properties))
+        for role, device in devices.items()
+        if role is Role.DECODE or graph.static_tokens is not None
+    }
+    segments = xpus[Role.DECODE].kernels
+    vocabulary = segments.logits.get_partial_shape()[2].get_length()
+    return LoadedModel(OpenVINOPlatform(name, xpus, pool), graph, KVLayout.of(segments.models), vocabulary)
+
+
+def load_profile(
+    directory: ModelDirectory,
+    platform: str,
+    devices: Mapping[Role, Device],
+    properties: Mapping[str, Any],
+    *,
+    max_chunk_tokens: int,
+    store: ProfileStore,
+    fresh: bool = False,
+    advance: Callable[[str], None] = lambda step: None,
+) -> Profile:
+    """The profile of a model on a platform: stored, or measured and stored.
+
+    ``fresh`` measures it in any case. ``advance`` is told of each step before it is taken.
+    """
+    core = ov.Core()
+    machine = {
+        "processor": core.get_property("CPU", "FULL_DEVICE_NAME"),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+    name = fingerprint(
+        platform=platform,
+        devices={
+            role.value: [device.name, core.get_property(device.name, "FULL_DEVICE_NAME"), device.properties]
+            for role, device in devices.items()
+        },
+        openvino=ov.__version__,
+        graph=hashlib.sha256(directory.graph.read_bytes()).hexdigest(),
+        weights=directory.graph.with_suffix(".bin").stat().st_size,
+        properties=properties,
+        max_chunk_tokens=max_chunk_tokens,
+        **machine,
+    )
+
+    def measure() -> Profile:
+        advance("memory bandwidth")
+        figures = store.machine(
+            fingerprint(**machine), lambda: MachineFigures(read_bandwidth=measure_read_bandwidth())
+        )
+        profiler = Profiler(
+            read_paged_graph(directory),
+            properties,
+            max_chunk_tokens=max_chunk_tokens,
+            bandwidth=figures.read_bandwidth,
+            advance=advance,
+        )
+        return profiler.measure(devices, name)
+
+    if fresh:
+        store.forget(name)
+    return store.profile(name, measure)
+
+
+def _compile(
+    role: Role,
+    device: Device,
+    graph: ExecutionGraph,
+    directory: ModelDirectory,
+    properties: Mapping[str, Any],
+) -> CompiledKernels:
+    """Read the model, cut it and compile what the XPU of ``role`` runs of it.
+
+    The graph is read anew each time: keeping it between two times would keep a copy of the weights.
+    """
+    partition = Partition(read_paged_graph(directory))
+    split = graph.bounds[-1]
+    pieces: dict[KernelKind, list[ov.Model]] = {}
+    if role is Role.DECODE:
+        pieces[KernelKind.LAYERS] = partition.layer_segments(graph.bounds[1:])
+        if graph.static_tokens is not None:
+            pieces[KernelKind.ATTENTION] = [partition.attention(layer) for layer in range(split)]
+    elif graph.static_tokens is not None:
+        tokens = graph.static_tokens
+        pieces[KernelKind.TOKENS] = [
+            with_static_tokens(group, tokens) for group in partition.token_groups(split)
+        ]
+    return CompiledKernels(pieces, device.name, {**properties, **device.properties})

@@ -1,0 +1,76 @@
+"""The machine's own figures: read bandwidth, as STREAM would measure it, and power where it is reported."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BYTES: Final = 256 * 2**20
+"""Far beyond any cache."""
+_TIMES: Final = 5
+_POWERCAP: Final = Path("/sys/class/powercap")
+
+
+def measure_read_bandwidth(advance: Callable[[], None] = lambda: None) -> float:
+    """Bytes a second that all cores together read from memory, the best of a few tries; about half a second.
+
+    ``advance`` is called after each try.
+    """
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parts = [np.ones(_BYTES // threads // 8, np.int64) for _ in range(threads)]
+    best = 0.0
+    for _ in range(_TIMES):
+        workers = [threading.Thread(target=_read, args=(part,)) for part in parts]
+        started = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        best = max(best, sum(part.nbytes for part in parts) / (time.perf_counter() - started))
+        advance()
+    return best
+
+
+def _read(part: NDArray[np.int64]) -> None:
+    part.max()  # numpy's quickest reduction, without the GIL
+
+
+class PowerMeter:
+    """Energy that the processor packages have used, from Linux' RAPL counters."""
+
+    def __init__(self, counters: list[Path]) -> None:
+        """``counters`` are folders with ``energy_uj`` and ``max_energy_range_uj``."""
+        self._counters = [
+            (folder / "energy_uj", _number(folder / "max_energy_range_uj")) for folder in counters
+        ]
+        self._last = [_number(counter) for counter, _ in self._counters]
+        self._joules = 0.0
+
+    @classmethod
+    def find(cls, powercap: Path = _POWERCAP) -> PowerMeter | None:
+        """The meter of this machine; None where there is none, or where only root may read it."""
+        packages = sorted(powercap.glob("intel-rapl:[0-9]*"))  # AMD's are called the same
+        packages = [folder for folder in packages if folder.name.count(":") == 1]
+        try:
+            return cls(packages) if packages else None
+        except OSError:
+            return None
+
+    def joules(self) -> float:
+        """Energy used since the meter was made."""
+        for at, (counter, span) in enumerate(self._counters):
+            now = _number(counter)
+            self._joules += ((now - self._last[at]) % (span + 1)) / 1e6
+            self._last[at] = now
+        return self._joules
+
+
+def _number(file: Path) -> int:
+    return int(file.read_text())

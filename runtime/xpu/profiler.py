@@ -1,0 +1,287 @@
+"""Measures what kernels cost on each XPU of a platform (Agent.xpu §5.2, §5.3)."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import openvino as ov
+
+from ..heg.kernel import Kernel, KernelKind, PassContext, PassInputs, Role
+from ..heg.partition import Partition, with_static_tokens
+from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile, fit_roofline
+from ..heg.work import ModelWork
+from ..model.kv_layout import KVLayout
+from .buffers import BufferPool
+from .compiled import CompiledKernels
+from .device import OpenVINOXPU
+from .machine import PowerMeter
+from .platforms import Device
+
+BATCHES: Final = (1, 2, 4, 8, 16)
+"""Decode batches that are measured."""
+CHUNKS: Final = (32, 64, 128, 256, 512)
+"""Prefill chunks that are measured, as far as a pass may be so long."""
+STATIC_CHUNKS: Final = (64, 128, 256)
+"""Candidates for the static shape of token-level kernels."""
+
+_PAST: Final = 1024
+_SECONDS_A_POINT: Final = 0.25
+_LEAST_RUNS, _MOST_RUNS = 2, 12
+_SATURATED: Final = 0.9
+"""The shortest static chunk with this share of the best throughput is the turning point of §5.2."""
+
+_ESTIMATED_WATTS: Final = 10.0
+"""Where no meter can be read every XPU counts as much: comparing energy becomes comparing time."""
+
+
+class Profiler:
+    """Measures one model on one machine. XPUs are measured one after the other, each alone."""
+
+    def __init__(
+        self,
+        model: ov.Model,
+        properties: Mapping[str, Any],
+        *,
+        max_chunk_tokens: int,
+        bandwidth: float,
+        advance: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        """``model`` is a paged-attention model; ``advance`` is told of each step before it is taken."""
+        self._partition = Partition(model)
+        self._work = ModelWork.of(self._partition)
+        self._properties = dict(properties)
+        self._chunks = [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [max_chunk_tokens]
+        self._bandwidth = bandwidth
+        self._advance = advance
+        self._meter = PowerMeter.find()
+        self._idle_watts = self._watts(lambda: time.sleep(_SECONDS_A_POINT)) if self._meter else 0.0
+        self._layout: KVLayout | None = None
+
+    def measure(self, devices: Mapping[Role, Device], fingerprint: str) -> Profile:
+        """Profile every device of a platform that can run kernels of this model."""
+        partition, work = self._partition, self._work
+        splits = len(devices) > 1 and partition.splits
+        decode, layout = self._measure_layers(devices[Role.DECODE], splits)
+        xpus = {Role.DECODE: decode}
+        if splits:
+            xpus[Role.PREFILL] = self._measure_groups(devices[Role.PREFILL])
+        return Profile(
+            fingerprint=fingerprint,
+            xpus=xpus,
+            bandwidth=self._bandwidth,
+            measured=True,
+            power_measured=self._meter is not None,
+            block_tokens=layout.block_tokens,
+            layers=partition.layers,
+            layer_bytes=work.layer_bytes,
+            head_bytes=work.head_bytes,
+            layer_flops=work.layer_flops,
+            head_flops=work.head_flops,
+            past_bytes=layout.block_bytes // (layout.block_tokens * partition.layers),
+            activation_bytes=work.activation_bytes,
+        )
+
+    def _measure_layers(self, device: Device, splits: bool) -> tuple[XPUProfile, KVLayout]:
+        """LAYERS kernels of every shape, in the finest pieces there are and whole."""
+        partition, work = self._partition, self._work
+        bounds = (0, *sorted(partition.seams))
+        sizes = [end - start for start, end in zip(bounds, [*bounds[1:], partition.layers], strict=True)]
+        fine = _Bench(device, self._properties, {KernelKind.LAYERS: partition.layer_segments(bounds[1:])})
+        entry_s = 0.0
+        layer: dict[int, float] = {}
+        head: dict[int, float] = {}
+        for tokens in (*BATCHES, *self._chunks):
+            batch = tokens in BATCHES
+            self._advance(f"{device.name}: {f'decode of {tokens}' if batch else f'prefill of {tokens}'}")
+            segments = fine.run_segments(tokens, tokens if batch else 1, rows=tokens if batch else 0)
+            inner = [s / size for s, size in zip(segments[1:-1], sizes[1:-1], strict=True)]
+            layer[tokens] = statistics.median(inner or [sum(segments) / partition.layers])
+            if inner:
+                if tokens == 1:
+                    entry_s = max(0.0, segments[0] - sizes[0] * layer[tokens])
+                if batch:
+                    head[tokens] = max(0.0, segments[-1] - sizes[-1] * layer[tokens])
+        watts = self._watts(lambda: fine.run_segments(self._chunks[-1], 1, rows=0))
+        self._advance(f"{device.name}: attention to {_PAST} tokens")
+        read_s, pair_s = self._fit_attention(fine, layer)
+        alone = sum(fine.run_segments(1, 1, rows=1))
+        layout = fine.layout
+        fine.close()
+        self._advance(f"{device.name}: the model in one piece")
+        whole = _Bench(device, self._properties, {KernelKind.LAYERS: partition.layer_segments(())})
+        uncut = sum(whole.run_segments(1, 1, rows=1))
+        if not head:
+            for rows in BATCHES:
+                with_rows = sum(whole.run_segments(rows, rows, rows=rows))
+                head[rows] = max(0.0, with_rows - sum(whole.run_segments(rows, rows, rows=0)))
+        whole.close()
+        segment_s = max(0.0, alone - uncut) / max(1, len(bounds) - 1)
+        layer = {tokens: max(seconds - segment_s, seconds / 10) for tokens, seconds in layer.items()}
+        attention_s = self._measure_attention(device, layout) if splits else 0.0
+        flops, bandwidth = fit_roofline(
+            [(tokens * work.layer_flops, work.layer_bytes, seconds) for tokens, seconds in layer.items()]
+        )
+        return XPUProfile(
+            device=device.name,
+            layers=LayerCosts(
+                segment_s=segment_s,
+                entry_s=entry_s,
+                layer=_curve(layer),
+                head=_curve(head),
+                read_s=read_s,
+                pair_s=pair_s,
+                attention_s=attention_s,
+            ),
+            peak_flops=flops,
+            peak_bandwidth=bandwidth,
+            watts=watts,
+        ), layout
+
+    def _fit_attention(self, fine: _Bench, layer: Mapping[int, float]) -> tuple[float, float]:
+        """Seconds a layer takes to read a token of past, and for each pair of a new token and one of past."""
+        longest = self._chunks[-1]
+        layers = self._partition.layers
+
+        def extra(tokens: int) -> float:
+            seconds = sum(fine.run_segments(tokens, 1, rows=0, past=_PAST))
+            return max(0.0, (seconds - sum(fine.run_segments(tokens, 1, rows=0))) / layers / _PAST)
+
+        one, many = extra(1), extra(longest)
+        pair_s = max(0.0, many - one) / (longest - 1)
+        return max(0.0, one - pair_s), pair_s
+
+    def _measure_attention(self, device: Device, layout: KVLayout) -> float:
+        """An ATTENTION kernel alone, with nothing in the cache."""
+        bench = _Bench(
+            device, self._properties, {KernelKind.ATTENTION: [self._partition.attention(0)]}, layout
+        )
+        seconds = bench.run(KernelKind.ATTENTION, self._chunks[-1], 1, rows=0)[0]
+        bench.close()
+        return seconds
+
+    def _measure_groups(self, device: Device) -> XPUProfile:
+        """Static token-level groups: the first, one from the middle and the last, at each candidate chunk."""
+        groups = self._partition.token_groups(min(2, self._partition.layers - 1))
+        found: dict[int, list[float]] = {}
+        watts = _ESTIMATED_WATTS
+        for tokens in [chunk for chunk in STATIC_CHUNKS if chunk <= self._chunks[-1]] or self._chunks[-1:]:
+            self._advance(f"{device.name}: token-level kernels of {tokens}")
+            pieces = [with_static_tokens(group, tokens) for group in groups]
+            bench = _Bench(device, self._properties, {KernelKind.TOKENS: pieces})
+            found[tokens] = bench.run(KernelKind.TOKENS, tokens, 1, rows=0)
+            watts = self._watts(functools.partial(bench.run, KernelKind.TOKENS, tokens, 1, rows=0))
+            bench.close()
+        rates = {tokens: tokens / sum(seconds) for tokens, seconds in found.items()}
+        chosen = min(tokens for tokens, rate in rates.items() if rate >= _SATURATED * max(rates.values()))
+        first, *middle, last = found[chosen]
+        work = self._work
+        flops, bandwidth = fit_roofline(
+            [
+                (tokens * work.layer_flops, work.layer_bytes, (seconds[1:-1] or [sum(seconds)])[0])
+                for tokens, seconds in found.items()
+            ]
+        )
+        return XPUProfile(
+            device=device.name,
+            groups=StaticGroups(
+                tokens=chosen, first_s=first, middle_s=middle[0] if middle else first + last, last_s=last
+            ),
+            peak_flops=flops,
+            peak_bandwidth=bandwidth,
+            watts=watts,
+        )
+
+    def _watts(self, work: Callable[[], object]) -> float:
+        """Power above idle while ``work`` is done over and over."""
+        if self._meter is None:
+            return _ESTIMATED_WATTS
+        joules, started = self._meter.joules(), time.perf_counter()
+        while time.perf_counter() - started < _SECONDS_A_POINT:
+            work()
+        watts = (self._meter.joules() - joules) / (time.perf_counter() - started)
+        return max(watts - getattr(self, "_idle_watts", 0.0), 0.1)
+
+
+class _Bench:
+    """Some kernels on one device with a scratch cache, and how long each of them takes."""
+
+    def __init__(
+        self,
+        device: Device,
+        properties: Mapping[str, Any],
+        pieces: Mapping[KernelKind, Sequence[ov.Model]],
+        layout: KVLayout | None = None,
+    ) -> None:
+        self._counts = {kind: len(models) for kind, models in pieces.items()}
+        kernels = CompiledKernels(pieces, device.name, {**properties, **device.properties})
+        self._pool = BufferPool()
+        self._xpu = OpenVINOXPU(Role.DECODE, self._pool, lambda: kernels)
+        if KernelKind.LAYERS in pieces:
+            layout = KVLayout.of(kernels.models)
+        if layout is not None:
+            self.layout = layout
+            blocks = -(-(_PAST + CHUNKS[-1]) // layout.block_tokens)
+            self._table = list(range(blocks))
+            self._xpu.attach(
+                {
+                    cache.name: ov.Tensor(cache.element_type, ov.Shape([blocks, *cache.block_shape]))
+                    for cache in layout.caches
+                }
+            )
+        else:
+            self._table = []
+
+    def run_segments(self, tokens: int, sequences: int, *, rows: int, past: int = 0) -> list[float]:
+        """Seconds of each segment of one pass, the quickest of some runs."""
+        return self.run(KernelKind.LAYERS, tokens, sequences, rows=rows, past=past)
+
+    def run(self, kind: KernelKind, tokens: int, sequences: int, *, rows: int, past: int = 0) -> list[float]:
+        """Seconds of each piece of one kind, one after the other, the quickest of some runs."""
+        each = tokens // sequences
+        inputs = PassInputs(
+            token_ids=[1] * tokens,
+            position_ids=[past + at for _ in range(sequences) for at in range(each)],
+            past_lens=[past] * sequences,
+            subsequence_begins=list(range(0, tokens + 1, each)),
+            block_tables=[self._table] * sequences,
+            max_context_len=past + each,
+            sampled_rows=list(range(rows)),
+        )
+        count = self._counts[kind]
+        kernels = tuple(
+            Kernel(at, kind, range(at, at + 1), range(at, at + 1), (Role.DECODE,), at == count - 1)
+            for at in range(count)
+        )
+        best = [float("inf")] * count
+        begun = time.perf_counter()
+        for run in range(_MOST_RUNS + 1):
+            context = PassContext(0, inputs, inputs.shape, kernels)
+            for at, kernel in enumerate(kernels):
+                done = self._xpu.run(kernel, context, _TIMEOUT_S)
+                if done is None:
+                    raise TimeoutError(f"a kernel did not return within {_TIMEOUT_S:.0f} s")
+                if done.error is not None:
+                    raise done.error
+                if run:  # the first one allocates and repacks
+                    best[at] = min(best[at], done.ended - done.started)
+            self._pool.give_back(context.buffers)
+            if run >= _LEAST_RUNS and time.perf_counter() - begun > _SECONDS_A_POINT:
+                break
+        return best
+
+    def close(self) -> None:
+        self._xpu.close()
+
+
+_TIMEOUT_S: Final = 120.0
+
+
+def _curve(points: Mapping[int, float]) -> Curve:
+    """Noise only ever adds: no count takes longer than a larger one."""
+    counts = sorted(points)
+    least = [min(points[larger] for larger in counts[at:]) for at in range(len(counts))]
+    return Curve(counts=tuple(counts), seconds=tuple(least))

@@ -13,14 +13,17 @@ try:
     import numpy as _numpy  # noqa: F401
     import openvino as _openvino  # noqa: F401
     import openvino_genai as _openvino_genai  # noqa: F401
+    import platformdirs as _platformdirs  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(error.name or "openvino", "runtime") from error
 
 from .config import RuntimeConfig
 from .engine import EngineStatistics
-from .generation import Finished, FinishReason, Generation, GenerationEvent, Timing, Usage
-from .sampling import SamplingParams
-from .service import GenerationOptions, LocalRuntime, RuntimeStatistics
+from .generation import Finished, FinishReason, Generation, GenerationEvent, LogprobsDelta, Timing, Usage
+from .preparation import GenerationOptions
+from .running import RunningGeneration
+from .sampling import SamplingParams, TokenLogprobs
+from .service import LocalRuntime, RuntimeStatistics
 
 __all__ = [
     "EngineStatistics",
@@ -30,9 +33,12 @@ __all__ = [
     "GenerationEvent",
     "GenerationOptions",
     "LocalRuntime",
+    "LogprobsDelta",
+    "RunningGeneration",
     "RuntimeConfig",
     "RuntimeStatistics",
     "SamplingParams",
     "Timing",
+    "TokenLogprobs",
     "Usage",
 ]

@@ -16,7 +16,7 @@ from agentrt.priority import Priority
 
 from . import scheduler
 from .forward import ForwardPass
-from .model import CallConstraint
+from .model import AnswerConstraint
 from .sampling import SamplingParams, TokenSampler, sample_batch
 from .text import AnswerText
 
@@ -117,7 +117,7 @@ class Engine:
         *,
         end_tokens: frozenset[int],
         max_total_tokens: int,
-        constraint: CallConstraint | None = None,
+        constraint: AnswerConstraint | None = None,
         on_text: OnText | None = None,
         arrived: float | None = None,
     ) -> Job:

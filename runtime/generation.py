@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from agentrt.calls import (
 )
 
 from .engine import Completion
+from .sampling import TokenLogprobs
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
 
@@ -55,6 +57,8 @@ class Generation:
     timing: Timing
     token_ids: tuple[int, ...]
     """Every sampled token, also the one that ended the answer."""
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One entry a sampled token, if they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,14 @@ class Finished:
     generation: Generation
 
 
-GenerationEvent: TypeAlias = ParserEvent | Finished
+@dataclass(frozen=True, slots=True)
+class LogprobsDelta:
+    """The probabilities of the next tokens, if they were asked for; those tokens' text comes behind it."""
+
+    tokens: tuple[TokenLogprobs, ...]
+
+
+GenerationEvent: TypeAlias = ParserEvent | LogprobsDelta | Finished
 
 
 class GenerationBuilder:
@@ -81,7 +92,7 @@ class GenerationBuilder:
         """Take the next piece of text."""
         return self._note([TextDelta(text)] if self._parser is None else self._parser.feed(text))
 
-    def finish(self, completion: Completion) -> list[GenerationEvent]:
+    def finish(self, completion: Completion, logprobs: Sequence[TokenLogprobs] = ()) -> list[GenerationEvent]:
         """End the answer; the last event is :class:`Finished`."""
         events: list[GenerationEvent] = []
         if self._parser is not None:
@@ -97,6 +108,7 @@ class GenerationBuilder:
             usage=Usage(completion.prompt_tokens, len(completion.token_ids)),
             timing=Timing(completion.queued_s, completion.time_to_first_token_s, completion.total_s),
             token_ids=completion.token_ids,
+            logprobs=tuple(logprobs),
         )
         return [*events, Finished(generation)]
 

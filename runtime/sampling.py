@@ -5,26 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agentrt.errors import InvalidRequestError
 
-from .model import CallConstraint
+from .model import AnswerConstraint
 
 Logits: TypeAlias = NDArray[np.float32]
 
 _MAX_STOPS = 16
 _MAX_BIASES = 1024
+_MAX_LOGPROBS = 20
+
+
+class TokenLogprobs(NamedTuple):
+    """How probable the model found a token and its likeliest alternatives, as natural logarithms.
+
+    These are the model's own probabilities: those before constraint, bias, penalty and temperature.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    """The likeliest tokens with their logarithms, likeliest first; may include ``token``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How one request's tokens are chosen, and when it ends. The defaults are greedy and unlimited.
 
-    Applied in this order: what a valid tool call allows, logit bias, repetition penalty, temperature,
+    Applied in this order: what a valid answer allows, logit bias, repetition penalty, temperature,
     top-k, top-p, min-p.
 
     Raises:
@@ -53,6 +66,8 @@ class SamplingParams:
     """Tokens that end the answer beside the model's own; they are not part of the text."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     """Added to the logits of these token ids. Each in [-100, 100]."""
+    logprobs: int | None = None
+    """Report the probability of each token and of this many likeliest ones, 0 to 20; None reports none."""
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -77,6 +92,8 @@ class SamplingParams:
             raise InvalidRequestError(
                 "logit_bias", f"must map at most {_MAX_BIASES} token ids to numbers. Give a smaller dict."
             )
+        if self.logprobs is not None:
+            _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)
         for token, bias in self.logit_bias.items():
             _check_int("logit_bias", token, 0, None)
             _check_number("logit_bias", bias, -100.0, 100.0)
@@ -100,7 +117,7 @@ class TokenSampler:
         params: SamplingParams,
         vocabulary_size: int,
         prompt: Sequence[int],
-        constraint: CallConstraint | None = None,
+        constraint: AnswerConstraint | None = None,
     ) -> None:
         """``prompt`` counts as having occurred for the repetition penalty."""
         self._params = params
@@ -113,7 +130,14 @@ class TokenSampler:
             self._occurred = np.zeros(vocabulary_size, np.bool_)
             self._occurred[list(prompt)] = True
         self._takes_logits_as_they_are = self._occurred is None and not len(self._bias_ids)
-        self.takes_argmax = self._random is None and self._takes_logits_as_they_are and constraint is None
+        self.logprobs: list[TokenLogprobs] = []
+        """One entry a chosen token, if they were asked for."""
+        self.takes_argmax = (
+            self._random is None
+            and self._takes_logits_as_they_are
+            and constraint is None
+            and params.logprobs is None
+        )
         """Whether :meth:`sample` is nothing but the argmax, which a batch computes faster at once."""
 
     def sample(self, logits: Logits) -> int:
@@ -123,6 +147,8 @@ class TokenSampler:
             self._occurred[token] = True
         if self._constraint is not None:
             self._constraint.observe(token)
+        if self._params.logprobs is not None:
+            self.logprobs.append(_logprobs(logits, token, self._params.logprobs))
         return token
 
     def _adjust(self, logits: Logits) -> Logits:
@@ -162,6 +188,14 @@ class TokenSampler:
         position = np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right")
         # Rounding may put the product on the end of the last interval.
         return int(ids[min(int(position), len(ids) - 1)])
+
+
+def _logprobs(logits: Logits, token: int, alternatives: int) -> TokenLogprobs:
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    scores -= math.log(np.exp(scores).sum())
+    likeliest = np.argsort(-scores, kind="stable")[:alternatives]
+    return TokenLogprobs(token, float(scores[token]), tuple((int(id), float(scores[id])) for id in likeliest))
 
 
 def sample_batch(samplers: Sequence[TokenSampler], logits: Logits) -> list[int]:

@@ -4,59 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
-
-from agentrt.calls import ToolCallFormat
-from agentrt.errors import InvalidRequestError, PromptTooLongError
-from agentrt.priority import Priority, current_priority
+from typing import Self, Unpack
 
 from .config import RuntimeConfig
 from .context import BlockPool, KVArena
 from .engine import Completion, Engine, EngineStatistics, Job, OnText
 from .forward import ForwardPass
 from .generation import Finished, Generation, GenerationBuilder, GenerationEvent
-from .mailbox import Mailbox
-from .model import (
-    CallConstraint,
-    CallGrammar,
-    Tokenizer,
-    compile_paged_model,
-    detect_call_format,
-    open_model_directory,
-)
-from .requests import check_messages, check_tools
-from .sampling import SamplingParams
+from .model import Tokenizer, compile_paged_model, detect_call_format, open_model_directory
+from .preparation import GenerationOptions, Message, Preparer, Request
+from .running import RunningGeneration
 from .scheduler import Scheduler
 from .text import AnswerText
-
-Message = Mapping[str, Any]
-"""One chat message in OpenAI's shape."""
-
-
-class GenerationOptions(TypedDict, total=False):
-    """What a request may ask for beside its messages. See :class:`SamplingParams` for the numbers."""
-
-    tools: Sequence[Mapping[str, Any]] | None
-    """Function definitions in OpenAI's shape. Only with them is the answer searched for calls."""
-    priority: Priority | None
-    """None takes the one in force, :func:`agentrt.current_priority`."""
-    max_tokens: int | None
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    repetition_penalty: float
-    seed: int | None
-    ignore_eos: bool
-    stop: str | Sequence[str]
-    stop_token_ids: Sequence[int]
-    logit_bias: Mapping[int, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +34,6 @@ class RuntimeStatistics:
     block_tokens: int
     blocks: int
     free_blocks: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A checked request: nothing about it can fail any more for a reason the caller could mend."""
-
-    prompt: list[int]
-    params: SamplingParams
-    priority: Priority
-    call_format: ToolCallFormat | None
-    constraint: CallConstraint | None
-    arrived: float
 
 
 class LocalRuntime:
@@ -112,12 +65,16 @@ class LocalRuntime:
         """Tokens of prompt and answer together that the model was made for."""
         self.call_format = detect_call_format(self._tokenizer.chat_template, directory.model_id)
         """How the model writes tool calls; None if its template has no place for tools."""
-        self._call_grammar = (
-            CallGrammar.of(self.call_format, self._tokenizer.token_bytes, min(self._tokenizer.end_token_ids))
-            if config.constrain_tool_calls
-            else None
+        self._preparer = Preparer(
+            self._tokenizer,
+            model_id=self.model_id,
+            call_format=self.call_format,
+            constrain_calls=config.constrain_tool_calls,
+            context_length=self.context_length,
+            arena_tokens=arena.capacity_tokens,
+            memory_bytes=config.memory_bytes,
+            vocabulary_size=paged.vocabulary_size,
         )
-        self._vocabulary_size = paged.vocabulary_size
         scheduler = Scheduler(
             self._pool,
             block_tokens=arena.block_tokens,
@@ -169,10 +126,10 @@ class LocalRuntime:
 
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is there."""
-        request = self._prepare(messages, **options)
+        request = self._preparer.prepare(messages, **options)
         job = self._submit(request)
         try:
-            return _assemble(request, job.completion.result())
+            return _assemble(request, job, job.completion.result())
         finally:
             self._engine.cancel(job)  # does something only if the wait was interrupted
 
@@ -183,7 +140,7 @@ class LocalRuntime:
         request = await self._aprepare(messages, options)
         job = self._submit(request)
         try:
-            return _assemble(request, await asyncio.wrap_future(job.completion))
+            return _assemble(request, job, await asyncio.wrap_future(job.completion))
         finally:
             self._engine.cancel(job)
 
@@ -194,9 +151,9 @@ class LocalRuntime:
 
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        return self._iterate(self._prepare(messages, **options))
+        return self._iterate(self._preparer.prepare(messages, **options))
 
-    def _iterate(self, request: _Request) -> Iterator[GenerationEvent]:
+    def _iterate(self, request: Request) -> Iterator[GenerationEvent]:
         pieces: SimpleQueue[str | None] = SimpleQueue()
         job = self._submit(request, pieces.put)
         job.completion.add_done_callback(lambda _: pieces.put(None))
@@ -204,7 +161,9 @@ class LocalRuntime:
         try:
             while (text := pieces.get()) is not None:
                 yield from builder.feed(text)
-            yield from builder.finish(job.completion.result())
+            completion = job.completion.result()
+            request.check_followed()
+            yield from builder.finish(completion, job.sampler.logprobs)
         finally:
             self._engine.cancel(job)
 
@@ -215,25 +174,23 @@ class LocalRuntime:
 
         Closing the iterator, or cancelling the task that waits on it, cancels the request.
         """
+        running = await self.start(messages, **options)
+        async with aclosing(running.events()) as events:
+            async for event in events:
+                yield event
+
+    async def start(
+        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
+    ) -> RunningGeneration:
+        """Start one answer and return once the request is checked and accepted; read its events next."""
         request = await self._aprepare(messages, options)
-        mailbox = Mailbox(asyncio.get_running_loop())
-        job = self._submit(request, mailbox.put)
-        job.completion.add_done_callback(lambda _: mailbox.close())
-        builder = GenerationBuilder(request.call_format)
-        try:
-            while (text := await mailbox.get()) is not None:
-                for event in builder.feed(text):
-                    yield event
-            for last in builder.finish(job.completion.result()):
-                yield last
-        finally:
-            self._engine.cancel(job)
+        return RunningGeneration(request, self._submit, self._engine.cancel)
 
-    async def _aprepare(self, messages: Sequence[Message], options: GenerationOptions) -> _Request:
+    async def _aprepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
-        return await asyncio.to_thread(self._prepare, messages, **options)
+        return await asyncio.to_thread(self._preparer.prepare, messages, **options)
 
-    def _submit(self, request: _Request, on_text: OnText | None = None) -> Job:
+    def _submit(self, request: Request, on_text: OnText | None = None) -> Job:
         prompt_tokens = len(request.prompt)
         most = min(self.context_length, self._arena.capacity_tokens)
         if request.params.max_tokens is not None:
@@ -253,80 +210,11 @@ class LocalRuntime:
             arrived=request.arrived,
         )
 
-    def _prepare(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        priority: Priority | None = None,
-        stop: str | Sequence[str] = (),
-        stop_token_ids: Sequence[int] = (),
-        logit_bias: Mapping[int, float] | None = None,
-        **numbers: Any,
-    ) -> _Request:
-        arrived = time.perf_counter()
-        checked_messages = check_messages(messages)
-        checked_tools = check_tools(tools)
-        if checked_tools and self.call_format is None:
-            raise InvalidRequestError(
-                "tools", f"the chat template of {self.model_id} has no place for tools. Use another model."
-            )
-        params = SamplingParams(
-            stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
-            stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),
-            logit_bias={} if logit_bias is None else logit_bias,
-            **numbers,
-        )
-        params.check_vocabulary(self._vocabulary_size)
-        prompt = self._tokenizer.encode(self._tokenizer.render(checked_messages, checked_tools))
-        self._check_length(len(prompt))
-        return _Request(
-            prompt,
-            params,
-            current_priority() if priority is None else _as_priority(priority),
-            self.call_format if checked_tools else None,
-            self._call_grammar.constraint(checked_tools) if checked_tools and self._call_grammar else None,
-            arrived,
-        )
 
-    def _check_length(self, prompt_tokens: int) -> None:
-        """Refuse a prompt that leaves no place for a single token of answer."""
-        capacity = self._arena.capacity_tokens
-        if prompt_tokens >= self.context_length:
-            raise PromptTooLongError(
-                prompt_tokens,
-                self.context_length,
-                f"the context of {self.model_id}",
-                "Shorten the messages or drop old ones, or use a model with a longer context.",
-            )
-        if prompt_tokens >= capacity:
-            raise PromptTooLongError(
-                prompt_tokens,
-                capacity,
-                "the KV arena",
-                f"Open the runtime with a larger memory_bytes; it is {self.config.memory_bytes} now.",
-            )
-
-
-def _assemble(request: _Request, completion: Completion) -> Generation:
+def _assemble(request: Request, job: Job, completion: Completion) -> Generation:
+    request.check_followed()
     builder = GenerationBuilder(request.call_format)
     builder.feed(completion.text)
-    finished = builder.finish(completion)[-1]
+    finished = builder.finish(completion, job.sampler.logprobs)[-1]
     assert isinstance(finished, Finished)
     return finished.generation
-
-
-def _as_tuple(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    try:
-        return tuple(values)
-    except TypeError:
-        raise InvalidRequestError(field, f"{values!r} is not a list. Give a list.") from None
-
-
-def _as_priority(priority: object) -> Priority:
-    try:
-        return Priority(priority)  # type: ignore[arg-type]
-    except ValueError:
-        raise InvalidRequestError(
-            "priority", f"{priority!r} is unknown. Use Priority.REACTIVE or Priority.PROACTIVE."
-        ) from None

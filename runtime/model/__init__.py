@@ -1,15 +1,16 @@
 """A model directory, checked, transformed to paged attention and compiled, with its tokenizer."""
 
+from .answer_grammar import AnswerConstraint, AnswerGrammar, CallRules
 from .call_formats import detect_call_format
-from .call_grammar import CallConstraint, CallGrammar
 from .detokenizer import Detokenizer
 from .directory import ModelDirectory, open_model_directory
 from .paged import PagedModel, compile_paged_model
 from .tokenizer import Tokenizer
 
 __all__ = [
-    "CallConstraint",
-    "CallGrammar",
+    "AnswerConstraint",
+    "AnswerGrammar",
+    "CallRules",
     "Detokenizer",
     "ModelDirectory",
     "PagedModel",

@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.model import CallConstraint, CallGrammar, Tokenizer
+from agentrt.runtime.model import AnswerConstraint, AnswerGrammar, CallRules, Tokenizer
 
 OPENING = "<tool_call>"
 
 
 @pytest.fixture(scope="module")
-def grammar(tokenizer: Tokenizer) -> CallGrammar:
-    made = CallGrammar.of(ToolCallFormat.HERMES, tokenizer.token_bytes, min(tokenizer.end_token_ids))
-    assert made is not None
-    return made
+def grammar(tokenizer: Tokenizer) -> AnswerGrammar:
+    return AnswerGrammar(ToolCallFormat.HERMES, tokenizer.token_bytes, tokenizer.end_token_ids)
 
 
 def tool(name: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -35,7 +33,13 @@ TOOLS = [
 ]
 
 
-def follow(constraint: CallConstraint, tokenizer: Tokenizer, text: str) -> bool:
+def constrained(grammar: AnswerGrammar, rules: CallRules) -> AnswerConstraint:
+    constraint = grammar.constraint(rules)
+    assert constraint is not None
+    return constraint
+
+
+def follow(constraint: AnswerConstraint, tokenizer: Tokenizer, text: str) -> bool:
     """Whether every token of ``text`` is allowed in its place."""
     for token in tokenizer.encode(text):
         if constraint.active and not np.isfinite(constraint.restrict(np.zeros(2048, np.float32))[token]):
@@ -62,9 +66,9 @@ def call(name: str, arguments: str) -> str:
     ],
 )
 def test_valid_calls_and_any_text_around_them_are_allowed(
-    grammar: CallGrammar, tokenizer: Tokenizer, text: str
+    grammar: AnswerGrammar, tokenizer: Tokenizer, text: str
 ) -> None:
-    constraint = grammar.constraint(TOOLS)
+    constraint = constrained(grammar, CallRules(TOOLS))
     assert follow(constraint, tokenizer, text)
     assert not constraint.active
 
@@ -80,16 +84,16 @@ def test_valid_calls_and_any_text_around_them_are_allowed(
         f'{OPENING}\n{{"name": "set.light", "arguments": {{"state": "on"}}\n</tool_call>',
     ],
 )
-def test_what_no_tool_takes_is_not_allowed(grammar: CallGrammar, tokenizer: Tokenizer, text: str) -> None:
-    assert not follow(grammar.constraint(TOOLS), tokenizer, text)
+def test_what_no_tool_takes_is_not_allowed(grammar: AnswerGrammar, tokenizer: Tokenizer, text: str) -> None:
+    assert not follow(constrained(grammar, CallRules(TOOLS)), tokenizer, text)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_whatever_the_model_would_say_a_finished_call_is_valid(
-    grammar: CallGrammar, tokenizer: Tokenizer, seed: int
+    grammar: AnswerGrammar, tokenizer: Tokenizer, seed: int
 ) -> None:
-    constraint, random = grammar.constraint(TOOLS), np.random.default_rng(seed)
+    constraint, random = constrained(grammar, CallRules(TOOLS)), np.random.default_rng(seed)
     spoken = tokenizer.encode(OPENING)
     constraint.observe(spoken[0])
     while constraint.active and len(spoken) < 120:
@@ -105,23 +109,80 @@ def test_whatever_the_model_would_say_a_finished_call_is_valid(
         assert set(called["arguments"]) <= {"query", "limit", "state"}
 
 
-def test_logits_are_left_as_they_are(grammar: CallGrammar, tokenizer: Tokenizer) -> None:
-    constraint = grammar.constraint(TOOLS)
+def test_logits_are_left_as_they_are(grammar: AnswerGrammar, tokenizer: Tokenizer) -> None:
+    constraint = constrained(grammar, CallRules(TOOLS))
     constraint.observe(tokenizer.encode(OPENING)[0])
     logits = np.zeros(2048, np.float32)
     assert np.isinf(constraint.restrict(logits)).any()
     assert not logits.any()
 
 
-def test_parameters_that_are_no_schema_are_refused(grammar: CallGrammar) -> None:
+def test_parameters_that_are_no_schema_are_refused(grammar: AnswerGrammar) -> None:
     with pytest.raises(InvalidRequestError, match=r"cannot be followed.*plain JSON schema"):
-        grammar.constraint([tool("broken", {"x": {"type": "no such type"}}, [])])
+        grammar.constraint(CallRules([tool("broken", {"x": {"type": "no such type"}}, [])]))
 
 
-def test_models_without_an_opening_token_have_no_grammar(tokenizer: Tokenizer) -> None:
-    assert CallGrammar.of(ToolCallFormat.PYTHONIC, tokenizer.token_bytes, 2) is None
-    assert CallGrammar.of(ToolCallFormat.HERMES, None, 2) is None
-    assert CallGrammar.of(ToolCallFormat.HERMES, [b"a", b"b"], 1) is None
+@pytest.mark.parametrize(
+    ("call_format", "token_bytes"),
+    [(ToolCallFormat.PYTHONIC, True), (ToolCallFormat.HERMES, None), (ToolCallFormat.HERMES, [b"a", b"b"])],
+)
+def test_calls_without_an_opening_token_are_free_and_cannot_be_forced(
+    tokenizer: Tokenizer, call_format: ToolCallFormat, token_bytes: Any
+) -> None:
+    made = AnswerGrammar(call_format, tokenizer.token_bytes if token_bytes is True else token_bytes, {1})
+    assert not made.constrains_calls
+    assert made.constraint(CallRules(TOOLS)) is None
+    for rules in (CallRules(TOOLS, required=True), CallRules(TOOLS, parallel=False)):
+        with pytest.raises(InvalidRequestError):
+            made.constraint(rules)
+
+
+def test_a_call_that_is_required_comes_first(grammar: AnswerGrammar, tokenizer: Tokenizer) -> None:
+    rules = CallRules(TOOLS, required=True)
+    assert not follow(constrained(grammar, rules), tokenizer, "Let me look.")
+    constraint = constrained(grammar, rules)
+    assert follow(constraint, tokenizer, call("set.light", '{"state": "on"}') + "\nDone.")
+    assert not constraint.active
+
+
+def test_after_the_only_call_comes_the_end(grammar: AnswerGrammar, tokenizer: Tokenizer) -> None:
+    constraint = constrained(grammar, CallRules(TOOLS, parallel=False))
+    assert follow(constraint, tokenizer, "Let me look. " + call("set.light", '{"state": "on"}'))
+    allowed = np.flatnonzero(np.isfinite(constraint.restrict(np.zeros(2048, np.float32))))
+    assert set(allowed.tolist()) == tokenizer.end_token_ids
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}},
+    "required": ["n", "ok"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ('{"n": 3, "ok": true}', True),
+        ('{"n":3,\n  "ok":false}', False),
+        ('{"n": "3"', False),
+        ("Sure: {", False),
+        ('{"n": 3, "ok": true} And', False),
+        (call("set.light", '{"state": "on"}') + call("search_notes", '{"query": ""}'), True),
+        (call("set.light", '{"state": "on"}') + '{"n": 3, "ok": true}', False),
+    ],
+)
+def test_an_answer_is_json_of_its_schema_or_calls(
+    grammar: AnswerGrammar, tokenizer: Tokenizer, text: str, allowed: bool
+) -> None:
+    constraint = grammar.constraint(CallRules(TOOLS), SCHEMA)
+    assert constraint is not None
+    assert follow(constraint, tokenizer, text) is allowed
+
+
+def test_a_schema_that_cannot_be_followed_is_refused(grammar: AnswerGrammar) -> None:
+    with pytest.raises(InvalidRequestError, match=r"response_format: cannot be followed"):
+        grammar.constraint(None, {"type": "no such type"})
 
 
 @pytest.mark.parametrize("temperature", [0.0, 5.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Collection
 from typing import Final
@@ -77,20 +78,27 @@ def _even_bounds(layers: int, seams: Collection[int], segments: int) -> tuple[in
 
 def _slowness(graph: ExecutionGraph) -> float:
     """Decode time times prefill time a token; next to infinite where a kernel breaks the quantum."""
-    chunk = graph.chunk_tokens(_TYPICAL_PAST)
-    prefill = graph.pass_seconds(PassShape(chunk, 1, _TYPICAL_PAST, 0)) / chunk
-    decode = graph.pass_seconds(PassShape(1, 1, _TYPICAL_PAST, 1))
+    *chunks, step = _typical_passes(graph)
+    prefill = sum(graph.pass_seconds(chunk) / chunk.tokens for chunk in chunks)
+    decode = graph.pass_seconds(step)
     overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
     # Whoever breaks the quantum least comes first, and only among equals the rest counts.
     return prefill * decode * (1.0 if overrun == 1.0 else 1e6 ** math.ceil(math.log2(overrun) + 1))
 
 
 def _longest_kernel(graph: ExecutionGraph) -> float:
-    """Seconds of the longest kernel of a prefill chunk or a decode step."""
-    chunk = graph.chunk_tokens(_TYPICAL_PAST)
-    shapes = (PassShape(chunk, 1, _TYPICAL_PAST, 0), PassShape(1, 1, _TYPICAL_PAST, 1))
+    """Seconds of the longest kernel of any typical pass."""
     return max(
         graph.profile.estimate(kernel, shape, kernel.roles[0]).seconds
-        for shape in shapes
+        for shape in _typical_passes(graph)
         for kernel in graph.kernels_for(shape)
     )
+
+
+def _typical_passes(graph: ExecutionGraph) -> list[PassShape]:
+    """The longest chunk of each route, then a decode step."""
+    static = graph.static_tokens
+    lengths = [] if static is None else [static]
+    lengths.append(graph.chunk_tokens(_TYPICAL_PAST, (static or sys.maxsize) - 1))
+    chunks = [PassShape(length, 1, _TYPICAL_PAST, 0) for length in lengths]
+    return [*chunks, PassShape(1, 1, _TYPICAL_PAST, 1)]

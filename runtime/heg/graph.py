@@ -40,8 +40,8 @@ class ExecutionGraph:
     ) -> None:
         """``bounds`` are the first layers of the compiled segments, from 0 upward.
 
-        ``max_chunk_tokens`` bounds prompt chunks from above, whole blocks of ``block_tokens``; no kernel
-        shall take longer than ``quantum_s`` if the granularity of layers and blocks allows it.
+        ``max_chunk_tokens`` bounds fused prompt chunks from above; no kernel shall take longer than
+        ``quantum_s`` if the granularity of layers and blocks allows it.
         """
         self.profile: Final = profile
         self.bounds: Final = bounds
@@ -53,6 +53,7 @@ class ExecutionGraph:
         self.static_tokens: Final = prefill.groups.tokens if splits and prefill and prefill.groups else None
         """Tokens of a chunk that can take the split route; None if none can."""
         self._group = functools.lru_cache(4096)(self._group_segments)
+        self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
 
     @property
     def layers(self) -> int:
@@ -83,13 +84,17 @@ class ExecutionGraph:
         context.kernels = context.kernels[:done] + fused
         return True
 
-    def chunk_tokens(self, past_tokens: int) -> int:
-        """How long the next chunk of a prompt should be, in whole blocks, behind ``past_tokens``.
+    def chunk_tokens(self, past_tokens: int, left: int) -> int:
+        """How long the next chunk of a prompt should be behind ``past_tokens``, if ``left`` are to come.
 
-        The longest of which each compiled segment takes at most one quantum; at least one block. Where chunks
-        can be split between XPUs it is their static shape, unless the attention alone would take longer.
+        The static shape where chunks are split between XPUs and so many are left. Otherwise the longest of
+        which each compiled segment takes at most one quantum, in whole blocks, at least one; or all that is
+        left.
         """
-        return self._chunk(-(-past_tokens // _PAST_STEP))
+        past = -(-past_tokens // _PAST_STEP) * _PAST_STEP
+        if self.static_tokens is not None and left >= self.static_tokens and self._attends_in_time(past):
+            return self.static_tokens
+        return min(left, self._fused_chunk(past))
 
     def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
         """``B_max`` of §6.3: the most sequences that decode together at little cost to each.
@@ -155,14 +160,13 @@ class ExecutionGraph:
                 kernels.append(Kernel(len(kernels), KernelKind.ATTENTION, one, one, (Role.DECODE,), False))
         return tuple(kernels)
 
-    @functools.lru_cache(1024)  # noqa: B019 - a graph lives as long as its runtime
-    def _chunk(self, past_steps: int) -> int:
-        past = past_steps * _PAST_STEP
-        if self.static_tokens is not None:
-            attention = self._split[1]
-            shape = PassShape(self.static_tokens, 1, past, 0)
-            if self.profile.estimate(attention, shape, Role.DECODE).seconds <= self.quantum_s:
-                return self.static_tokens
+    def _attends_in_time(self, past: int) -> bool:
+        """Whether one layer's attention of a static chunk fits the quantum."""
+        assert self.static_tokens is not None
+        shape = PassShape(self.static_tokens, 1, past, 0)
+        return self.profile.estimate(self._split[1], shape, Role.DECODE).seconds <= self.quantum_s
+
+    def _longest_fused_chunk(self, past: int) -> int:
         ends = [*self.bounds[1:], self.layers]
         widest = max(range(len(self.bounds)), key=lambda segment: ends[segment] - self.bounds[segment])
         kernel = self._layers_kernel(0, widest, widest + 1)

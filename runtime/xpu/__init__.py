@@ -3,6 +3,8 @@
 from .loading import LoadedModel, load_model, load_profile
 from .platforms import PLATFORMS, OpenVINOPlatform, find_platform
 from .protocol import XPU, CostModel, KernelDone, Platform
+from .rooflines import simulated_machines, simulated_profile
+from .simulated import SimulatedPlatform, SimulatedXPU, VirtualClock, simulate
 
 __all__ = [
     "PLATFORMS",
@@ -12,7 +14,13 @@ __all__ = [
     "LoadedModel",
     "OpenVINOPlatform",
     "Platform",
+    "SimulatedPlatform",
+    "SimulatedXPU",
+    "VirtualClock",
     "find_platform",
     "load_model",
     "load_profile",
+    "simulate",
+    "simulated_machines",
+    "simulated_profile",
 ]

@@ -1,0 +1,234 @@
+"""XPUs in virtual time: kernels take as long as the profile says, and longer where they share the memory.
+
+Two kernels that together want more than the machine's bandwidth slow each other down as in Agent.xpu §3.1
+(Fig. 3): the memory is shared fairly, so that a compute-bound kernel, which wants little, hardly notices, and
+a memory-bound one gets what is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agentrt.errors import ConfigurationError
+
+from ..heg.granularity import choose_granularity
+from ..heg.graph import ExecutionGraph
+from ..heg.kernel import Kernel, PassContext, Role
+from ..heg.profile import Profile
+from .protocol import KernelDone
+from .rooflines import simulated_profile
+
+PREFIX: Final = "simulated:"
+"""How the names of simulated platforms begin; the machine's follows."""
+
+
+class VirtualClock:
+    """Time that passes only when told to. Not thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin at 0."""
+        self.now = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    @property
+    def next_event(self) -> float:
+        """When the next event is due; infinite if there is none."""
+        return self._events[0][0] if self._events else float("inf")
+
+    def call_at(self, time: float, event: Callable[[], None]) -> None:
+        """Call ``event`` at ``time``, or at once on the next :meth:`advance` if that has passed."""
+        heapq.heappush(self._events, (max(time, self.now), next(self._order), event))
+
+    def advance(self) -> bool:
+        """Go to the next event and call it. False if there is none."""
+        if not self._events:
+            return False
+        self.now, _, event = heapq.heappop(self._events)
+        event()
+        return True
+
+    def advance_to(self, time: float) -> None:
+        """Go to ``time``, calling everything that is due on the way."""
+        while self.next_event <= time:
+            self.advance()
+        self.now = max(self.now, time)
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A kernel in progress on some XPU."""
+
+    left_s: float
+    """Seconds that it has yet to run, if nobody else wants the memory."""
+    share: float
+    """Of the memory's bandwidth, what it wants."""
+    on_done: Callable[[], None]
+    rate: float = 1.0
+
+
+class SharedMemory:
+    """What the kernels of all XPUs of a machine read from: bandwidth, shared max-min fairly."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        """Nothing runs yet."""
+        self._clock = clock
+        self._running: list[_Running] = []
+        self._settled = 0.0
+        self._version = 0
+
+    def start(self, seconds: float, share: float, on_done: Callable[[], None]) -> object:
+        """Begin a kernel that would take ``seconds`` alone; returns what :meth:`stop` wants."""
+        running = _Running(seconds, share, on_done)
+        self._settle()
+        self._running.append(running)
+        self._plan()
+        return running
+
+    def stop(self, running: object) -> None:
+        """End a kernel that is in progress; it is never done."""
+        self._settle()
+        self._running = [other for other in self._running if other is not running]
+        self._plan()
+
+    def _settle(self) -> None:
+        """Let all kernels have done what they have done until now."""
+        passed = self._clock.now - self._settled
+        self._settled = self._clock.now
+        for running in self._running:
+            running.left_s -= passed * running.rate
+
+    def _plan(self) -> None:
+        """Share the bandwidth anew, and see to it that the next kernel to end does."""
+        left, wanting = 1.0, sorted(self._running, key=lambda running: running.share)
+        for at, running in enumerate(wanting):
+            given = min(running.share, left / (len(wanting) - at))
+            left -= given
+            running.rate = given / running.share if running.share > 0 else 1.0
+        self._version += 1
+        if self._running:
+            version = self._version
+            first = min(self._running, key=lambda running: running.left_s / running.rate)
+            due = self._clock.now + max(0.0, first.left_s) / first.rate
+            self._clock.call_at(due, lambda: self._end(first, version))
+
+    def _end(self, running: _Running, version: int) -> None:
+        if version != self._version:
+            return  # the bandwidth has been shared anew since
+        self.stop(running)
+        running.on_done()
+
+
+class SimulatedXPU:
+    """An XPU that computes nothing, for as long as its profile says."""
+
+    def __init__(self, role: Role, profile: Profile, clock: VirtualClock, memory: SharedMemory) -> None:
+        """``memory`` is the machine's, shared with its other XPUs."""
+        self._role = role
+        self._profile = profile
+        self._clock = clock
+        self._memory = memory
+        self._running: object | None = None
+        self.hang_next = False
+        """The next kernel never ends, until :meth:`rebuild`."""
+        self.rebuilds = 0
+
+    @property
+    def role(self) -> Role:
+        """See :attr:`XPU.role`."""
+        return self._role
+
+    def submit(self, kernel: Kernel, context: PassContext, on_done: Callable[[KernelDone], None]) -> None:
+        """See :meth:`XPU.submit`. ``on_done`` is called by the clock."""
+        assert self._running is None, "an XPU runs one kernel at a time"
+        started = self._clock.now
+        cost = self._profile.estimate(kernel, context.shape, self._role)
+
+        def end() -> None:
+            self._running = None
+            on_done(KernelDone(context, kernel, self._role, started, self._clock.now))
+
+        hangs, self.hang_next = self.hang_next, False
+        seconds = float("inf") if hangs else cost.seconds
+        self._running = self._memory.start(seconds, cost.bandwidth_share, end)
+
+    def run(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
+        """See :meth:`XPU.run`. Lets the time pass that it takes."""
+        ended: list[KernelDone] = []
+        deadline = self._clock.now + timeout_s
+        self.submit(kernel, context, ended.append)
+        while not ended and self._clock.next_event <= deadline:
+            self._clock.advance()
+        if not ended:
+            self._clock.advance_to(deadline)
+            return None
+        return ended[0]
+
+    def rebuild(self) -> None:
+        """See :meth:`XPU.rebuild`. Takes no time."""
+        self.close()
+        self.rebuilds += 1
+
+    def close(self) -> None:
+        """See :meth:`XPU.close`."""
+        if self._running is not None:
+            self._memory.stop(self._running)
+            self._running = None
+
+
+class SimulatedPlatform:
+    """The XPUs of a profile in virtual time; see :class:`Platform`."""
+
+    def __init__(self, name: str, profile: Profile) -> None:
+        """``profile`` says which XPUs there are."""
+        self._name = name
+        self.clock: Final = VirtualClock()
+        memory = SharedMemory(self.clock)
+        self._xpus = {role: SimulatedXPU(role, profile, self.clock, memory) for role in profile.xpus}
+
+    @property
+    def name(self) -> str:
+        """See :attr:`Platform.name`."""
+        return self._name
+
+    @property
+    def xpus(self) -> Mapping[Role, SimulatedXPU]:
+        """See :attr:`Platform.xpus`."""
+        return self._xpus
+
+    def now(self) -> float:
+        """See :meth:`Platform.now`."""
+        return self.clock.now
+
+    def release(self, context: PassContext) -> None:
+        """See :meth:`Platform.release`. There is nothing to take back."""
+
+    def close(self) -> None:
+        """See :meth:`Platform.close`."""
+        for xpu in self._xpus.values():
+            xpu.close()
+
+
+def simulate(
+    name: str, *, max_chunk_tokens: int, quantum_s: float
+) -> tuple[SimulatedPlatform, ExecutionGraph]:
+    """The platform ``simulated:<machine>`` and the kernels of that machine's model on it.
+
+    Raises:
+        ConfigurationError: no such machine ships with the runtime.
+    """
+    if not name.startswith(PREFIX):
+        raise ConfigurationError(f"{name!r} is no simulated platform. Those are called {PREFIX}<machine>.")
+    profile = simulated_profile(name.removeprefix(PREFIX))
+    graph = choose_granularity(
+        profile,
+        range(1, profile.layers),
+        block_tokens=profile.block_tokens,
+        max_chunk_tokens=max_chunk_tokens,
+        quantum_s=quantum_s,
+    )
+    return SimulatedPlatform(name, profile), graph

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
 import anyio
-from pydantic import ValidationError
 
 from ._hosts import Host, TaskGroupHost, worker_loop
-from ._threads import run_in_thread
 from .calls import ToolCall
 from .config import SpeculationConfig
 from .context import SpeculationContext
 from .drafts import DraftRequest, Speculator
-from .errors import ConfigurationError, InvalidRequestError
+from .errors import ConfigurationError
 from .events import SpeculationObserver
 from .report import SpeculationReport
 from .scopes import run_scope
-from .speculable import Invocation, SpeculableTool, speculable_tool
+from .toolbox import Toolbox
 from .turn import Turn
 
 
@@ -53,12 +51,7 @@ class SpeculationSession:
         observers: Sequence[SpeculationObserver] = (),
     ) -> None:
         """``samples`` is how many guesses each predictor is asked for (SpecTools' λ)."""
-        self._tools: dict[str, SpeculableTool] = {}
-        for tool in tools:
-            described = speculable_tool(tool)
-            if described is None:
-                raise ConfigurationError(f"{tool!r} is not speculable. Decorate it with @speculable.")
-            self._tools[described.name] = described
+        self._toolbox = Toolbox(tools)
         self._predictors = tuple(predictors)
         self._context = SpeculationContext.create(samples, config, observers)
         self._scope = object()  # a session is one run, and its own
@@ -115,7 +108,7 @@ class SpeculationSession:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
         turn = Turn(
             self._context,
-            tools=self._tools,
+            tools=self._toolbox.tools,
             predictors=self._predictors,
             request=functools.partial(DraftRequest, messages, tools, self._context.samples),
             scope=self._scope,
@@ -130,38 +123,12 @@ class SpeculationSession:
         Raises what the tool raises, and :class:`InvalidRequestError` if the session has no such tool, if
         it refuses the arguments, or if it is a coroutine function (then use :meth:`acall`).
         """
-        tool, invocation = self._bind(call)
-        if tool.call is None:
-            raise InvalidRequestError("name", f"{tool.name} is a coroutine function. Use acall().")
-        run = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
-        return tool.redeem(call.id, invocation, run, self._scope)
+        return self._toolbox.call(call, self._scope)
 
     async def acall(self, call: ToolCall) -> Any:
         """:meth:`call` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
-        tool, invocation = self._bind(call)
-        run: Callable[[], Awaitable[Any]]
-        if tool.acall is not None:
-            run = functools.partial(tool.acall, *invocation.args, **invocation.kwargs)
-        else:
-            assert tool.call is not None
-            function = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
-            run = functools.partial(run_in_thread, function, name=f"agentrt {tool.name}")
-        return await tool.aredeem(call.id, invocation, run, self._scope)
+        return await self._toolbox.acall(call, self._scope)
 
     def report(self) -> SpeculationReport:
         """What speculation did in this session so far."""
         return self._context.reporter.report()
-
-    def _bind(self, call: ToolCall) -> tuple[SpeculableTool, Invocation]:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            raise InvalidRequestError(
-                "name",
-                f"no tool {call.name!r} in this session, only {sorted(self._tools)}. Call it yourself.",
-            )
-        try:
-            return tool, tool.bind(call.arguments)
-        except ValidationError as error:
-            raise InvalidRequestError(
-                "arguments", f"{tool.name} refuses them: {error}. Tell the model what to correct."
-            ) from error

@@ -176,7 +176,8 @@ class Turn:
             async with anyio.create_task_group() as runs, anyio.create_task_group() as drafting:
                 call_soon = loop_caller()
                 self._stop_drafting = lambda: call_soon(drafting.cancel_scope.cancel)
-                if self._cache.closed:  # answered before this task got its first step
+                await checkpoint()
+                if self._cache.closed:  # answered at once; starting tasks now would only be to cancel them
                     return
                 for predictor in self._predictors:
                     drafting.start_soon(self._draft, predictor, runs)

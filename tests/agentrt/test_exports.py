@@ -14,6 +14,7 @@ EXPORTS = {
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
     "agentrt.adapters.langchain": {"ChatAgentRT", "report_of", "speculate"},
+    "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
     "agentrt.speculators": {"EndpointSpeculator", "LocalSpeculator", "Speculator"},
     "agentrt.testing": {"ScriptedSpeculator", "run_in_virtual_time"},
 }
@@ -32,6 +33,7 @@ def test_the_exported_names(module: str) -> None:
         ("agentrt", "langchain_core openai openvino openvino_genai httpx numpy torch"),
         ("agentrt.speculators", "langchain_core openai openvino openvino_genai"),
         ("agentrt.adapters.langchain", "openai openvino openvino_genai"),
+        ("agentrt.adapters.openai", "langchain_core openvino openvino_genai"),
     ],
 )
 def test_importing_one_part_does_not_import_another_parts_dependencies(module: str, absent: str) -> None:

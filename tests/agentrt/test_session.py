@@ -469,7 +469,7 @@ def test_a_coroutine_tool_is_not_run_early_in_sync_code() -> None:
         with session.turn([], []) as turn:
             assert arrived.wait(10)
             turn.bind([])
-        with pytest.raises(InvalidRequestError, match="acall"):
+        with pytest.raises(InvalidRequestError, match="async code"):
             session.call(call("a"))
     assert "a coroutine tool cannot run early" in session.report().turns[0].problems[0]
 
@@ -526,7 +526,7 @@ def test_wrong_use_is_told() -> None:
     with pytest.raises(ConfigurationError, match="@speculable"):
         SpeculationSession([print], [])
     with SpeculationSession([look], []) as session:
-        with pytest.raises(InvalidRequestError, match="no tool 'other'"):
+        with pytest.raises(InvalidRequestError, match="no speculable tool 'other'"):
             session.call(ToolCall("other", {}))
         with pytest.raises(InvalidRequestError, match="refuses"):
             session.call(ToolCall("look", {"q": 1}))

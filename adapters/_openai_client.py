@@ -1,0 +1,192 @@
+"""An OpenAI client whose requests for model answers open turns."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import types
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import openai
+from openai import AsyncStream, Stream
+
+from agentrt._hosts import Host, running_loop, worker_loop
+from agentrt.context import SpeculationContext
+from agentrt.drafts import DraftRequest, Speculator
+from agentrt.errors import ConfigurationError
+from agentrt.scopes import current_scope
+from agentrt.toolbox import Toolbox
+from agentrt.turn import Turn
+
+from ._openai_answers import AnswerReader, ChatReader, ResponsesReader
+from ._openai_requests import ResponseHistory, chat_request
+
+Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
+logger = logging.getLogger("agentrt")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all copies of one speculating client share."""
+
+    predictors: tuple[Speculator, ...]
+    toolbox: Toolbox
+    context: SpeculationContext
+
+
+def setup_of(client: Any) -> Setup:
+    """Return the setup of a speculating client; raises :class:`ConfigurationError` for any other."""
+    setup = getattr(client, "_agentrt_setup", None)
+    if not isinstance(setup, Setup):
+        raise ConfigurationError(f"{type(client).__name__} does not speculate. Pass it to speculate() first.")
+    return setup
+
+
+def speculating_copy(client: Client, setup: Setup) -> Client:
+    """Return a copy of ``client`` that speculates under ``setup``."""
+    plain = type(client).__dict__.get("_agentrt_base", type(client))
+    copy = plain.copy(client)
+    copy.__class__ = _speculating_class(plain)
+    copy._agentrt_setup = setup
+    copy._agentrt_history = ResponseHistory()
+    return copy  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request for an answer under way, and who reads the answer."""
+
+    turn: Turn
+    reader: AnswerReader
+
+    def answered(self, result: Any) -> None:
+        """Take what the client returns to the user, and bind the turn now or when the stream ends."""
+        # Raw responses parse their body once and keep the result: the user gets the same object.
+        parse = getattr(result, "parse", None)
+        if isinstance(result, openai._legacy_response.LegacyAPIResponse) and parse is not None:
+            with suppress(Exception):  # the user will meet it, if they parse it
+                result = parse()
+        if isinstance(result, (Stream, AsyncStream)):
+            weakref.finalize(result, self.turn.discard)  # in case nobody reads it
+            result._iterator = (
+                self._read(result._iterator) if isinstance(result, Stream) else self._aread(result._iterator)
+            )
+            return
+        with self.turn, self._unharmed():
+            calls = self.reader.whole(result)
+            if calls is not None:
+                self.turn.bind(calls)
+
+    def _read(self, events: Iterator[Any]) -> Iterator[Any]:
+        with self.turn:
+            for event in events:
+                self._note(event)
+                yield event
+
+    async def _aread(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        with self.turn:
+            async for event in events:
+                self._note(event)
+                yield event
+
+    def _note(self, event: Any) -> None:
+        with self._unharmed():
+            for seen in self.reader.events(event):
+                self.turn.observe(seen)
+            # Before the event is handed on: whoever gets the last one may make the calls at once.
+            calls = self.reader.finished()
+            if calls is not None:
+                self.turn.bind(calls)
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """Keep from the user what is wrong with an answer that they may never look at."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the client does not validate what servers send
+            self.turn.discard()
+            logger.warning("an answer could not be read for its tool calls: %s", type(error).__name__)
+
+
+def _ask(client: Any, path: str, body: Any, host: Host) -> _Asked | None:
+    """Start to speculate on the answer to this request, or return None where there is nothing to gain."""
+    setup: Setup | None = getattr(client, "_agentrt_setup", None)
+    if setup is None or path not in ("/chat/completions", "/responses") or not isinstance(body, dict):
+        return None
+    if not setup.toolbox.tools or not body.get("tools") or body.get("tool_choice") == "none":
+        return None
+    history: ResponseHistory = client._agentrt_history
+    samples = setup.context.samples
+
+    def request() -> DraftRequest:
+        return chat_request(body, samples) if path == "/chat/completions" else history.request(body, samples)
+
+    turn = Turn(
+        setup.context,
+        tools=setup.toolbox.tools,
+        predictors=setup.predictors,
+        request=request,
+        scope=current_scope(),
+    )
+    turn.start(host)
+    reader = ChatReader() if path == "/chat/completions" else ResponsesReader(history, body)
+    return _Asked(turn, reader)
+
+
+@functools.cache
+def _speculating_class(base: Any) -> Any:
+    """Return a subclass of ``base`` that speculates; it goes by the name of ``base``.
+
+    All resources of a client send their requests by its ``post``, whether they parse the answer, stream it or
+    return it raw.
+    """
+
+    @functools.wraps(base.post)
+    def post(self: Any, path: str, *, body: Any = None, **options: Any) -> Any:
+        asked = _ask(self, path, body, worker_loop)
+        if asked is None:
+            return base.post(self, path, body=body, **options)
+        try:
+            result = base.post(self, path, body=body, **options)
+        except BaseException:
+            asked.turn.discard()
+            raise
+        asked.answered(result)
+        return result
+
+    @functools.wraps(base.post)
+    async def apost(self: Any, path: str, *, body: Any = None, **options: Any) -> Any:
+        asked = _ask(self, path, body, running_loop)
+        if asked is None:
+            return await base.post(self, path, body=body, **options)
+        try:
+            result = await base.post(self, path, body=body, **options)
+        except BaseException:
+            asked.turn.discard()
+            raise
+        asked.answered(result)
+        return result
+
+    @functools.wraps(base.copy)
+    def copy(self: Any, **changes: Any) -> Any:
+        made = base.copy(self, **changes)
+        made._agentrt_setup = self._agentrt_setup
+        made._agentrt_history = self._agentrt_history
+        return made
+
+    def fill(namespace: dict[str, Any]) -> None:
+        namespace.update(
+            __module__=base.__module__,
+            __qualname__=base.__qualname__,
+            __doc__=base.__doc__,
+            _agentrt_base=base,
+            post=apost if issubclass(base, openai.AsyncOpenAI) else post,
+            copy=copy,
+            with_options=copy,
+        )
+
+    return types.new_class(base.__name__, (base,), {}, fill)

@@ -16,6 +16,7 @@ from typing import Any
 from agentrt.errors import ModelFormatError, ModelNotFoundError
 
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
+from .gguf import convert_gguf
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _GRAPHS = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
@@ -49,11 +50,12 @@ class ModelDirectory:
         return self.path / "openvino_tokenizer.xml"
 
 
-def open_model_directory(model: str | os.PathLike[str]) -> ModelDirectory:
+def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | None = None) -> ModelDirectory:
     """Find the model called ``model`` and check that all of its files are there and whole.
 
-    ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``) or the path of a directory
-    as ``optimum-cli export openvino`` writes it.
+    ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``), the path of a directory as
+    ``optimum-cli export openvino`` writes it, or of a GGUF file, which is converted the first time it is
+    opened: see :func:`convert_gguf`, also for ``cache_folder``.
 
     Raises:
         ModelNotFoundError: there is no such name or directory.
@@ -65,11 +67,15 @@ def open_model_directory(model: str | os.PathLike[str]) -> ModelDirectory:
         known = ", ".join(repr(known) for known in _EMBEDDED)
         raise ModelNotFoundError(
             f"there is no model {name!r}: it is neither an embedded model ({known}) nor a path that exists. "
-            "Check the spelling, or give the directory of an exported OpenVINO model."
+            "Check the spelling, or give a GGUF file or the directory of an exported OpenVINO model."
         )
+    model_id = name if name in _EMBEDDED else path.resolve().name
+    if path.is_file() and path.suffix.lower() == ".gguf":
+        path, model_id = convert_gguf(path, cache_folder), path.stem
     if not path.is_dir():
         raise ModelFormatError(
-            f"{path} is a file, but a model is a directory that holds openvino_model.xml. {_EXPORT_HINT}"
+            f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
+            f"{_EXPORT_HINT}"
         )
     for graph in _GRAPHS:
         _check_graph(path / f"{graph}.xml")
@@ -78,7 +84,7 @@ def open_model_directory(model: str | os.PathLike[str]) -> ModelDirectory:
     generation = _read_json(generation_file) if generation_file.exists() else {}
     return ModelDirectory(
         path=path,
-        model_id=name if name in _EMBEDDED else path.resolve().name,
+        model_id=model_id,
         context_length=_context_length(config, path),
         end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
     )

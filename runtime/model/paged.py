@@ -25,6 +25,7 @@ from openvino._offline_transformations import paged_attention_transformation
 from agentrt.errors import ConfigurationError, ModelFormatError
 
 from .directory import ModelDirectory
+from .messages import last_line
 from .rows import SAMPLED_ROWS, keep_sampled_rows
 
 INPUTS: Final = (
@@ -160,9 +161,3 @@ def _describe(compiled: ov.CompiledModel, directory: ModelDirectory) -> PagedMod
             block_tokens = shape[1]
     vocabulary = compiled.outputs[0].get_partial_shape()[2]
     return PagedModel(compiled, inputs, tuple(caches), block_tokens, vocabulary.get_length())
-
-
-def last_line(error: Exception) -> str:
-    """OpenVINO's errors are stacks of source locations; the last line says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].rstrip(".") + "." if lines else type(error).__name__

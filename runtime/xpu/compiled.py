@@ -13,7 +13,8 @@ from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
-from ..model.paged import CACHES, last_line
+from ..model.messages import last_line
+from ..model.paged import CACHES
 from .buffers import PassBuffers
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)

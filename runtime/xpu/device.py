@@ -13,7 +13,7 @@ import openvino as ov
 from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
 
 from ..heg.kernel import Kernel, KernelKind, PassContext, Role
-from ..model.paged import last_line
+from ..model.messages import last_line
 from .buffers import BufferPool, PassBuffers
 from .compiled import BoundInference, CompiledKernels
 from .protocol import KernelDone

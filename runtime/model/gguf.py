@@ -1,0 +1,104 @@
+"""GGUF files, as llama.cpp uses them, become OpenVINO model directories: converted once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import openvino_genai
+import platformdirs
+
+from agentrt.errors import ModelFormatError
+
+from .gguf_file import GGUFHeader, read_gguf_header
+from .messages import last_line
+
+_SAMPLES: Final = 64
+_SAMPLE_BYTES: Final = 64 * 2**10
+
+
+def convert_gguf(file: Path, cache_folder: Path | None = None) -> Path:
+    """The model directory of a GGUF file, converted unless it has been before.
+
+    It is kept in ``cache_folder``, by default in the user's cache folder, under a name that depends on what
+    the file contains, not on where it lies. Conversion needs the disk space of the model once more, and is
+    atomic: another process finds all of it or none.
+
+    Raises:
+        ModelFormatError: the file is damaged, OpenVINO cannot convert such a model, or there is no space.
+    """
+    header = read_gguf_header(file)
+    cache = cache_folder or platformdirs.user_cache_path("agentrt") / "models"
+    directory = cache / f"{file.stem}-{_fingerprint(file, header)}"
+    if (directory / "config.json").is_file():
+        return directory
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".converting-") as temporary:
+            made = Path(temporary) / "model"
+            made.mkdir()
+            _convert(file, header, made)
+            try:
+                made.rename(directory)
+            except OSError:
+                if not directory.is_dir():  # else another process was quicker
+                    raise
+    except OSError as error:
+        raise ModelFormatError(
+            f"{file} cannot be converted in {cache} ({error.strerror}). Free disk space there, or make it "
+            "writable."
+        ) from error
+    return directory
+
+
+def _convert(file: Path, header: GGUFHeader, made: Path) -> None:
+    """Let OpenVINO GenAI write its model beside the file, which for its sake lies in ``made``."""
+    linked = made / "model.gguf"
+    try:
+        linked.symlink_to(file.resolve())
+    except OSError:  # Windows asks for a privilege
+        shutil.copyfile(file, linked)
+    try:
+        openvino_genai.LLMPipeline(str(linked), "CPU", enable_save_ov_model=True)
+    except RuntimeError as error:
+        raise ModelFormatError(
+            f"OpenVINO cannot convert {file}: {last_line(error)} It knows the architectures llama (Mistral's "
+            "too), qwen2 and qwen3; export other models by optimum-cli export openvino."
+        ) from error
+    finally:
+        linked.unlink()
+    metadata, architecture = header.metadata, header.architecture
+    config = {
+        "model_type": architecture,
+        "max_position_embeddings": metadata.get(f"{architecture}.context_length"),
+        "eos_token_id": [
+            metadata[key]
+            for key in ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+            if key in metadata
+        ],
+    }
+    # Written last: a directory that has it is complete.
+    (made / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+
+
+def _fingerprint(file: Path, header: GGUFHeader) -> str:
+    """A hash of the header, of samples of the weights, and of what converts them.
+
+    Another training, or another quantisation, changes weights everywhere: samples from all over the file tell
+    models apart without reading gigabytes each time one is opened.
+    """
+    size = file.stat().st_size
+    digest = hashlib.sha256(f"{openvino_genai.__version__} {size}".encode())
+    with file.open("rb") as stream:
+        digest.update(stream.read(header.size))
+        for sample in range(_SAMPLES):
+            stream.seek(header.size + (size - header.size) * sample // _SAMPLES)
+            digest.update(stream.read(_SAMPLE_BYTES))
+        stream.seek(-min(size, _SAMPLE_BYTES), os.SEEK_END)
+        digest.update(stream.read())
+    return digest.hexdigest()[:32]

@@ -99,15 +99,19 @@ class SpeculableTool:
         call: Callable[..., Any] | None,
         acall: Callable[..., Awaitable[Any]] | None,
         options: SpeculableOptions,
+        aearly: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
-        """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None."""
+        """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
+
+        ``aearly`` is run early instead of ``acall``, where they differ.
+        """
         self.name = name
         self.bind = bind
         self.call = call
         self.acall = acall
         self.early = call
         """What runs early in a thread, or None."""
-        self.aearly = acall
+        self.aearly = aearly or acall
         """What runs early as a coroutine, or None."""
         self.two_phase = options.prepare is not None
         if self.two_phase:

@@ -88,7 +88,7 @@ def test_everything_that_is_imported_is_asked_for() -> None:
     # What comes with something else may stop coming with it.
     # The training packages need not be installed, and only one of them has another name.
     providers = {"optimum": ["optimum-intel"], **metadata.packages_distributions()}
-    asked_for = {canonicalize_name(need.name) for need in direct_requirements("all", "train")}
+    asked_for = {canonicalize_name(need.name) for need in direct_requirements("bench", "train")}
     asked_for |= {"agentrt"}
 
     missing = {

@@ -1,0 +1,107 @@
+"""agentrt for the tools of MCP servers: those that only read, of servers that you trust.
+
+::
+
+    async with Client(server) as client:
+        tools = await speculable_tools(client, trusted=True)
+        async with SpeculationSession(tools, predictors) as session:
+            ...
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from agentrt.errors import AgentRTError, ConfigurationError, MissingExtraError
+from agentrt.speculable import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
+
+try:
+    import mcp
+except ModuleNotFoundError as error:
+    raise MissingExtraError("mcp", "mcp") from error
+
+__all__ = ["McpTool", "speculable_tools"]
+
+
+class McpTool:
+    """One tool of a connected MCP server, ready for a :class:`~agentrt.SpeculationSession`.
+
+    A call of it by the session returns the server's :class:`mcp.types.CallToolResult`.
+    """
+
+    def __init__(self, client: mcp.Client, tool: mcp.Tool, options: SpeculableOptions) -> None:
+        """``tool`` is as ``client`` listed it."""
+        self.name = tool.name
+        self.schema: dict[str, Any] = {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description or "",
+                "parameters": tool.input_schema,
+            },
+        }
+        """The tool in the shape of OpenAI's function tools."""
+        self.__speculable__ = SpeculableTool(
+            tool.name,
+            bind=_bind,
+            call=None,
+            acall=functools.partial(client.call_tool, tool.name),
+            aearly=functools.partial(_call_early, client, tool.name),
+            options=options,
+        )
+
+
+async def speculable_tools(
+    client: mcp.Client, *, trusted: bool, **options: Unpack[SpeculableKeywords]
+) -> list[McpTool]:
+    """Return the tools of a connected server that may be run early: those whose ``readOnlyHint`` is true.
+
+    The hint is the server's own claim, so it counts only for a server that you trust. A server that has a
+    question to the user gets no answer early; but one that asks in the middle of a call, as protocols before
+    2026-07-28 let it, asks in the middle of an early call, too: do not use this with such a server.
+
+    ``options`` are those of :func:`agentrt.speculable`, for all of them. Other tools are called as before, by
+    ``client.call_tool``.
+
+    Raises:
+        ConfigurationError: the server is not trusted, or an option is unknown or cannot work.
+    """
+    if trusted is not True:
+        raise ConfigurationError(
+            "what a server that is not trusted says of its tools proves nothing. Pass trusted=True if you "
+            "trust it, or do without speculation on its tools."
+        )
+    parsed = SpeculableOptions(**dict[str, Any](options))
+    found: list[McpTool] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        found += [
+            McpTool(client, tool, parsed)
+            for tool in page.tools
+            if tool.annotations is not None and tool.annotations.read_only_hint is True
+        ]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+class _NotWorthKeepingError(AgentRTError):
+    """An early call did not come to a result that the real call may be answered by."""
+
+
+def _bind(arguments: Mapping[str, Any]) -> Invocation:
+    # The server validates: its complaint is a result that the model must see.
+    return Invocation(kwargs={"arguments": dict(arguments)})
+
+
+async def _call_early(client: mcp.Client, name: str, arguments: dict[str, Any]) -> mcp.types.CallToolResult:
+    # Not client.call_tool, which puts a server's questions to the user: this call may never be made.
+    result = await client.session.call_tool(name, arguments, allow_input_required=True)
+    if not isinstance(result, mcp.types.CallToolResult) or result.is_error:
+        raise _NotWorthKeepingError(
+            f"{name} asked for more, or failed. It runs again when the model calls it."
+        )
+    return result

@@ -56,6 +56,8 @@ class Request:
     priority: Priority
     call_format: ToolCallFormat | None
     """How to read calls out of the answer; None if it can have none."""
+    tools: Sequence[Mapping[str, Any]]
+    """The functions that the answer may call."""
     constraint: AnswerConstraint | None
     arrived: float
 
@@ -149,6 +151,7 @@ class Preparer:
             params,
             current_priority() if priority is None else _as_priority(priority),
             None if rules is None else self._call_format,
+            () if rules is None else rules.tools,
             constraint,
             arrived,
         )

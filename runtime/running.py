@@ -9,6 +9,7 @@ from .engine import Job, OnText
 from .generation import GenerationBuilder, GenerationEvent, LogprobsDelta
 from .mailbox import Mailbox
 from .preparation import Request
+from .toolcache import ToolOutputs
 
 
 class RunningGeneration:
@@ -22,6 +23,8 @@ class RunningGeneration:
     ) -> None:
         """Submit ``request`` at once; an event loop must be running."""
         self._request = request
+        self.tool_outputs = ToolOutputs(request.tools)
+        """Outputs of tools that were run ahead of this answer's calls."""
         self._cancel = cancel
         self._mailbox = Mailbox(asyncio.get_running_loop())
         self._job = submit(request, self._mailbox.put)

@@ -124,6 +124,17 @@ class LocalRuntime:
             free_blocks=self._pool.free,
         )
 
+    @property
+    def constrains_calls(self) -> bool:
+        """Whether every tool call that an answer begins is a valid one, so that it may be shown at once."""
+        return self._preparer.constrains_calls
+
+    def token_text(self, token: int) -> bytes:
+        """The text of one token, which need not be whole characters."""
+        if self._tokenizer.token_bytes is not None:
+            return self._tokenizer.token_bytes[token]
+        return self._tokenizer.decode([token]).encode("utf-8")
+
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is there."""
         request = self._preparer.prepare(messages, **options)

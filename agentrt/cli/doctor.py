@@ -76,7 +76,7 @@ def _extra(extra: Extra) -> Finding:
         f"extra {extra}",
         f"without {', '.join(missing)}" if missing else ", ".join(MODULES[extra]),
         f"{sys.executable} -m pip install 'agentrt[{extra}]'" if missing else "",
-        needed_for_demo=extra != "openai",
+        needed_for_demo=extra not in ("openai", "serve"),
     )
 
 

@@ -7,16 +7,17 @@ from typing import Literal
 
 from ..errors import MissingExtraError
 
-Extra = Literal["cli", "langgraph", "openai", "runtime", "demo"]
+Extra = Literal["cli", "langgraph", "openai", "runtime", "serve", "demo"]
 
 MODULES: dict[Extra, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
     "langgraph": ("langchain", "langchain_core", "langgraph"),
     "openai": ("openai",),
     "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"),
+    "serve": ("fastapi", "h11", "prometheus_client", "pydantic_core", "starlette", "uvicorn"),
     "demo": ("dateutil", "httpx", "icalendar"),
 }
-"""The modules that each extra brings of its own; ``demo`` includes all others but ``openai``."""
+"""The modules that each extra brings of its own; ``demo`` includes all but ``openai`` and ``serve``."""
 
 
 def missing_modules(extra: Extra) -> list[str]:

@@ -12,6 +12,7 @@ from .bench import bench
 from .chat import chat
 from .demo import demo
 from .doctor import doctor
+from .serve import serve
 
 app = typer.Typer(
     name="agentrt",
@@ -22,5 +23,6 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(chat)
+app.command()(serve)
 app.command()(doctor)
 app.command()(bench)

@@ -1,0 +1,87 @@
+"""How many requests may be under way, and the watch over clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TypeVar
+
+from fastapi import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from .errors import ApiError
+
+T = TypeVar("T")
+
+
+class Admission:
+    """Counts what is under way. For one event loop."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit`` requests may be under way."""
+        self._limit = limit
+        self.active = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Take a place for as long as the block runs.
+
+        Raises:
+            ApiError: 429, there is none.
+        """
+        if self.active >= self._limit:
+            raise ApiError(
+                429,
+                f"{self._limit} requests are under way. Ask again in a moment.",
+                kind="rate_limit_error",
+                code="rate_limit_exceeded",
+                headers={"retry-after": "1"},
+            )
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Do ``work`` for a client whose body has been read; if the client goes away, cancel it.
+
+    Raises:
+        ApiError: 499, which nobody receives any more.
+    """
+
+    async def departure() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(departure())
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ApiError(499, "the client went away.")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events; when they end, or the client goes away, ``close`` is called at once."""
+
+    def __init__(self, events: AsyncGenerator[str, None], close: Callable[[], None]) -> None:
+        """``events`` yields whole events, their final newlines included."""
+        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        self._events = events
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events."""
+        try:
+            async with aclosing(self._events):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._close()

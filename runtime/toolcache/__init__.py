@@ -1,0 +1,5 @@
+"""Outputs of tools that ran before the model asked for them (SpecTools §3.2, Algorithms 4 and 5)."""
+
+from .outputs import OutputLimits, ToolOutput, ToolOutputs
+
+__all__ = ["OutputLimits", "ToolOutput", "ToolOutputs"]

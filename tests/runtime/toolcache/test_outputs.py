@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from agentrt.errors import InvalidRequestError
+from agentrt.runtime.toolcache import OutputLimits, ToolOutputs
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+TOOLS = [tool("find", query={"type": "string"}, limit={"type": "integer", "default": 5}), tool("now")]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_call_finds_its_own_output_and_a_tool_its_newest() -> None:
+    outputs = ToolOutputs(TOOLS)
+    assert outputs.put("find", {"query": "a"}, "A")
+    assert outputs.put("find", {"query": "b"}, "B")
+    found = outputs.exact("find", {"query": "a"})
+    assert found is not None
+    assert found.output == "A"
+    newest = outputs.newest("find")
+    assert newest is not None
+    assert (newest.arguments, newest.output) == ({"query": "b"}, "B")
+    assert outputs.exact("find", {"query": "c"}) is None
+    assert outputs.newest("now") is None
+
+
+def test_defaults_that_the_schema_states_make_no_difference() -> None:
+    outputs = ToolOutputs(TOOLS)
+    outputs.put("find", {"query": "a"}, "A")
+    assert outputs.exact("find", {"limit": 5, "query": "a"}) is not None
+    assert outputs.exact("find", {"limit": 6, "query": "a"}) is None
+
+
+def test_the_same_call_is_kept_once() -> None:
+    outputs = ToolOutputs(TOOLS)
+    outputs.put("find", {"query": "a"}, "old")
+    outputs.put("find", {"query": "b"}, "B")
+    outputs.put("find", {"query": "a", "limit": 5}, "new")
+    found, newest = outputs.exact("find", {"query": "a"}), outputs.newest("find")
+    assert len(outputs) == 2
+    assert found is newest
+    assert found is not None
+    assert found.output == "new"
+
+
+def test_an_entry_is_good_for_its_time() -> None:
+    clock = Clock()
+    outputs = ToolOutputs(TOOLS, OutputLimits(keep_alive_s=10, most_keep_alive_s=20), clock)
+    outputs.put("now", {}, "x")
+    outputs.put("find", {"query": "a"}, "A", keep_alive_s=1e9)
+    clock.now = 10
+    assert outputs.exact("now", {}) is None
+    assert outputs.newest("find") is not None
+    clock.now = 20
+    assert outputs.newest("find") is None
+    assert (len(outputs), outputs.held_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("keep_alive", [0, -1, math.nan, math.inf])
+def test_times_that_are_none(keep_alive: float) -> None:
+    with pytest.raises(InvalidRequestError, match="keep_alive"):
+        ToolOutputs(TOOLS).put("now", {}, "x", keep_alive_s=keep_alive)
+
+
+def test_what_cannot_be_asked_for_or_does_not_fit_is_not_kept() -> None:
+    limits = OutputLimits(entries=2, entry_bytes=100, total_bytes=150)
+    outputs = ToolOutputs(TOOLS, limits)
+    assert not outputs.put("other", {}, "x")
+    assert not outputs.put("now", {}, "x" * 100)
+    assert outputs.put("find", {"query": "a"}, "x" * 50)
+    assert not outputs.put("find", {"query": "b"}, "x" * 70)
+    assert outputs.put("find", {"query": "b"}, "")
+    assert not outputs.put("now", {}, "")
+    assert outputs.put("find", {"query": "a"}, "")  # in the place of what it replaces
+
+
+def test_after_the_end_nothing_is_held() -> None:
+    outputs = ToolOutputs(TOOLS)
+    outputs.put("now", {}, "x")
+    outputs.close()
+    assert not outputs.put("now", {}, "x")
+    assert outputs.exact("now", {}) is None
+    assert outputs.held_bytes == 0
+
+
+@given(
+    st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.booleans(), st.none()), max_size=4),
+    st.text(alphabet=st.characters(exclude_categories=["Cs"])),
+)
+def test_any_json_arguments_find_their_output(arguments: dict[str, Any], output: str) -> None:
+    outputs = ToolOutputs(TOOLS)
+    assert outputs.put("now", arguments, output)
+    written = json.loads(json.dumps(dict(reversed(arguments.items()))))
+    found = outputs.exact("now", written)
+    assert found is not None
+    assert found.output == output
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Against a dictionary: what is found is what was put last and has not expired, within the limits."""
+
+    limits = OutputLimits(entries=5, entry_bytes=200, total_bytes=500)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.outputs = ToolOutputs(TOOLS, self.limits, self.clock)
+        self.model: dict[str, tuple[str, float]] = {}
+
+    @rule(query=st.sampled_from("abcdefgh"), output=st.text("x", max_size=250), keep=st.integers(1, 5))
+    def put(self, query: str, output: str, keep: int) -> None:
+        if self.outputs.put("find", {"query": query}, output, keep):
+            self.model.pop(query, None)
+            self.model[query] = (output, self.clock.now + keep)
+
+    @rule(seconds=st.integers(1, 3))
+    def wait(self, seconds: int) -> None:
+        self.clock.now += seconds
+        self.model = {query: kept for query, kept in self.model.items() if kept[1] > self.clock.now}
+
+    @invariant()
+    def agrees(self) -> None:
+        for query in "abcdefgh":
+            found = self.outputs.exact("find", {"query": query})
+            assert (found.output if found else None) == self.model.get(query, (None,))[0]
+        newest = self.outputs.newest("find")
+        assert (newest.arguments["query"] if newest else None) == next(reversed(self.model), None)
+        assert len(self.outputs) == len(self.model) <= self.limits.entries
+        assert self.outputs.held_bytes <= self.limits.total_bytes
+
+
+TestCacheMachine = CacheMachine.TestCase

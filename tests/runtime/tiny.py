@@ -1,0 +1,194 @@
+"""Tiny models, made-up profiles of them, and passes through their kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import pytest
+from numpy.typing import NDArray
+
+from agentrt.bench.random_gguf import ModelShape, write_random_gguf
+from agentrt.runtime.heg import PassContext, PassInputs, Role
+from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
+from agentrt.runtime.model import ModelDirectory, open_model_directory
+from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.xpu import LoadedModel, find_platform
+from agentrt.runtime.xpu.loading import build_model
+
+EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERENCE_NUM_THREADS": 1}
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
+LAYERS = 3
+VOCABULARY = 512
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tiny")
+
+
+def tiny_gguf(folder: Path, architecture: Any) -> Path:
+    file = folder / f"{architecture}.gguf"
+    if not file.exists():
+        write_random_gguf(file, ModelShape(architecture, LAYERS, 64, 128, 2, 1, VOCABULARY, 1024))
+    return file
+
+
+def tiny_model(folder: Path, name: str) -> ModelDirectory:
+    """``"nano"``, or a model of this architecture made in ``folder``, or one exported beforehand."""
+    if name == "nano":
+        return open_model_directory(name)
+    if name in ARCHITECTURES:
+        return open_model_directory(tiny_gguf(folder, name), folder / "converted")
+    return ModelDirectory(Path(name), Path(name).name, 1024, frozenset())
+
+
+def exported_models() -> list[str]:
+    """What ``tests/runtime/export_families.py`` wrote to the folder that AGENTRT_EXPORTS names."""
+    folder = os.environ.get("AGENTRT_EXPORTS")
+    return sorted(str(graph.parent) for graph in Path(folder).glob("*/openvino_model.xml")) if folder else []
+
+
+def made_up_profile(
+    layers: int, *, layer_s: float = 0.001, segment_s: float = 0.0, groups: int | None = None, **costs: float
+) -> Profile:
+    """A layer takes ``layer_s`` for one token and for 32, and proportionally more beyond."""
+    xpus = {
+        Role.DECODE: XPUProfile(
+            device="CPU",
+            layers=LayerCosts(
+                segment_s=segment_s,
+                entry_s=0.0,
+                layer=Curve(counts=(1, 32, 256), seconds=(layer_s, layer_s, 8 * layer_s)),
+                head=Curve(counts=(1,), seconds=(0.0,)),
+                **({"read_s": 0.0, "pair_s": 0.0} | costs),
+            ),
+            peak_flops=1e12,
+            peak_bandwidth=1e10,
+            watts=10.0,
+        )
+    }
+    if groups is not None:
+        xpus[Role.PREFILL] = XPUProfile(
+            device="CPU",
+            groups=StaticGroups(tokens=groups, first_s=layer_s, middle_s=layer_s, last_s=layer_s),
+            peak_flops=1e12,
+            peak_bandwidth=1e10,
+            watts=5.0,
+        )
+    return Profile(
+        fingerprint="made up",
+        xpus=xpus,
+        bandwidth=2e10,
+        measured=True,
+        power_measured=False,
+        block_tokens=32,
+        layers=layers,
+        layer_bytes=10_000_000,
+        head_bytes=5_000_000,
+        layer_flops=20_000_000,
+        head_flops=10_000_000,
+        past_bytes=200,
+        activation_bytes=10_000,
+    )
+
+
+def load(
+    directory: ModelDirectory,
+    platform: str = "cpu",
+    *,
+    segments: int | None = None,
+    static_tokens: int | None = None,
+    properties: dict[str, Any] = EXACT,
+) -> LoadedModel:
+    """Load a model with kernels of one layer each (or in one piece: ``segments=1``), caches attached."""
+    name, devices = find_platform(platform)
+    layers = sum(port.get_any_name().startswith("key_cache.") for port in read_paged_graph(directory).inputs)
+    fine = segments is None
+    loaded = build_model(
+        directory,
+        name,
+        devices,
+        properties,
+        made_up_profile(layers, layer_s=0.01 if fine else 1e-6, groups=static_tokens),
+        max_chunk_tokens=256,
+        quantum_s=0.015 if fine else 1.0,
+    )
+    loaded.platform.attach(
+        {
+            cache.name: ov.Tensor(cache.element_type, ov.Shape([64, *cache.block_shape]))
+            for cache in loaded.layout.caches
+        }
+    )
+    return loaded
+
+
+@dataclasses.dataclass
+class Piece:
+    """Some tokens of one sequence."""
+
+    tokens: Sequence[int]
+    past: int = 0
+    table: Sequence[int] = tuple(range(16))
+    samples: bool = True
+
+
+def inputs_of(*pieces: Piece) -> PassInputs:
+    """One pass over several sequences."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    begins = [0]
+    rows: list[int] = []
+    for piece in pieces:
+        tokens += piece.tokens
+        positions += range(piece.past, piece.past + len(piece.tokens))
+        begins.append(len(tokens))
+        if piece.samples:
+            rows.append(len(tokens) - 1)
+    longest = max(piece.past + len(piece.tokens) for piece in pieces)
+    tables = [list(piece.table) for piece in pieces]
+    return PassInputs(tokens, positions, [piece.past for piece in pieces], begins, tables, longest, rows)
+
+
+def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> PassContext:
+    """A pass that has not begun."""
+    inputs = inputs_of(*pieces)
+    return PassContext(0, inputs, inputs.shape, loaded.graph.kernels_for(inputs.shape, avoid=avoid))
+
+
+def step(loaded: LoadedModel, context: PassContext) -> None:
+    """Run the next kernel of a pass."""
+    kernel = context.next_kernel
+    assert kernel is not None
+    done = loaded.platform.xpus[kernel.roles[0]].run(kernel, context, 60.0)
+    assert done is not None
+    if done.error is not None:
+        raise done.error
+    context.position += 1
+
+
+def finish(loaded: LoadedModel, context: PassContext) -> NDArray[np.float32]:
+    """Run the rest of a pass and return a copy of its logits."""
+    while context.next_kernel is not None:
+        step(loaded, context)
+    assert context.logits is not None
+    logits = context.logits.copy()
+    loaded.platform.release(context)
+    return logits
+
+
+def forward(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> NDArray[np.float32]:
+    """A whole pass."""
+    return finish(loaded, begin(loaded, *pieces, avoid=avoid))
+
+
+def uncut(directory: ModelDirectory, properties: dict[str, Any] = EXACT) -> LoadedModel:
+    """The same model in one piece."""
+    loaded = load(directory, segments=1, properties=properties)
+    assert loaded.graph.bounds == (0,)
+    return loaded

@@ -1,0 +1,165 @@
+"""However a model is cut, and wherever its kernels run, it computes the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrt.runtime.heg import KernelKind, Role
+from agentrt.runtime.xpu import LoadedModel
+from tests.runtime.tiny import (
+    ARCHITECTURES,
+    EXACT,
+    VOCABULARY,
+    Piece,
+    begin,
+    exported_models,
+    finish,
+    forward,
+    load,
+    step,
+    tiny_model,
+    uncut,
+)
+
+MODELS = ("nano", *ARCHITECTURES, *exported_models())
+STATIC = 32
+
+tokens_of = np.random.default_rng(0).integers(5, VOCABULARY - 1, 400).tolist()
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda name: Path(name).name)
+def trio(request: pytest.FixtureRequest, tiny_folder: Path) -> tuple[LoadedModel, LoadedModel, LoadedModel]:
+    """One model in one piece, in segments of one layer, and split between two XPUs."""
+    directory = tiny_model(tiny_folder, request.param)
+    return (
+        uncut(directory),
+        load(directory),
+        load(directory, "emulated", static_tokens=STATIC),
+    )
+
+
+def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(
+    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
+) -> None:
+    whole, cut, split = trio
+    layers = cut.graph.layers
+    assert len(begin(cut, Piece(tokens_of[:STATIC])).kernels) == layers
+    kinds = [kernel.kind for kernel in begin(split, Piece(tokens_of[:STATIC])).kernels]
+    assert kinds.count(KernelKind.ATTENTION) == layers - 1
+    assert kinds.count(KernelKind.TOKENS) == layers
+    assert len(begin(whole, Piece(tokens_of[:STATIC])).kernels) == 1
+
+
+def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
+    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
+) -> None:
+    def logits(loaded: LoadedModel) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        # Two chunks of the static shape, a margin, decodes; beside another sequence in the end.
+        return [
+            forward(loaded, Piece(tokens_of[:32], samples=False)),
+            forward(loaded, Piece(tokens_of[32:64], 32)),
+            forward(loaded, Piece(tokens_of[64:83], 64)),
+            *(forward(loaded, Piece(tokens_of[at : at + 1], at)) for at in range(83, 86)),
+            forward(loaded, Piece(tokens_of[100:140], table=range(20, 30))),
+            forward(loaded, Piece(tokens_of[86:87], 86), Piece(tokens_of[140:141], 40, range(20, 30))),
+        ]
+
+    whole, *others = (logits(loaded) for loaded in trio)
+    assert [part.shape[0] for part in whole] == [0, 1, 1, 1, 1, 1, 1, 2]
+    assert whole[-1].std() > 0
+    for other in others:
+        for expected, found in zip(whole, other, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+    """Several rows of one sequence want logits, and blocks alias between slices of one pass."""
+    whole, cut, _ = trio
+    results = []
+    for loaded in (whole, cut):
+        forward(loaded, Piece(tokens_of[:40]))
+        context = begin(loaded, Piece(tokens_of[40:44], 40))
+        assert context.inputs is not None
+        context.inputs.sampled_rows[:] = [0, 1, 2, 3]
+        context.shape = context.inputs.shape
+        results.append(finish(loaded, context))
+    assert results[0].shape[0] == 4
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_a_preempted_pass_goes_on_where_it_was(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+    whole, *others = trio
+    expected = forward(whole, Piece(tokens_of[:32]))
+    urgent = forward(whole, Piece(tokens_of[200:217], table=range(30, 40)))
+    for loaded in others:
+        paused = begin(loaded, Piece(tokens_of[:32]))
+        while paused.next_kernel is not None:
+            step(loaded, paused)
+            other = Piece(tokens_of[200:217], table=range(30, 40))
+            np.testing.assert_array_equal(forward(loaded, other), urgent)
+        np.testing.assert_array_equal(finish(loaded, paused), expected)
+
+
+def test_a_split_pass_can_be_rerouted_at_every_seam(
+    trio: tuple[LoadedModel, LoadedModel, LoadedModel],
+) -> None:
+    whole, _, split = trio
+    expected = forward(whole, Piece(tokens_of[:32]))
+    rerouted = 0
+    for position in range(len(begin(split, Piece(tokens_of[:32])).kernels)):
+        context = begin(split, Piece(tokens_of[:32]))
+        for _ in range(position):
+            step(split, context)
+        if split.graph.reroute(context):
+            rerouted += 1
+            assert all(kernel.kind is KernelKind.LAYERS for kernel in context.remaining)
+        np.testing.assert_array_equal(finish(split, context), expected)
+    assert rerouted == len(split.graph.bounds)
+
+
+@pytest.fixture(scope="module")
+def nano_pair(tiny_folder: Path) -> tuple[LoadedModel, LoadedModel]:
+    directory = tiny_model(tiny_folder, "nano")
+    return uncut(directory), load(directory, "emulated", static_tokens=STATIC)
+
+
+@settings(max_examples=15)
+@given(
+    chunks=st.lists(st.integers(1, 70), min_size=1, max_size=4),
+    avoid=st.sampled_from([None, Role.PREFILL]),
+)
+def test_any_chunking_on_any_route(
+    nano_pair: tuple[LoadedModel, LoadedModel], chunks: list[int], avoid: Role | None
+) -> None:
+    """Unquantised keys and values do not depend on which tokens were written together."""
+    whole, split = nano_pair
+    total = sum(chunks)
+    expected = forward(whole, Piece(tokens_of[:total]))
+    past = 0
+    for chunk in chunks:
+        found = forward(split, Piece(tokens_of[past : past + chunk], past), avoid=avoid)
+        past += chunk
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-4)
+    assert found.argmax() == expected.argmax()
+
+
+@pytest.mark.parametrize("kv", ["u8", "bf16"])
+def test_how_much_a_cut_model_differs_in_bf16(
+    tiny_folder: Path, kv: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Between kernels the residual stream is float32: a cut model rounds less often than the whole."""
+    directory = tiny_model(tiny_folder, "nano")
+    properties = EXACT | {"INFERENCE_PRECISION_HINT": "bf16", "KV_CACHE_PRECISION": kv}
+    exact = forward(uncut(directory), Piece(tokens_of[:64]))
+    rounded = forward(uncut(directory, properties), Piece(tokens_of[:64]))
+    cut = forward(load(directory, properties=properties), Piece(tokens_of[:64]))
+    tolerance = 2 * np.abs(rounded - exact).max()
+    record_property("max_abs_diff", float(np.abs(cut - rounded).max()))
+    assert np.abs(cut - rounded).max() <= tolerance
+    assert np.abs(cut - exact).max() <= tolerance

@@ -25,6 +25,18 @@ class Budget(Settings):
     per_seconds: PositiveFloat | None = None
 
 
+class TurnAhead(Settings):
+    """How far, and how much in vain, the main model may be asked ahead of its turn; see :mod:`agentrt.ahead`.
+
+    ``depth`` is how many turns ahead of the one that is due a call may be made. Calls that are made and not
+    kept cost what calls of the main model cost: no more are made once ``max_wasted`` more of them were in
+    vain than were kept.
+    """
+
+    depth: PositiveInt = 1
+    max_wasted: PositiveInt = 8
+
+
 class SpeculationConfig(Settings):
     """Bounds that hold for one speculating model or session. What concerns one tool is set on the tool.
 
@@ -36,6 +48,9 @@ class SpeculationConfig(Settings):
     second of an early run in vain counts like ``wasted_second_weight`` seconds of waiting, and money like
     the seconds it is worth, if ``second_saved_is_worth`` says how much that is; otherwise money counts
     only against the ``budget``.
+
+    ``turn_ahead`` lets the main model be asked ahead; None, the default, does not. An answer is kept if it
+    answers a request that is equal but for the ids of the calls in its history.
     """
 
     mode: Literal["on", "shadow", "off"] = "on"
@@ -44,3 +59,4 @@ class SpeculationConfig(Settings):
     budget: Budget = Budget()
     wasted_second_weight: NonNegativeFloat = 0.05
     second_saved_is_worth: PositiveFloat | None = None
+    turn_ahead: TurnAhead | None = None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from .ahead import AheadBook
 from .config import SpeculationConfig
 from .controller import Controller
 from .events import SpeculationObserver
@@ -20,6 +21,7 @@ class SpeculationContext:
     config: SpeculationConfig
     controller: Controller
     reporter: Reporter
+    ahead: AheadBook
 
     @classmethod
     def create(
@@ -29,7 +31,7 @@ class SpeculationContext:
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
         reporter = Reporter(turns_kept=chosen.report_turns, observers=(controller, *observers))
-        return cls(samples, chosen, controller, reporter)
+        return cls(samples, chosen, controller, reporter, AheadBook(chosen.turn_ahead, reporter))
 
     def __deepcopy__(self, memo: object) -> Self:
         """A deep copy of a model or session still learns from, and reports to, the same place."""

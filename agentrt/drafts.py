@@ -44,7 +44,9 @@ class DraftRequest:
 class Speculator(Protocol):
     """Guesses the next tool call while the main model is still generating.
 
-    One predictor serves any number of turns at one time. An attribute ``name`` is what reports call it.
+    One predictor serves any number of turns at one time. An attribute ``name`` is what reports call it. One
+    whose ``looks_ahead`` is true can also guess what comes after a call whose result is not in the messages
+    yet, and is asked so where the main model may be asked ahead (:mod:`agentrt.ahead`).
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:

@@ -161,6 +161,30 @@ class DiscardFailed:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class AheadStarted:
+    """The main model was asked ahead of its turn, in which ``turn`` is the number of the call."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class AheadKept:
+    """The request of ``turn`` came as expected, ``saved_s`` seconds of its answer after it had begun."""
+
+    turn: int
+    saved_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AheadWasted:
+    """The request of ``turn`` did not come; the main model had been at it for ``ran_s`` seconds."""
+
+    turn: int
+    ran_s: float
+    reason: str
+
+
 SpeculationEvent: TypeAlias = (
     TurnStarted
     | PredictorAsked
@@ -176,6 +200,9 @@ SpeculationEvent: TypeAlias = (
     | CallMissed
     | SpeculationWasted
     | DiscardFailed
+    | AheadStarted
+    | AheadKept
+    | AheadWasted
 )
 
 

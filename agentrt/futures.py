@@ -167,6 +167,10 @@ class Speculation:
         if callback is not None:
             callback()
 
+    def peek(self) -> Outcome:
+        """What a finished run has come to, without claiming it."""
+        return Outcome(True, self._future.result()) if self._future.done() and self.usable else LOST
+
     def cancel(self, reason: str) -> bool:
         """Stop waiting for the run, for good; False if it is over already.
 

@@ -11,6 +11,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from .events import (
+    AheadKept,
+    AheadStarted,
+    AheadWasted,
     CallClaimed,
     CallMissed,
     DiscardFailed,
@@ -68,6 +71,8 @@ class TurnReport(BaseModel):
     tools: tuple[str, ...] = ()
     calls: tuple[CallReport, ...] = ()
     wasted: int = 0
+    ahead_s: float = 0.0
+    """How much of the answer was there, in seconds of the model's time, when it was asked for."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -123,6 +128,17 @@ class PredictorReport(BaseModel):
         return self.correct / self.drafts if self.drafts else 0.0
 
 
+class AheadReport(BaseModel):
+    """Totals of the calls of the main model that were made ahead of their turn. Seconds are sums."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kept: int = 0
+    wasted: int = 0
+    saved_s: float = 0.0
+    wasted_s: float = 0.0
+
+
 class SpeculationReport(BaseModel):
     """What speculation did so far. ``turns`` may have dropped the oldest; the totals cover all."""
 
@@ -132,6 +148,7 @@ class SpeculationReport(BaseModel):
     tools: dict[str, ToolReport] = {}
     total: ToolReport = ToolReport()
     predictors: dict[str, PredictorReport] = {}
+    ahead: AheadReport = AheadReport()
 
     @property
     def cost(self) -> float:
@@ -159,6 +176,11 @@ class SpeculationReport(BaseModel):
             + (f", {each.failures} failures" if each.failures else "")
             for name, each in sorted(self.predictors.items())
         ]
+        if self.ahead.kept or self.ahead.wasted:
+            lines.append(
+                f"the main model was asked ahead {self.ahead.kept} times rightly, saving "
+                f"{self.ahead.saved_s:.2f} s, and {self.ahead.wasted} times in vain"
+            )
         if self.cost:
             lines.append(f"cost: {self.cost:.6g}")
         return "\n".join(lines)
@@ -174,6 +196,7 @@ class Reporter:
         self._turns: deque[TurnReport] = deque(maxlen=turns_kept)
         self._tools: dict[str, ToolReport] = {}
         self._predictors: dict[str, PredictorReport] = {}
+        self._ahead = AheadReport()
         self._last_turn = 0
 
     def next_turn(self) -> int:
@@ -202,6 +225,7 @@ class Reporter:
                 tools=dict(self._tools),
                 total=_sum(self._tools.values()),
                 predictors=dict(self._predictors),
+                ahead=self._ahead,
             )
 
     def _enter(self, event: SpeculationEvent) -> None:
@@ -228,6 +252,10 @@ class Reporter:
                 self._count_of(event.predictor, drafts=1, correct=int(event.correct))
             case PredictorFailed():
                 self._count_of(event.predictor, failures=1)
+            case AheadKept():
+                self._ahead = _plus(self._ahead, {"kept": 1, "saved_s": event.saved_s})
+            case AheadWasted():
+                self._ahead = _plus(self._ahead, {"wasted": 1, "wasted_s": event.ran_s})
             case PredictorCharged(cost=cost):
                 self._count_of(
                     event.predictor,
@@ -320,9 +348,20 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
             return turn.model_copy(update={"calls": (*turn.calls, missed)})
         case SpeculationWasted():
             return turn.model_copy(update={"wasted": turn.wasted + 1})
+        case AheadKept(saved_s=saved_s):
+            return turn.model_copy(update={"ahead_s": saved_s})
+        case AheadWasted(reason=reason):
+            return _with_problem(turn, f"the main model was asked ahead in vain: {reason}")
         case DiscardFailed(tool=tool, error=error):
             return _with_problem(turn, f"a preparation of {tool} could not be discarded: {error}")
-        case TurnStarted() | SpeculationStarted() | PredictorAsked() | PredictorCharged() | DraftJudged():
+        case (
+            TurnStarted()
+            | AheadStarted()
+            | SpeculationStarted()
+            | PredictorAsked()
+            | PredictorCharged()
+            | DraftJudged()
+        ):
             return turn
 
 

@@ -12,6 +12,7 @@ from weakref import WeakSet
 import anyio
 
 from ._hosts import Host, TaskGroupHost, worker_loop
+from ._session_calls import Message, Model, SessionCall, calls_of
 from .calls import ToolCall
 from .config import SpeculationConfig
 from .context import SpeculationContext
@@ -96,6 +97,7 @@ class SpeculationSession:
 
     def _close(self) -> None:
         self._host = None
+        self._context.ahead.forget(self._scope)
         for turn in list(self._turns):
             turn.abandon()
 
@@ -104,18 +106,48 @@ class SpeculationSession:
 
         Both arguments have the shape of OpenAI's chat completions, and are passed to the predictors.
         """
+        return self._start(functools.partial(DraftRequest, messages, tools, self._context.samples))
+
+    def _start(self, request: Callable[[], DraftRequest], main: SessionCall | None = None) -> Turn:
         if self._host is None:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
         turn = Turn(
             self._context,
             tools=self._toolbox.tools,
             predictors=self._predictors,
-            request=functools.partial(DraftRequest, messages, tools, self._context.samples),
+            request=request,
             scope=self._scope,
+            main=main,
         )
         self._turns.add(turn)
         turn.start(self._host)
         return turn
+
+    async def ask(self, model: Model, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
+        """Have ``model`` answer ``messages`` and speculate beside it; return what it returns.
+
+        This is :meth:`turn` for a model that is an async function of messages and tools and returns an
+        assistant's message, all in the shape of chat completions. Only so can the session ask the model ahead
+        of its turn, if ``turn_ahead`` of the configuration allows it. For an answer to be kept, results must
+        be put into the messages as they are if they are text, else as JSON.
+        """
+        # A copy, because the caller's history grows before the next request is known.
+        main = SessionCall(model, list(messages), tools, self._predictors, self._context.samples)
+        book = self._context.ahead
+        ahead = book.take(self._scope, main.key) if book.enabled else None
+        if ahead is None:
+            with self._start(main.request, main) as turn:
+                answer = await model(messages, tools)
+                turn.bind(calls_of(answer))
+            return answer
+        self._turns.add(ahead.turn)
+        with ahead.turn as turn:
+            try:
+                (answer,) = [message async for message in ahead.answer()]
+            except Exception:  # noqa: BLE001 - of a call that was not due; this one is
+                answer = await model(messages, tools)
+            turn.bind(calls_of(answer), generation_s=ahead.generation_s)
+        return answer
 
     def call(self, call: ToolCall) -> Any:
         """Make a call the model asked for: its speculation's result, or else the tool's, run now.

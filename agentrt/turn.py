@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from types import TracebackType
 
 import anyio
@@ -15,6 +17,7 @@ from anyio.lowlevel import checkpoint
 from ._clock import monotonic
 from ._hosts import Host
 from ._threads import loop_caller
+from .ahead import Ahead, MainCall
 from .answers import AnswerStream
 from .calls import ParserEvent, ToolCall
 from .claims import Ticket
@@ -58,10 +61,16 @@ class Turn:
         predictors: Sequence[Speculator],
         request: Callable[[], DraftRequest],
         scope: Hashable = None,
+        main: MainCall | None = None,
+        earlier: Ahead | None = None,
+        depth: int = 0,
     ) -> None:
         """``request`` is called beside the main call, so that building it costs the main call nothing.
 
         The turn adds to it what only the turn knows. ``scope`` says whose run this is, if that is known.
+        ``main`` is the call itself, where the next one may be made ahead. A turn that is itself ahead,
+        ``depth`` turns, follows on ``earlier`` and is told of its call by :meth:`go_on`; until then only
+        predictors are asked that look ahead.
         """
         self._context = context
         self._reporter = context.reporter
@@ -69,6 +78,15 @@ class Turn:
         self._predictors = predictors
         self._request = functools.cache(request)
         self._scope = scope
+        self._main = main
+        self._earlier = earlier
+        self._depth = depth
+        self._ahead: Ahead | None = None
+        self._first_run: tuple[ToolCall, SpeculableTool, Speculation] | None = None
+        self._ahead_key = ""
+        self._known = anyio.Event()
+        self._host: Host | None = None
+        self._variables = Context()
         self._number = context.reporter.next_turn()
         self._recorder = TurnRecorder(context.reporter, self._number)
         self._answer = AnswerStream()
@@ -94,16 +112,43 @@ class Turn:
 
     def start(self, host: Host) -> None:
         """Set the predictors going on ``host``, in a copy of this context."""
+        self._host = host
+        self._variables = copy_context()
         self._may_run_coroutines = host.runs_coroutine_tools
         host.start(self._run)
+
+    @property
+    def number(self) -> int:
+        """Under which reports know the turn."""
+        return self._number
+
+    def go_on(self, main: MainCall) -> None:
+        """Take the call of a turn that is ahead, now that it is known and about to be made."""
+        self._main = main
+        self._predictors = main.predictors
+        self._request = functools.cache(main.request)
+        self._started_at = monotonic()
+        self._known.set()
+
+    def come_due(self, depth: int = 0) -> None:
+        """Say that this turn is now only ``depth`` turns ahead, so that others may follow on it."""
+        self._depth = depth
+        if self._ahead is not None:
+            self._ahead.turn.come_due(depth + 1)
+        elif self._first_run is not None and not self._cache.closed:
+            self._go_ahead(*self._first_run)
 
     def observe(self, event: ParserEvent) -> None:
         """Show the predictors what the main model has just written, where its answer is streamed."""
         self._answer.put(event)
 
-    def bind(self, calls: Sequence[ToolCall]) -> None:
-        """Take the main model's answer: leave a ticket at each called tool, drop the other runs."""
-        generation_s = monotonic() - self._started_at
+    def bind(self, calls: Sequence[ToolCall], *, generation_s: float | None = None) -> None:
+        """Take the main model's answer: leave a ticket at each called tool, drop the other runs.
+
+        ``generation_s`` is how long the model took, where that is not the time since the start.
+        """
+        if generation_s is None:
+            generation_s = monotonic() - self._started_at
         for call in calls:
             write_log.note(self._scope, call.name)
         keys = [self._key_of(call) for call in calls]
@@ -112,6 +157,9 @@ class Turn:
             if call.name in self._tools and call.id is not None:
                 self._tools[call.name].claims.leave(call.id, self._ticket(key), self._scope)
         self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
+        if self._ahead is not None and keys == [self._ahead_key]:
+            self._context.ahead.expect(self._scope, self._ahead)
+            self._ahead = None
         self._close("the model did not make this call")
         self._teach(calls)
 
@@ -165,6 +213,8 @@ class Turn:
 
     def _close(self, reason: str) -> None:
         self._answer.end()
+        if self._ahead is not None:
+            self._ahead.discard(reason)
         self._cache.close(reason)
         if self._stop_drafting is not None:
             self._stop_drafting()
@@ -181,6 +231,11 @@ class Turn:
                     return
                 for predictor in self._predictors:
                     drafting.start_soon(self._draft, predictor, runs)
+                if self._earlier is not None:
+                    await self._known.wait()
+                    for predictor in self._predictors:
+                        if not _looks_ahead(predictor):
+                            drafting.start_soon(self._draft, predictor, runs)
         finally:
             # A task that is cancelled before its first step runs no code of its own.
             for speculation in self._speculations:
@@ -268,7 +323,46 @@ class Turn:
         self._speculations.append(speculation)
         self._reporter.note(SpeculationStarted(self._number, tool.name, predictor))
         start_early(tool, invocation, speculation, runs, self._note_discard_failure)
+        if self._first_run is None:
+            self._first_run = call, tool, speculation
+            self._go_ahead(*self._first_run)
         return None
+
+    def _go_ahead(self, call: ToolCall, tool: SpeculableTool, speculation: Speculation) -> None:
+        """Prepare for the model's call after this one, if the first guess is right; see :mod:`agentrt.ahead`.
+
+        Of a tool that runs in two phases the result is not known before the real call.
+        """
+        can_follow = self._main is not None or self._earlier is not None
+        if not can_follow or tool.two_phase or not self._may_run_coroutines:
+            return
+        if not self._context.ahead.allows(self._depth + 1):
+            return
+        request = self._request()
+        guessed = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
+        made = {"id": f"ahead_{self._number}", "type": "function", "function": guessed}
+        message = {"role": "assistant", "content": "", "tool_calls": [made]}
+        following = dataclasses.replace(request, messages=[*request.messages, message])
+        ahead = Ahead(self._context.ahead, self._main, call, speculation)
+        ahead.turn = Turn(
+            self._context,
+            tools=self._tools,
+            predictors=[predictor for predictor in self._predictors if _looks_ahead(predictor)],
+            request=lambda: following,
+            scope=self._scope,
+            earlier=ahead,
+            depth=self._depth + 1,
+        )
+        self._ahead, self._ahead_key = ahead, speculation.key
+        # As if from where this turn was started, whoever has now caused it.
+        assert self._host is not None
+        self._variables.run(ahead.turn.start, self._host)
+        run = functools.partial(ahead.run, None if self._main is not None else self._earlier)
+        self._variables.run(self._host.start, run)
+
+
+def _looks_ahead(predictor: Speculator) -> bool:
+    return bool(getattr(predictor, "looks_ahead", False))
 
 
 def _name_of(predictor: Speculator) -> str:

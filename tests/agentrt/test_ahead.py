@@ -1,0 +1,224 @@
+"""Turn-ahead: faster than the paper's bound, the same transcript, kept only if equal, within its budget."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from agentrt import (
+    DraftRequest,
+    SpeculationConfig,
+    SpeculationReport,
+    SpeculationSession,
+    ToolCall,
+    speculable,
+)
+from agentrt.config import TurnAhead
+from agentrt.perfmodel import TurnTimes
+from agentrt.testing import run_in_virtual_time
+
+Message = Mapping[str, Any]
+TURNS = 6
+
+
+def steps_taken(messages: Sequence[Message]) -> int:
+    return sum(message["role"] == "assistant" for message in messages)
+
+
+class Script:
+    """A model that calls ``look`` once a turn, and what it was asked."""
+
+    def __init__(self, generation_s: float, text: str | None = None) -> None:
+        self.asked: list[int] = []
+        self.cancelled = 0
+        self._generation_s = generation_s
+        self._text = text
+
+    async def __call__(self, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
+        step = steps_taken(messages)
+        self.asked.append(step)
+        try:
+            await asyncio.sleep(self._generation_s)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if step == TURNS:
+            return {"role": "assistant", "content": "done"}
+        function = {"name": "look", "arguments": json.dumps({"q": f"q{step}"})}
+        call = {"id": f"call_{len(self.asked)}", "type": "function", "function": function}
+        return {"role": "assistant", "content": self._text, "tool_calls": [call]}
+
+
+class Oracle:
+    """Knows the next call; also without the last result if it ``looks_ahead``."""
+
+    def __init__(self, draft_s: float, *, looks_ahead: bool, wrong: Sequence[int] = ()) -> None:
+        self.looks_ahead = looks_ahead
+        self._draft_s = draft_s
+        self._wrong = wrong
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        await asyncio.sleep(self._draft_s)
+        step = steps_taken(request.messages)
+        if step < TURNS:
+            yield ToolCall("look", {"q": f"q{step}" + "x" * (step in self._wrong)})
+
+
+def run(
+    times: TurnTimes,
+    *,
+    ahead: TurnAhead | None = None,
+    looks_ahead: bool = False,
+    wrong: Sequence[int] = (),
+    text: str | None = None,
+    result: Any = "found",
+) -> tuple[list[Any], float, SpeculationReport, Script]:
+    model = Script(times.generation, text)
+
+    @speculable
+    async def look(q: str) -> Any:
+        await asyncio.sleep(times.tool)
+        return result
+
+    async def main() -> tuple[list[Any], float, SpeculationReport, Script]:
+        oracle = Oracle(times.draft, looks_ahead=looks_ahead, wrong=wrong)
+        config = SpeculationConfig(turn_ahead=ahead)
+        messages: list[Message] = [{"role": "user", "content": "hi"}]
+        async with SpeculationSession([look], [oracle], config=config) as session:
+            while True:
+                answer = await session.ask(model, messages, [])
+                messages.append(answer)
+                for call in answer.get("tool_calls", ()):
+                    arguments = json.loads(call["function"]["arguments"])
+                    value = await session.acall(ToolCall("look", arguments, call["id"]))
+                    content = value if isinstance(value, str) else json.dumps(value)
+                    messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+                if not answer.get("tool_calls"):
+                    break
+            took = asyncio.get_running_loop().time()
+        return [_told(message) for message in messages], took, session.report(), model
+
+    return run_in_virtual_time(main)
+
+
+def _told(message: Message) -> Any:
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    return message["role"], message["content"], calls
+
+
+@pytest.mark.parametrize("tool", [5, 20, 38])
+def test_a_turn_takes_the_slower_of_tool_and_draft_however_long_the_model_writes(tool: int) -> None:
+    times = TurnTimes(generation=40, draft=1, tool=tool)
+    plain, plain_s, _, _ = run(times)
+    fast, fast_s, report, _ = run(times, ahead=TurnAhead(depth=100))
+    assert fast == plain
+    assert plain_s == times.speculative(1.0, TURNS) + 40  # Eq. 1
+    assert fast_s == TURNS * (1 + tool) + 40
+    assert report.ahead.kept == TURNS
+    assert report.ahead.wasted == 0
+
+
+def test_with_a_predictor_that_needs_no_results_turns_overlap_and_beat_the_papers_bound() -> None:
+    times = TurnTimes(generation=40, draft=1, tool=40)
+    plain, _, _, _ = run(times)
+    fast, fast_s, report, _ = run(times, ahead=TurnAhead(depth=TURNS), looks_ahead=True)
+    assert fast == plain
+    assert (
+        fast_s == TURNS * 1 + 40 + 40
+    )  # the drafts, one after the other; then the last tool, and the answer
+    assert times.standard(TURNS) + 40 > 2 * fast_s
+    assert report.ahead.kept == TURNS
+
+
+def test_depth_bounds_how_many_calls_are_under_way() -> None:
+    times = TurnTimes(generation=40, draft=1, tool=5)
+    for depth in (1, 2):
+        _, took, report, model = run(times, ahead=TurnAhead(depth=depth))
+        assert report.ahead.kept == TURNS
+        assert took == pytest.approx((TURNS // (depth + 1) + 1) * 40, abs=40)
+    assert model.asked == sorted(model.asked)
+
+
+@pytest.mark.parametrize("wrong", [[0], [2], [1, 4], list(range(TURNS))])
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_a_wrong_guess_costs_a_call_and_changes_nothing(wrong: list[int], looks_ahead: bool) -> None:
+    times = TurnTimes(generation=40, draft=1, tool=5)
+    plain, plain_s, _, _ = run(times, wrong=wrong)
+    fast, fast_s, report, model = run(
+        times, ahead=TurnAhead(depth=3, max_wasted=100), wrong=wrong, looks_ahead=looks_ahead
+    )
+    assert fast == plain
+    assert fast_s <= plain_s
+    assert report.ahead.wasted >= len(wrong)
+    assert report.ahead.kept + report.ahead.wasted == len(model.asked) - (TURNS + 1 - report.ahead.kept)
+
+
+def test_an_answer_with_words_beside_its_call_is_another_history() -> None:
+    times = TurnTimes(generation=40, draft=1, tool=5)
+    plain, plain_s, _, _ = run(times, text="let me see")
+    fast, fast_s, report, _ = run(times, ahead=TurnAhead(depth=2), text="let me see")
+    assert (fast, fast_s) == (plain, plain_s)
+    assert report.ahead.kept == 0
+
+
+def test_the_budget_ends_what_is_always_in_vain() -> None:
+    times = TurnTimes(generation=40, draft=1, tool=5)
+    _, _, report, model = run(times, ahead=TurnAhead(depth=1, max_wasted=2), text="let me see")
+    assert report.ahead.wasted == 2
+    assert len(model.asked) == TURNS + 1 + 2
+
+
+@pytest.mark.parametrize(("result", "kept"), [({"a": [1, "é"]}, 0), ({"a": 1}, TURNS)])
+def test_results_that_are_told_differently_are_another_history(result: Any, kept: int) -> None:
+    _, _, report, _ = run(TurnTimes(40, 1, 5), ahead=TurnAhead(depth=100), result=result)
+    assert report.ahead.kept == kept
+
+
+def test_a_call_that_failed_ahead_is_made_again_when_it_is_due() -> None:
+    class Flaky(Script):
+        async def __call__(self, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
+            answer = await super().__call__(messages, tools)
+            if steps_taken(messages) == 1 and self.asked.count(1) == 1:
+                raise ConnectionError
+            return answer
+
+    @speculable
+    async def look(q: str) -> str:
+        await asyncio.sleep(5)
+        return "found"
+
+    async def main() -> tuple[int, SpeculationReport]:
+        model = Flaky(40)
+        messages: list[Message] = [{"role": "user", "content": "hi"}]
+        config = SpeculationConfig(turn_ahead=TurnAhead())
+        async with SpeculationSession([look], [Oracle(1, looks_ahead=False)], config=config) as session:
+            for step in range(3):
+                answer = await session.ask(model, messages, [])
+                call = answer["tool_calls"][0]
+                value = await session.acall(ToolCall("look", {"q": f"q{step}"}, call["id"]))
+                told = {"role": "tool", "tool_call_id": call["id"], "content": value}
+                messages += [answer, told]
+        return model.asked.count(1), session.report()
+
+    assert run_in_virtual_time(main)[0] == 2
+
+
+def test_closing_the_session_cancels_what_was_asked_ahead() -> None:
+    model = Script(40)
+
+    @speculable
+    async def look(q: str) -> str:
+        return "found"
+
+    async def main() -> float:
+        config = SpeculationConfig(turn_ahead=TurnAhead(depth=2))
+        async with SpeculationSession([look], [Oracle(1, looks_ahead=False)], config=config) as session:
+            await session.ask(model, [{"role": "user", "content": "hi"}], [])
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main) == 40
+    assert model.cancelled == 2

@@ -106,8 +106,8 @@ class ExecutionGraph:
         def seconds(batch: int) -> float:
             return self.pass_seconds(PassShape(batch, batch, 0, batch))
 
-        alone = seconds(1)
-        return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= slowdown * alone)
+        most = slowdown * seconds(1) * (1 + 1e-9)  # sums of floats differ by their order
+        return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= most)
 
     def pass_seconds(self, shape: PassShape) -> float:
         """Estimated time to completion of a whole pass, each kernel on the XPU that prefers it."""

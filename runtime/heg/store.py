@@ -67,7 +67,7 @@ class ProfileStore:
         file = self.folder / name
         try:
             return kind.model_validate_json(file.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValidationError) as error:
             problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.strerror

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 import openvino as ov
 
 from .partition import Partition
-
-_SMALL: Final = 4096
-"""Constants of fewer elements are shapes, scales of norms and the like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,7 @@ def _count(model: ov.Model) -> tuple[int, int, int]:
     for node in model.get_ordered_ops():
         kind = node.get_type_name()
         if kind == "Constant":
-            elements = _product(node.get_output_shape(0))
-            if elements >= _SMALL:
-                weights += int(elements * node.get_output_element_type(0).bitwidth) // 8
+            weights += int(node.get_byte_size())
         elif kind == "MatMul":
             matrix = node.input_value(1).get_partial_shape()
             width = list(node.get_output_partial_shape(0))[-1]

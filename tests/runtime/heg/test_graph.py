@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.runtime.heg import ExecutionGraph, KernelKind, PassContext, PassShape, Role
+from agentrt.runtime.heg.granularity import choose_granularity
+from tests.runtime.tiny import made_up_profile
+
+LAYERS = 12
+
+
+def graph_of(
+    *bounds: int, groups: int | None = None, quantum_s: float = 0.0045, **costs: float
+) -> ExecutionGraph:
+    return ExecutionGraph(
+        made_up_profile(LAYERS, groups=groups, **costs),
+        bounds,
+        block_tokens=32,
+        max_chunk_tokens=256,
+        quantum_s=quantum_s,
+    )
+
+
+def prefill(tokens: int, past: int = 0) -> PassShape:
+    return PassShape(tokens, 1, past, 0)
+
+
+@given(
+    bounds=st.sets(st.integers(1, LAYERS - 1)),
+    groups=st.sampled_from([None, 64, 128]),
+    tokens=st.integers(1, 300),
+    past=st.integers(0, 5000),
+    quantum_ms=st.floats(0.5, 50),
+)
+def test_every_pass_goes_through_every_layer_once_in_order(
+    bounds: set[int], groups: int | None, tokens: int, past: int, quantum_ms: float
+) -> None:
+    graph = graph_of(0, *sorted(bounds), groups=groups, quantum_s=quantum_ms / 1e3, pair_s=1e-9)
+    kernels = graph.kernels_for(prefill(tokens, past))
+    assert [kernel.index for kernel in kernels] == list(range(len(kernels)))
+    assert [kernel.last for kernel in kernels] == [False] * (len(kernels) - 1) + [True]
+    fused = [kernel for kernel in kernels if kernel.kind is KernelKind.LAYERS]
+    split = [kernel for kernel in kernels if kernel.kind is not KernelKind.LAYERS]
+    attended = [kernel.segments.start for kernel in split if kernel.kind is KernelKind.ATTENTION]
+    assert attended + [layer for kernel in fused for layer in kernel.layers] == list(range(LAYERS))
+    if split:
+        assert tokens == graph.static_tokens
+        assert [k.kind for k in split[::2]] == [KernelKind.TOKENS] * (len(attended) + 1)
+    segments = [segment for kernel in fused for segment in kernel.segments]
+    assert segments == list(range(segments[0], len(graph.bounds)))
+    for kernel in fused:
+        # Longer than the quantum only where a single compiled segment is.
+        seconds = graph.profile.estimate(kernel, prefill(tokens, past), Role.DECODE).seconds
+        assert seconds <= graph.quantum_s or len(kernel.segments) == 1
+
+
+def test_quick_passes_are_few_large_kernels() -> None:
+    graph = graph_of(*range(LAYERS), quantum_s=0.0045)
+    assert [len(kernel.layers) for kernel in graph.kernels_for(PassShape(1, 1, 0, 1))] == [4, 4, 4]
+    assert len(graph_of(*range(LAYERS), quantum_s=0.02).kernels_for(PassShape(1, 1, 0, 1))) == 1
+    assert len(graph.kernels_for(prefill(256))) == LAYERS
+
+
+def test_only_chunks_of_the_static_shape_are_split_and_only_where_there_is_somebody_to_split_with() -> None:
+    graph = graph_of(0, 6, 11, groups=128)
+    assert graph.static_tokens == 128
+    kernels = graph.kernels_for(prefill(128))
+    assert {role for kernel in kernels for role in kernel.roles} == {Role.PREFILL, Role.DECODE}
+    assert kernels[-1].layers == range(11, 12)  # gathers rows, whose number is not static
+    for alone in (
+        graph.kernels_for(prefill(127)),
+        graph.kernels_for(prefill(128), avoid=Role.PREFILL),
+        graph_of(0, 6, 11).kernels_for(prefill(128)),
+    ):
+        assert {role for kernel in alone for role in kernel.roles} == {Role.DECODE}
+    assert graph_of(0, groups=128).static_tokens is None  # in one piece it cannot be split
+
+
+def test_rerouting_keeps_what_is_done_and_goes_on_from_a_seam() -> None:
+    graph = graph_of(0, 6, 11, groups=128)
+    shape = prefill(128)
+    reroutable = []
+    for position in range(len(graph.kernels_for(shape))):
+        context = PassContext(0, None, shape, graph.kernels_for(shape), position)
+        before = context.kernels
+        if not graph.reroute(context):
+            assert context.kernels is before
+            continue
+        reroutable.append(position)
+        assert context.kernels[:position] == before[:position]
+        assert [k.index for k in context.kernels] == list(range(len(context.kernels)))
+        layers = [layer for kernel in context.remaining for layer in kernel.layers]
+        assert layers == list(range(before[position - 1].segments.start, LAYERS))
+    # Behind the groups that end in front of layers 0, 6 and 11.
+    assert reroutable == [1, 13, 23]
+
+
+def test_chunks_are_as_long_as_the_quantum_allows_and_shrink_as_the_past_grows() -> None:
+    graph = graph_of(*range(LAYERS), quantum_s=0.005, pair_s=1e-9)
+    assert graph.chunk_tokens(0, 10_000) == 160  # one layer: 1 ms for 32 tokens, 5 for 160
+    lengths = [graph.chunk_tokens(past, 10_000) for past in range(0, 200_000, 5_000)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[-1] == 32  # a block at least
+    assert all(length % 32 == 0 for length in lengths)
+    assert graph.chunk_tokens(0, 7) == 7
+
+
+def test_whole_static_chunks_first_then_the_margin() -> None:
+    graph = graph_of(*range(LAYERS), groups=128, quantum_s=0.003, pair_s=1e-8)
+    assert graph.chunk_tokens(0, 300) == 128
+    assert graph.chunk_tokens(128, 172) == 128
+    assert graph.chunk_tokens(256, 44) == 44
+    assert graph.chunk_tokens(0, 127) == 96  # a margin does not break the quantum either
+    assert graph.chunk_tokens(100_000, 300) == 32  # nor does the attention of a static chunk
+
+
+def test_batches_grow_until_they_slow_each_other_down() -> None:
+    graph = graph_of(*range(LAYERS))
+    assert graph.max_decode_batch(1.0) == 1
+    assert graph.max_decode_batch(1.05) == 32  # but for its row in the LM head, free up to 32 tokens
+    assert graph.max_decode_batch(1.05, limit=8) == 8
+    assert graph_of(0, segment_s=1.0).max_decode_batch(1.05) == 64
+
+
+@pytest.mark.parametrize(
+    ("layer_s", "segment_s", "segments"),
+    [
+        (0.00001, 0.0001, 1),  # tiny: a whole pass fits the quantum
+        (0.004, 0.0001, None),  # somewhere between
+        (0.024, 0.0001, LAYERS),  # so large that one layer just fits
+    ],
+)
+def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, segments: int | None) -> None:
+    graph = choose_granularity(
+        made_up_profile(LAYERS, layer_s=layer_s, segment_s=segment_s),
+        range(1, LAYERS),
+        block_tokens=32,
+        max_chunk_tokens=256,
+        quantum_s=0.025,
+    )
+    if segments is not None:
+        assert len(graph.bounds) == segments
+    else:
+        assert 1 < len(graph.bounds) < LAYERS
+    for tokens in (graph.chunk_tokens(0, 10_000), 1):
+        for kernel in graph.kernels_for(prefill(tokens)):
+            assert graph.profile.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
+
+
+def test_missing_seams_are_respected_and_slow_kernels_announced() -> None:
+    profile = made_up_profile(LAYERS, layer_s=0.02)
+    with pytest.warns(RuntimeWarning, match=r"120 ms.*reactive"):
+        graph = choose_granularity(profile, {6}, block_tokens=32, max_chunk_tokens=256, quantum_s=0.025)
+    assert graph.bounds == (0, 6)
+    with pytest.warns(RuntimeWarning, match="cannot be cut"):
+        graph = choose_granularity(profile, (), block_tokens=32, max_chunk_tokens=256, quantum_s=0.025)
+    assert graph.bounds == (0,)
+
+
+def test_where_chunks_are_split_the_last_segment_is_one_layer() -> None:
+    graph = choose_granularity(
+        made_up_profile(LAYERS, layer_s=0.0001, groups=128),
+        range(1, LAYERS),
+        block_tokens=32,
+        max_chunk_tokens=256,
+        quantum_s=0.025,
+    )
+    assert graph.bounds == (0, LAYERS - 1)
+    assert graph.static_tokens == 128

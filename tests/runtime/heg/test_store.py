@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentrt.errors import ProfileFormatError
+from agentrt.runtime.heg.profile import Profile
+from agentrt.runtime.heg.store import MachineFigures, ProfileStore, fingerprint
+from tests.runtime.tiny import made_up_profile
+
+PROFILE = made_up_profile(3, groups=64)
+
+
+def never() -> Profile:
+    raise AssertionError("nothing should be measured")
+
+
+def test_measured_once_and_then_found(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path / "new" / "folder")
+    assert store.profile("a", lambda: PROFILE) == PROFILE
+    assert ProfileStore(store.folder).profile("a", never) == PROFILE
+    other = made_up_profile(4)
+    assert store.profile("b", lambda: other) == other
+    store.forget("a")
+    store.forget("never stored")
+    assert store.profile("a", lambda: other) == other
+
+
+def test_figures_of_the_machine_are_kept_apart(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    figures = MachineFigures(read_bandwidth=1e10)
+    store.profile("x", lambda: PROFILE)
+    assert store.machine("x", lambda: figures) == figures
+    assert store.profile("x", never) == PROFILE
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"fingerprint": "x"}', "\0\xff"])
+def test_a_damaged_profile_is_measured_again_with_a_warning(tmp_path: Path, damage: str) -> None:
+    store = ProfileStore(tmp_path)
+    store.profile("a", lambda: PROFILE)
+    file = tmp_path / "a.json"
+    file.write_text(damage, encoding="latin-1")
+    with pytest.raises(ProfileFormatError, match=r"a\.json.*Delete it"):
+        store.load("a.json", Profile)
+    with pytest.warns(RuntimeWarning, match="Measuring now"):
+        assert store.profile("a", lambda: PROFILE) == PROFILE
+    assert store.profile("a", never) == PROFILE
+
+
+@pytest.mark.parametrize("field", ["bandwidth", "layers", "block_tokens"])
+def test_impossible_figures_are_damage(tmp_path: Path, field: str) -> None:
+    store = ProfileStore(tmp_path)
+    (tmp_path / "a.json").write_text(PROFILE.model_copy(update={field: -1}).model_dump_json())
+    with pytest.raises(ProfileFormatError):
+        store.load("a.json", Profile)
+
+
+def test_a_profile_that_cannot_be_stored_is_used_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    store = ProfileStore(tmp_path / "file" / "folder")
+    with pytest.warns(RuntimeWarning, match="cache_dir"):
+        assert store.profile("a", lambda: PROFILE) == PROFILE
+
+
+def test_whoever_reads_meanwhile_finds_a_whole_profile(tmp_path: Path) -> None:
+    store = ProfileStore(tmp_path)
+    store.profile("a", lambda: PROFILE)
+    written = threading.Event()
+
+    def rewrite() -> None:
+        for _ in range(50):
+            (tmp_path / "a.json").unlink()
+            ProfileStore(tmp_path).profile("a", lambda: PROFILE)
+        written.set()
+
+    writer = threading.Thread(target=rewrite)
+    writer.start()
+    while not written.is_set():
+        assert store.load("a.json", Profile) in (None, PROFILE)
+    writer.join()
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_fingerprints_tell_facts_apart_and_not_their_order() -> None:
+    assert fingerprint(a=1, b={"x": 2, "y": 3}) == fingerprint(b={"y": 3, "x": 2}, a=1)
+    assert fingerprint(a=1) != fingerprint(a=2) != fingerprint(b=2)

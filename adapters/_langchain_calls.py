@@ -1,0 +1,77 @@
+"""The calls of a LangChain chat model, as they are made ahead of their turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from agentrt._request_key import request_key
+from agentrt.calls import ToolCall
+from agentrt.drafts import DraftRequest, Speculator
+
+from ._langchain_messages import openai_messages
+
+Ask = Callable[[Sequence[BaseMessage]], AsyncGenerator[Any, None]]
+PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
+
+
+@dataclass(frozen=True)
+class ChatCall:
+    """One call by one of the model's doors; see :class:`agentrt.ahead.MainCall`."""
+
+    messages: Sequence[BaseMessage]
+    options: Mapping[str, Any]
+    schemas: Sequence[Mapping[str, Any]]
+    samples: int
+    door: str
+    send: Ask
+    predictors_for: PredictorsFor
+
+    @cached_property
+    def predictors(self) -> Sequence[Speculator]:
+        """Made for these messages."""
+        return self.predictors_for(self.messages)
+
+    @cached_property
+    def key(self) -> str:
+        """Of all that LangChain hands to the model; what it keeps about messages besides does not count."""
+        return request_key([_told(message) for message in self.messages], [self.door, self.options])
+
+    def request(self) -> DraftRequest:
+        """The messages in OpenAI's shape."""
+        return DraftRequest(openai_messages(self.messages), self.schemas, self.samples)
+
+    def after(self, call: ToolCall, result: Any) -> ChatCall | None:
+        """Add the call and its result, told as a tool node tells it."""
+        try:
+            content = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+        except (TypeError, ValueError):
+            return None
+        call_id = f"ahead_{len(self.messages)}"
+        made = {"name": call.name, "args": dict(call.arguments), "id": call_id, "type": "tool_call"}
+        answer = AIMessage(content="", tool_calls=[made])
+        told = ToolMessage(content=content, name=call.name, tool_call_id=call_id)
+        return replace(self, messages=[*self.messages, answer, told])
+
+    def ask(self) -> AsyncGenerator[Any, None]:
+        """Yield what the door yields; a whole answer is one piece."""
+        return self.send(self.messages)
+
+
+def _told(message: BaseMessage) -> Mapping[str, Any]:
+    kept = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
+    told: dict[str, Any] = {"role": message.type, "content": message.content, "name": message.name}
+    told["more"] = {name: value for name, value in kept.items() if value is not None} or None
+    if isinstance(message, AIMessage) and message.tool_calls:
+        told["tool_calls"] = [
+            {"id": call["id"], "function": {"name": call["name"], "arguments": json.dumps(call["args"])}}
+            for call in message.tool_calls
+        ]
+    if isinstance(message, ToolMessage):
+        told |= {"tool_call_id": message.tool_call_id, "status": message.status}
+    return told

@@ -1,0 +1,157 @@
+"""The turns of a speculating chat model: who guesses, beside which call, and who opens them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from agentrt._hosts import Host
+from agentrt.ahead import Ahead
+from agentrt.context import SpeculationContext
+from agentrt.drafts import DraftRequest, Speculator
+from agentrt.errors import NotSpeculableError
+from agentrt.speculable import SpeculableTool, speculable_tool
+from agentrt.turn import Turn
+
+from ._langchain_calls import ChatCall
+from ._langchain_drafts import ChatModelSpeculator, tool_calls
+from ._langchain_messages import openai_messages
+from ._langchain_scopes import scope_of_run
+
+Predictor = Speculator | BaseChatModel
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all copies of one speculating model share."""
+
+    predictors: tuple[Predictor, ...]
+    context: SpeculationContext
+
+    def __deepcopy__(self, memo: object) -> Setup:
+        """A deep copy of a model has the same predictors, which may hold models of their own."""
+        return self
+
+
+class BoundTools:
+    """The tools bound to one copy of the model."""
+
+    def __init__(self, tools: Sequence[Any]) -> None:
+        self.given = tools
+        self.speculable: dict[str, SpeculableTool] = {}
+        for tool in tools:
+            described = speculable_tool(tool)
+            if isinstance(tool, BaseTool) and described is not None:
+                self.speculable[described.name] = described
+            elif any(map(speculable_tool, (tool, getattr(tool, "func", 0), getattr(tool, "coroutine", 0)))):
+                raise NotSpeculableError(
+                    f"{getattr(tool, 'name', tool)} is a speculable function in a tool that is not: only the "
+                    "tool learns which call it answers. Put @speculable above @tool."
+                )
+
+    @functools.cached_property
+    def schemas(self) -> list[Mapping[str, Any]]:
+        """The function tools in OpenAI's shape; a provider's built-in tools cannot be guessed."""
+        schemas = [convert_to_openai_tool(tool) for tool in self.given]
+        return [schema for schema in schemas if schema.get("type") == "function"]
+
+
+# Models implement one entry point by another (``_agenerate`` by ``_astream``, ``_astream`` by ``_stream``
+# in a thread): the inner one must not speculate again. Set only while the model's own code runs.
+_in_turn_of: ContextVar[Setup | None] = ContextVar("agentrt_in_turn_of", default=None)
+
+
+@contextmanager
+def inside_turn_of(setup: Setup) -> Iterator[None]:
+    token = _in_turn_of.set(setup)
+    try:
+        yield
+    finally:
+        _in_turn_of.reset(token)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A turn that has been started, and its answer, if the model was asked for it ahead."""
+
+    turn: Turn
+    ahead: Ahead | None = None
+
+    def bind(self, message: BaseMessage) -> None:
+        """Take the model's answer."""
+        generation_s = None if self.ahead is None else self.ahead.generation_s
+        self.turn.bind(tool_calls(message), generation_s=generation_s)
+
+    async def answered_ahead(self) -> AsyncIterator[Any]:
+        """Yield what was answered ahead: nothing, where there was no such call or it failed at once."""
+        if self.ahead is None:
+            return
+        yielded = False
+        try:
+            async for piece in self.ahead.answer():
+                yield piece
+                yielded = True
+        except Exception:
+            if yielded:
+                raise  # of an answer half of which is told, as any that breaks off
+
+
+def begin_turn(
+    model: Any,
+    messages: Sequence[BaseMessage],
+    options: Mapping[str, Any],
+    host: Host,
+    door: Callable[..., AsyncGenerator[Any, None]] | None = None,
+) -> Begun | None:
+    """Start to speculate, or return None where there is nothing to gain.
+
+    ``door`` makes a call of the model as this one is made, from messages and options; without it no call is
+    made ahead.
+    """
+    setup: Setup | None = model._agentrt_setup
+    tools: BoundTools | None = model._agentrt_tools
+    if setup is None or tools is None or not tools.speculable or _in_turn_of.get() is setup:
+        return None
+    if options.get("tool_choice") == "none":
+        return None
+
+    def predictors_for(history: Sequence[BaseMessage]) -> list[Speculator]:
+        return [
+            predictor
+            if isinstance(predictor, Speculator)
+            else ChatModelSpeculator(predictor, history, tools.given, use_async=host.runs_coroutine_tools)
+            for predictor in setup.predictors
+        ]
+
+    book, scope, samples = setup.context.ahead, scope_of_run(), setup.context.samples
+    main = None
+    if book.enabled and door is not None:
+        kept = {name: value for name, value in options.items() if name != "run_manager"}
+        send = functools.partial(door, options=kept)
+        main = ChatCall(list(messages), kept, tools.schemas, samples, door.__name__, send, predictors_for)
+        ahead = book.take(scope, main.key)
+        if ahead is not None:
+            return Begun(ahead.turn, ahead)
+    turn = Turn(
+        setup.context,
+        tools=tools.speculable,
+        predictors=predictors_for(messages),
+        request=lambda: DraftRequest(openai_messages(messages), tools.schemas, samples),
+        scope=scope,
+        main=main,
+    )
+    # What runs early must not report to the user's callbacks: it may never have happened.
+    context = copy_context()
+    context.run(var_child_runnable_config.set, None)
+    context.run(turn.start, host)
+    return Begun(turn)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentrt.errors import DeviceLostError, EngineFailedError
+from agentrt.runtime.heg import Kernel, PassContext, Role
+from agentrt.runtime.xpu import KernelDone, LoadedModel, device
+from agentrt.runtime.xpu.compiled import BoundInference
+from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
+
+TOKENS = list(range(20, 60))
+
+
+@pytest.fixture
+def loaded(tiny_folder: Path) -> Iterator[LoadedModel]:
+    loaded = load(tiny_model(tiny_folder, "qwen2"))
+    yield loaded
+    loaded.platform.close()
+
+
+class Hang:
+    """Lets the request of one inference never return, until it is let go."""
+
+    def __init__(self, request: Any, heeds_cancel: bool) -> None:
+        self._request = request
+        self._cancelled = threading.Event()
+        self.waiting = threading.Event()
+        self.let_go = threading.Event()
+        self._heeds_cancel = heeds_cancel
+
+    def start_async(self, share_inputs: bool) -> None:
+        pass
+
+    def cancel(self) -> None:
+        if self._heeds_cancel:
+            self._cancelled.set()
+            self.let_go.set()
+
+    def wait_for(self, timeout_ms: int) -> bool:
+        self.waiting.set()
+        ended = self.let_go.wait(min(timeout_ms / 1e3, threading.TIMEOUT_MAX))
+        if self._cancelled.is_set():
+            raise RuntimeError("Infer Request was canceled")
+        return ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
+
+@pytest.fixture
+def hang_next(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleQueue[Hang]]:
+    """The next inference that is bound hangs; returns where it can be found."""
+
+    def install(*, heeds_cancel: bool) -> SimpleQueue[Hang]:
+        hangs: SimpleQueue[Hang] = SimpleQueue()
+        bind = BoundInference.bind
+
+        def hang(self: BoundInference, buffers: Any) -> None:
+            bind(self, buffers)
+            monkeypatch.setattr(BoundInference, "bind", bind)
+            self.request = Hang(self.request, heeds_cancel)
+            hangs.put(self.request)
+
+        monkeypatch.setattr(BoundInference, "bind", hang)
+        return hangs
+
+    return install
+
+
+def submit_next(loaded: LoadedModel, context: PassContext) -> SimpleQueue[KernelDone]:
+    kernel = context.next_kernel
+    assert kernel is not None
+    done: SimpleQueue[KernelDone] = SimpleQueue()
+    loaded.platform.xpus[kernel.roles[0]].submit(kernel, context, done.put)
+    return done
+
+
+def test_submitted_kernels_run_on_a_thread_of_the_xpu(loaded: LoadedModel) -> None:
+    expected = forward(loaded, Piece(TOKENS))
+    context = begin(loaded, Piece(TOKENS))
+    threads = set()
+    while (kernel := context.next_kernel) is not None:
+        done: SimpleQueue[tuple[KernelDone, str]] = SimpleQueue()
+        loaded.platform.xpus[Role.DECODE].submit(
+            kernel, context, lambda event, done=done: done.put((event, threading.current_thread().name))
+        )
+        event, thread = done.get(timeout=30)
+        threads.add(thread)
+        assert (event.context, event.kernel, event.role, event.error) == (context, kernel, Role.DECODE, None)
+        assert event.started <= event.ended <= loaded.platform.now()
+        context.position += 1
+    assert context.logits is not None
+    np.testing.assert_array_equal(context.logits, expected)
+    assert threads == {"agentrt-decode"}
+
+
+def test_two_xpus_run_at_the_same_time(
+    tiny_folder: Path, hang_next: Callable[..., SimpleQueue[Hang]]
+) -> None:
+    loaded = load(tiny_model(tiny_folder, "qwen2"), "emulated", static_tokens=32)
+    split = begin(loaded, Piece(TOKENS[:32]))
+    hangs = hang_next(heeds_cancel=True)
+    running = submit_next(loaded, split)
+    hangs.get(timeout=30).waiting.wait(30)
+    # The PREFILL XPU is busy; the DECODE XPU is not.
+    forward(loaded, Piece(TOKENS, table=range(8, 16)))
+    assert running.empty()
+    loaded.platform.close()
+
+
+@pytest.mark.parametrize("heeds_cancel", [True, False])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_kernel_that_never_returns_is_given_up_and_the_rest_goes_on(
+    loaded: LoadedModel,
+    hang_next: Callable[..., SimpleQueue[Hang]],
+    monkeypatch: pytest.MonkeyPatch,
+    heeds_cancel: bool,
+    blocking: bool,
+) -> None:
+    monkeypatch.setattr(device, "_GRACE_S", 0.01)
+    expected = forward(loaded, Piece(TOKENS))
+    paused = begin(loaded, Piece(TOKENS))
+    step(loaded, paused)
+    hung = begin(loaded, Piece(TOKENS, table=range(8, 16)))
+    kernel = hung.next_kernel
+    assert kernel is not None
+    xpu = loaded.platform.xpus[Role.DECODE]
+    hangs = hang_next(heeds_cancel=heeds_cancel)
+    done: SimpleQueue[KernelDone] = SimpleQueue()
+    if blocking:
+        assert xpu.run(kernel, hung, 0.01) is None
+        hang = hangs.get()
+    else:
+        xpu.submit(kernel, hung, done.put)
+        hang = hangs.get(timeout=30)
+        hang.waiting.wait(30)
+    buffers = hung.buffers
+    xpu.rebuild()
+    assert buffers.abandoned is not heeds_cancel
+    loaded.platform.release(hung)
+    np.testing.assert_array_equal(finish(loaded, paused), expected)  # another pass was not harmed
+    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS, table=range(8, 16))), expected)
+    hang.let_go.set()  # it comes back after all: nobody hears of it
+    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
+    assert done.empty()
+
+
+def test_a_kernel_that_fails_is_reported_and_the_xpu_lives_on(loaded: LoadedModel) -> None:
+    broken = begin(loaded, Piece(TOKENS))
+    assert broken.inputs is not None
+    broken.inputs.position_ids.pop()  # one position too few
+    kernel = broken.next_kernel
+    assert kernel is not None
+    xpu = loaded.platform.xpus[Role.DECODE]
+    done = xpu.run(kernel, broken, 60.0)
+    assert done is not None
+    assert isinstance(done.error, EngineFailedError)
+    assert "layers" in str(done.error)
+    submitted = submit_next(loaded, broken).get(timeout=30)
+    assert isinstance(submitted.error, EngineFailedError)
+    loaded.platform.release(broken)
+    assert np.isfinite(forward(loaded, Piece(TOKENS))).all()
+
+
+def test_a_device_that_disappears_is_named(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoDevices:
+        available_devices: tuple[str, ...] = ()
+
+    broken = begin(loaded, Piece(TOKENS))
+    assert broken.inputs is not None
+    broken.inputs.position_ids.pop()
+    kernel = broken.next_kernel
+    assert kernel is not None
+    monkeypatch.setattr(device.ov, "Core", NoDevices)
+    done = loaded.platform.xpus[Role.DECODE].run(kernel, broken, 60.0)
+    assert done is not None
+    assert isinstance(done.error, DeviceLostError)
+    assert done.error.device == "CPU"
+
+
+def test_a_device_that_cannot_be_rebuilt_is_lost(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> None:
+        raise RuntimeError("No device found")
+
+    xpu = loaded.platform.xpus[Role.DECODE]
+    monkeypatch.setattr(xpu, "_compile", gone)
+    with pytest.raises(DeviceLostError, match="No device found"):
+        xpu.rebuild()
+
+
+def test_buffers_are_used_again_and_stay_bound(loaded: LoadedModel) -> None:
+    context = begin(loaded, Piece(TOKENS[:1], 40))
+    step(loaded, context)
+    first = context.buffers
+    forward(loaded, Piece(TOKENS))  # takes buffers of its own
+    loaded.platform.release(context)
+    assert context.buffers is None
+    again = begin(loaded, Piece(TOKENS[1:2], 41))
+    step(loaded, again)
+    assert again.buffers is first
+    loaded.platform.release(again)
+    loaded.platform.release(again)  # nothing left to release
+    step(loaded, third := begin(loaded, Piece(TOKENS[:1], 42)))
+    step(loaded, fourth := begin(loaded, Piece(TOKENS[:1], 42)))
+    assert third.buffers is not fourth.buffers
+
+
+def test_memory_is_reclaimed_between_passes_and_taken_again(loaded: LoadedModel) -> None:
+    expected = forward(loaded, Piece(TOKENS))
+    paused = begin(loaded, Piece(TOKENS))
+    step(loaded, paused)
+    loaded.platform.reclaim()
+    np.testing.assert_array_equal(finish(loaded, paused), expected)
+    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
+
+
+def test_closing_twice_and_while_nothing_runs(loaded: LoadedModel) -> None:
+    submit_next(loaded, begin(loaded, Piece(TOKENS))).get(timeout=30)
+    loaded.platform.close()
+    loaded.platform.close()
+    assert not any(thread.name == "agentrt-decode" for thread in threading.enumerate())
+
+
+def test_kernels_are_values() -> None:
+    kernel = Kernel(0, *(None,) * 5)  # type: ignore[arg-type]
+    assert kernel == Kernel(0, *(None,) * 5)  # type: ignore[arg-type]
+    assert len({kernel, kernel}) == 1

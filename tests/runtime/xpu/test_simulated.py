@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.heg import ExecutionGraph, KernelKind, PassContext, PassShape, Role
+from agentrt.runtime.xpu import (
+    KernelDone,
+    SimulatedPlatform,
+    VirtualClock,
+    simulate,
+    simulated_machines,
+    simulated_profile,
+)
+from agentrt.runtime.xpu.simulated import SharedMemory
+from tests.runtime.tiny import made_up_profile
+
+SHAPE = PassShape(1, 1, 0, 0)
+
+
+def test_events_come_in_order_of_time_then_of_asking() -> None:
+    clock = VirtualClock()
+    seen: list[tuple[str, float]] = []
+    for name, time in (("late", 2.0), ("early", 1.0), ("also early", 1.0)):
+        clock.call_at(time, lambda name=name: seen.append((name, clock.now)))  # type: ignore[misc]
+    assert clock.next_event == 1.0
+    clock.advance_to(1.5)
+    assert seen == [("early", 1.0), ("also early", 1.0)]
+    assert clock.now == 1.5
+    clock.call_at(0.5, lambda: seen.append(("overdue", clock.now)))
+    assert clock.advance()
+    assert clock.advance()
+    assert not clock.advance()
+    assert seen[2:] == [("overdue", 1.5), ("late", 2.0)]
+    assert clock.next_event == float("inf")
+
+
+def ends(*kernels: tuple[float, float, float]) -> list[float]:
+    """When kernels end that start at some time, want some seconds and some share of the bandwidth."""
+    clock = VirtualClock()
+    memory = SharedMemory(clock)
+    ended = [0.0] * len(kernels)
+
+    def start(at: int) -> None:
+        _, seconds, share = kernels[at]
+
+        def end() -> None:
+            ended[at] = clock.now
+
+        memory.start(seconds, share, end)
+
+    for at, (begin, _, _) in enumerate(kernels):
+        clock.call_at(begin, lambda at=at: start(at))  # type: ignore[misc]
+    while clock.advance():
+        pass
+    return ended
+
+
+def test_kernels_that_fit_the_bandwidth_together_do_not_notice_each_other() -> None:
+    assert ends((0.0, 1.0, 0.6), (0.5, 1.0, 0.4)) == pytest.approx([1.0, 1.5])
+
+
+def test_two_memory_bound_kernels_halve_each_others_speed() -> None:
+    assert ends((0.0, 1.0, 1.0), (0.0, 1.0, 1.0)) == pytest.approx([2.0, 2.0])
+    # Alone for half a second, at half speed beside the other, which then has the memory for itself.
+    assert ends((0.0, 1.0, 1.0), (0.5, 1.0, 1.0)) == pytest.approx([1.5, 2.0])
+
+
+def test_a_compute_bound_kernel_keeps_what_little_it_wants() -> None:
+    """Agent.xpu §3.1: GEMM hardly notices GEMV, and GEMV gets what is left."""
+    gemm, gemv = ends((0.0, 1.0, 0.2), (0.0, 1.0, 1.0))
+    assert gemm == pytest.approx(1.0)
+    assert gemv == pytest.approx(1.2)  # 0.8 done in the first second
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5), st.floats(0, 1)), min_size=1, max_size=6))
+def test_sharing_never_makes_anyone_faster_and_wastes_nothing(
+    kernels: list[tuple[float, float, float]],
+) -> None:
+    ended = ends(*kernels)
+    for (begin, seconds, _), end in zip(kernels, ended, strict=True):
+        assert end >= begin + seconds - 1e-6
+    traffic = sum(seconds * share for _, seconds, share in kernels)
+    alone = max(begin + seconds for begin, seconds, _ in kernels)
+    assert max(ended) <= max(begin for begin, _, _ in kernels) + traffic + alone + 1e-6
+
+
+def platform_and_contexts() -> tuple[SimulatedPlatform, list[PassContext]]:
+    profile = made_up_profile(4, layer_s=0.01, groups=32)
+    graph = ExecutionGraph(profile, (0, 3), block_tokens=32, max_chunk_tokens=64, quantum_s=0.025)
+    contexts = [PassContext(at, None, SHAPE, graph.kernels_for(SHAPE)) for at in range(2)]
+    return SimulatedPlatform("made up", profile), contexts
+
+
+def test_a_kernel_takes_what_its_profile_says() -> None:
+    platform, (context, _) = platform_and_contexts()
+    done: list[KernelDone] = []
+    kernel = context.kernels[0]
+    platform.xpus[Role.DECODE].submit(kernel, context, done.append)
+    assert done == []
+    while platform.clock.advance():
+        pass
+    (event,) = done
+    assert (event.context, event.kernel, event.role) == (context, kernel, Role.DECODE)
+    assert event.ended - event.started == pytest.approx(0.01 * len(kernel.layers))
+    assert platform.now() == event.ended
+
+
+def test_waiting_lets_the_time_pass_but_not_longer_than_asked() -> None:
+    platform, (context, _) = platform_and_contexts()
+    xpu = platform.xpus[Role.DECODE]
+    done = xpu.run(context.kernels[0], context, 1.0)
+    assert done is not None
+    xpu.hang_next = True
+    assert xpu.run(context.kernels[0], context, 1.0) is None
+    assert platform.now() == pytest.approx(done.ended + 1.0)
+
+
+def test_a_hung_kernel_ends_by_rebuilding_only() -> None:
+    platform, (context, other) = platform_and_contexts()
+    xpu = platform.xpus[Role.DECODE]
+    done: list[KernelDone] = []
+    xpu.hang_next = True
+    xpu.submit(context.kernels[0], context, done.append)
+    assert platform.clock.next_event == float("inf")
+    xpu.rebuild()
+    assert xpu.rebuilds == 1
+    xpu.submit(other.kernels[0], other, done.append)
+    while platform.clock.advance():
+        pass
+    assert [event.context for event in done] == [other]
+
+
+def test_the_machines_that_ship() -> None:
+    assert simulated_machines() == ["core-ultra-5-125h", "core-ultra-5-125h-cpu"]
+    with pytest.raises(ConfigurationError, match="core-ultra-5-125h"):
+        simulated_profile("no-such-machine")
+    with pytest.raises(ConfigurationError, match="simulated:"):
+        simulate("core-ultra-5-125h", max_chunk_tokens=256, quantum_s=0.025)
+
+
+def test_the_papers_machine_as_a_roofline() -> None:
+    """Agent.xpu §8.1: 11.5 and 18 TOPS, DDR5-5600, Llama-3.2-3B in 8 bits."""
+    profile = simulated_profile("core-ultra-5-125h")
+    assert not profile.measured
+    assert not profile.power_measured
+    assert profile.bandwidth == pytest.approx(89.6e9)
+    # Llama-3.2-3B has 3.21 billion parameters, of which the embedding is the LM head, too.
+    assert profile.layers * profile.layer_bytes + profile.head_bytes == pytest.approx(3.21e9, rel=0.01)
+    prefill, decode = profile.xpus[Role.PREFILL], profile.xpus[Role.DECODE]
+    assert (prefill.device, decode.device) == ("NPU", "GPU")
+    assert prefill.layers is None
+    assert prefill.groups is not None
+    assert prefill.watts < decode.watts
+    platform, graph = simulate("simulated:core-ultra-5-125h", max_chunk_tokens=512, quantum_s=0.025)
+    assert set(platform.xpus) == {Role.PREFILL, Role.DECODE}
+    token = PassShape(1, 1, 512, 1)
+    kernels = graph.kernels_for(token)
+    # Reading every weight once is the least a token can take.
+    assert graph.pass_seconds(token) >= 3.2e9 / profile.bandwidth
+    assert all(profile.estimate(k, token, Role.DECODE).bandwidth_share > 0.5 for k in kernels)
+    for tokens, left in ((graph.chunk_tokens(1024, 999), 999), (graph.chunk_tokens(1024, 99), 99)):
+        assert tokens <= left
+        chunk = PassShape(tokens, 1, 1024, 0)
+        for kernel in graph.kernels_for(chunk):
+            cost = profile.estimate(kernel, chunk, kernel.roles[0])
+            assert cost.seconds <= 0.025
+            assert not cost.measured
+
+
+def test_whole_chunks_hardly_touch_the_gpu_of_the_papers_machine() -> None:
+    _, graph = simulate("simulated:core-ultra-5-125h", max_chunk_tokens=512, quantum_s=0.025)
+    assert graph.static_tokens is not None
+    chunk = PassShape(graph.static_tokens, 1, 0, 0)
+    seconds = dict.fromkeys(Role, 0.0)
+    for kernel in graph.kernels_for(chunk):
+        if kernel.kind is not KernelKind.LAYERS:
+            seconds[kernel.roles[0]] += graph.profile.estimate(kernel, chunk, kernel.roles[0]).seconds
+    assert seconds[Role.DECODE] < 0.1 * seconds[Role.PREFILL]

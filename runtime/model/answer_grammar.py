@@ -19,8 +19,8 @@ from .grammar import GrammarCompiler
 
 _OPENING: Final = b"<tool_call>"
 _CLOSING: Final = "</tool_call>"
-# One way to write a JSON text, that of models' own calls: where any whitespace may come, a small model goes
-# on writing spaces, and a large one spends tokens on indentation.
+# One way to write JSON, the one that models are taught to write calls in: where any whitespace may come, a
+# small model goes on writing spaces, and a large one spends tokens on indentation.
 _JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
@@ -223,7 +223,7 @@ def _calls_grammar(tools: Sequence[Mapping[str, Any]]) -> str:
         if schema.get("properties"):
             # A parameter that the tool does not have is a mistake even where the schema does not say so.
             schema.setdefault("additionalProperties", False)
-        schema["x-guidance"] = {"lenient": True}
+        schema["x-guidance"] = {"lenient": True, **_JSON_STYLE}
         name = json.dumps(function["name"], ensure_ascii=False)
         head = _text(f'{{"name": {name}, "arguments": ')
         lines += [

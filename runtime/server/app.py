@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..service import LocalRuntime
-from . import chat, status, tool_cache
+from . import chat, responses, status, tool_cache
 from .admission import Admission
 from .config import ServerConfig
 from .errors import install
@@ -21,7 +21,7 @@ def create_app(runtime: LocalRuntime, config: ServerConfig) -> FastAPI:
     # No page that would load scripts from elsewhere; the description itself is at /openapi.json.
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None)
     app.state.service = Service(runtime, config, Admission(config.max_requests), metrics)
-    for router in (chat.router, tool_cache.router, status.router):
+    for router in (chat.router, responses.router, tool_cache.router, status.router):
         app.include_router(router)
     install(app)
     app.add_middleware(Guard, config=config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -76,8 +75,3 @@ class Asked(BaseModel):
                  "stop_token_ids", "ignore_eos", "parallel_tool_calls")  # fmt: skip
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         return cast(GenerationOptions, {"priority": self.scheduled, **given})
-
-
-def usage_details(cached: int) -> Mapping[str, int]:
-    """OpenAI's account of a prompt."""
-    return {"cached_tokens": cached}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -18,9 +17,9 @@ from .admission import EventStream, while_connected
 from .chat_answer import ChoiceStream, Envelope, usage, whole
 from .chat_request import ChatRequest
 from .errors import api_error
+from .json_text import StrictRoute, compact
 from .merging import merged
 from .state import Service, app_of, service_of
-from .strict_json import StrictRoute
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -89,4 +88,4 @@ async def _events(
 
 
 def _event(body: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {compact(body)}\n\n"

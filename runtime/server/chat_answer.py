@@ -14,6 +14,7 @@ from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDel
 from ..generation import Finished, Generation, GenerationEvent, LogprobsDelta, Usage
 from ..sampling import TokenLogprobs
 from ..service import LocalRuntime
+from .probabilities import described
 
 
 def completion_id() -> str:
@@ -53,16 +54,7 @@ class Envelope:
     def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
         """Probabilities in OpenAI's shape."""
 
-        def described(token: int, logprob: float) -> dict[str, Any]:
-            text = self.runtime.token_text(token)
-            return {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
-
-        content = [
-            described(entry.token, entry.logprob)
-            | {"top_logprobs": [described(token, logprob) for token, logprob in entry.top]}
-            for entry in tokens
-        ]
-        return {"content": content, "refusal": None}
+        return {"content": described(self.runtime, tokens), "refusal": None}
 
 
 def whole(envelope: Envelope, generations: Sequence[Generation], with_logprobs: bool) -> dict[str, Any]:

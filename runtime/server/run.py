@@ -93,15 +93,9 @@ def _remove_stale(path: Path) -> None:
     raise ConfigurationError(f"another server listens on {path}. Stop it, or choose another path.")
 
 
-def serve(
-    runtime: LocalRuntime, config: ServerConfig, listener: socket.socket, ready: Callable[[], None]
-) -> None:
-    """Serve until SIGINT or SIGTERM; then let what is under way finish within ``config.drain_s``.
-
-    Call it on the main thread. ``ready`` is called once connections are accepted.
-    """
-    listener.listen(_BACKLOG)
-    server = uvicorn.Server(
+def server_of(runtime: LocalRuntime, config: ServerConfig) -> uvicorn.Server:
+    """A server for ``runtime``; its ``run`` takes the listening socket and ends when ``should_exit`` is set."""
+    return uvicorn.Server(
         uvicorn.Config(
             create_app(runtime, config),
             http=type("BoundConnection", (Connection,), {"header_timeout_s": config.header_timeout_s}),
@@ -115,6 +109,17 @@ def serve(
             timeout_graceful_shutdown=config.drain_s,
         )
     )
+
+
+def serve(
+    runtime: LocalRuntime, config: ServerConfig, listener: socket.socket, ready: Callable[[], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; then let what is under way finish within ``config.drain_s``.
+
+    Call it on the main thread. ``ready`` is called once clients may connect.
+    """
+    server = server_of(runtime, config)
+    listener.listen(_BACKLOG)
     with _ending_quietly():
         ready()
         server.run(sockets=[listener])

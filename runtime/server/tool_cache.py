@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from .json_text import StrictRoute
 from .state import app_of, service_of
-from .strict_json import StrictRoute
 
 _MOST_ENTRIES = 64
 

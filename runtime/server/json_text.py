@@ -1,7 +1,8 @@
-"""Bodies as strict JSON: UTF-8, no NaN, no half characters, nested no deeper than a parser should follow."""
+"""JSON, as it is read and as it is written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,7 +25,7 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body so."""
+    """Reads its body as strict JSON: UTF-8, no NaN, no half characters, not nested without end."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler, on another kind of request."""
@@ -34,3 +35,8 @@ class StrictRoute(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def compact(value: Any) -> str:
+    """``value`` as JSON in one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,62 @@
+"""``POST /v1/responses``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ..generation import Finished
+from ..running import RunningGeneration
+from .admission import EventStream, while_connected
+from .errors import api_error
+from .json_text import StrictRoute, compact
+from .responses_answer import Event, ResponseWriter, whole
+from .responses_request import ResponsesRequest
+from .state import Service, app_of, service_of
+
+router = APIRouter(route_class=StrictRoute)
+
+
+@router.post("/v1/responses", summary="Generate a response")
+async def responses(body: ResponsesRequest, request: Request) -> Response:
+    """OpenAI's responses, whole or as typed server-sent events. Nothing is stored."""
+    service = service_of(request)
+    body.check_model(service.runtime.model_id)
+    messages, options = body.messages(), body.options()
+    writer = ResponseWriter(service.runtime, body)
+    with ExitStack() as ending:
+        ending.enter_context(service.admission.one())
+        if not body.stream:
+            generation = await while_connected(request, service.runtime.agenerate(messages, **options))
+            service.metrics.answered(generation)
+            return JSONResponse(whole(writer, generation))
+        running = await service.runtime.start(messages, **options)
+        ending.callback(running.cancel)
+        outputs = running.tool_outputs
+        ending.enter_context(service.open_responses.one(writer.id, app_of(request), outputs))
+        return EventStream(_events(service, writer, running), ending.pop_all().close)
+
+
+async def _events(
+    service: Service, writer: ResponseWriter, running: RunningGeneration
+) -> AsyncGenerator[str, None]:
+    try:
+        for first in writer.opening():
+            yield _event(first)
+        async with aclosing(running.events()) as steps:
+            async for step in steps:
+                for event in writer.events(step):
+                    yield _event(event)
+                if isinstance(step, Finished):
+                    service.metrics.answered(step.generation)
+    except Exception as error:
+        # The head has been sent: this is the only way left to say it.
+        yield _event(writer.failure(api_error(error).body()["error"]))
+        raise
+
+
+def _event(event: Event) -> str:
+    return f"event: {event['type']}\ndata: {compact(event)}\n\n"

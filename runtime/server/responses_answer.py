@@ -1,0 +1,197 @@
+"""Generations as OpenAI's responses, whole and as typed events."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
+
+from ..generation import Finished, Generation, GenerationEvent, LogprobsDelta
+from ..service import LocalRuntime
+from .probabilities import described
+from .responses_request import ResponsesRequest
+
+Event = dict[str, Any]
+
+
+class ResponseWriter:
+    """Builds one response out of a generation's events, and tells each step as OpenAI's typed event."""
+
+    def __init__(self, runtime: LocalRuntime, asked: ResponsesRequest) -> None:
+        """A response to ``asked``, of which nothing is written."""
+        self.id = f"resp_{secrets.token_hex(24)}"
+        self._runtime = runtime
+        self._asked = asked
+        self._created = int(time.time())
+        self._items: list[dict[str, Any]] = []
+        self._text: list[str] = []
+        self._logprobs: list[dict[str, Any]] = []
+        self._fresh_logprobs: list[dict[str, Any]] = []
+        self._number = 0
+        self._generation: Generation | None = None
+
+    def opening(self) -> Iterator[Event]:
+        """The events that come before anything is generated."""
+        for kind in ("created", "in_progress"):
+            yield self._event(f"response.{kind}", response=self.response())
+
+    def events(self, event: GenerationEvent) -> Iterator[Event]:
+        """The events of one step."""
+        if isinstance(event, LogprobsDelta):
+            self._fresh_logprobs += described(self._runtime, event.tokens)
+        elif isinstance(event, TextDelta):
+            # A call that was cut off comes back as text; what was told of it cannot be taken back.
+            if self._open("function_call") is None:
+                yield from self._say(event.text)
+        elif isinstance(event, CallStarted):
+            if self._runtime.constrains_calls:
+                yield from self._start_call(event.name)
+        elif isinstance(event, CallArgumentsDelta):
+            if self._runtime.constrains_calls:
+                yield from self._write_arguments(event.text)
+        elif isinstance(event, CallFinished):
+            if self._open("function_call") is None:
+                yield from self._start_call(event.call.name)
+                yield from self._write_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
+            yield from self._end_item("completed")
+        elif isinstance(event, Finished):
+            self._generation = event.generation
+            cut = event.generation.finish_reason == "length"
+            yield from self._end_item("incomplete" if cut else "completed")
+            kind = "incomplete" if cut else "completed"
+            yield self._event(f"response.{kind}", response=self.response())
+
+    def failure(self, error: Mapping[str, Any]) -> Event:
+        """The event that ends a response which cannot be finished."""
+        failed = self.response() | {
+            "status": "failed",
+            "error": {"code": "server_error", "message": error["message"]},
+        }
+        return self._event("response.failed", response=failed)
+
+    def response(self) -> dict[str, Any]:
+        """The response as far as it is written."""
+        asked, generation = self._asked, self._generation
+        cut = generation is not None and generation.finish_reason == "length"
+        status = "in_progress" if generation is None else "incomplete" if cut else "completed"
+        text_format = asked.text and asked.text.format
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+            "instructions": asked.instructions,
+            "max_output_tokens": asked.max_output_tokens,
+            "metadata": asked.metadata or {},
+            "model": self._runtime.model_id,
+            "output": self._items if generation is not None else [],
+            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None},
+            "service_tier": asked.served_tier,
+            "store": False,
+            "temperature": asked.temperature or 0.0,
+            "text": {"format": text_format or {"type": "text"}},
+            "tool_choice": asked.tool_choice or "auto",
+            "tools": asked.tools or [],
+            "top_logprobs": asked.top_logprobs or 0,
+            "top_p": asked.top_p or 1.0,
+            "truncation": "disabled",
+            "usage": None if generation is None else _usage(generation),
+        }
+
+    def _say(self, text: str) -> Iterator[Event]:
+        if self._open("message") is None:
+            message = {"type": "message", "id": f"msg_{secrets.token_hex(12)}", "role": "assistant"}
+            yield from self._start_item(message | {"content": []})
+            yield self._part_event("response.content_part.added", part=_part("", []))
+        logprobs, self._fresh_logprobs = self._fresh_logprobs, []
+        self._text.append(text)
+        self._logprobs += logprobs
+        yield self._part_event("response.output_text.delta", delta=text, logprobs=logprobs)
+
+    def _start_call(self, name: str) -> Iterator[Event]:
+        yield from self._end_item("completed")
+        call = {"type": "function_call", "id": f"fc_{secrets.token_hex(12)}", "name": name, "arguments": ""}
+        yield from self._start_item(call | {"call_id": f"call_{secrets.token_hex(12)}"})
+
+    def _write_arguments(self, text: str) -> Iterator[Event]:
+        self._text.append(text)
+        yield self._item_event("response.function_call_arguments.delta", delta=text)
+
+    def _start_item(self, item: dict[str, Any]) -> Iterator[Event]:
+        started = item | {"status": "in_progress"}
+        self._items.append(started)
+        index = len(self._items) - 1
+        yield self._event("response.output_item.added", output_index=index, item=dict(started))
+
+    def _end_item(self, status: str) -> Iterator[Event]:
+        """Complete what is being written, if anything is."""
+        if not self._items or self._items[-1]["status"] != "in_progress":
+            return
+        item, text = self._items[-1], "".join(self._text)
+        if item["type"] == "message":
+            part = _part(text, self._logprobs)
+            yield self._part_event("response.output_text.done", text=text, logprobs=self._logprobs)
+            yield self._part_event("response.content_part.done", part=part)
+            item["content"] = [part]
+        else:
+            yield self._item_event("response.function_call_arguments.done", arguments=text)
+            item["arguments"] = text
+        item["status"] = status
+        self._text, self._logprobs = [], []
+        yield self._event("response.output_item.done", output_index=len(self._items) - 1, item=dict(item))
+
+    def _open(self, kind: str) -> dict[str, Any] | None:
+        """The item that is being written, if it is of this kind."""
+        last = self._items[-1] if self._items else None
+        return last if last and last["type"] == kind and last["status"] == "in_progress" else None
+
+    def _part_event(self, kind: str, **more: Any) -> Event:
+        return self._item_event(kind, content_index=0, **more)
+
+    def _item_event(self, kind: str, **more: Any) -> Event:
+        index = len(self._items) - 1
+        return self._event(kind, item_id=self._items[index]["id"], output_index=index, **more)
+
+    def _event(self, kind: str, **more: Any) -> Event:
+        event = {"type": kind, "sequence_number": self._number, **more}
+        self._number += 1
+        return event
+
+
+def whole(writer: ResponseWriter, generation: Generation) -> dict[str, Any]:
+    """The body of a response that is not streamed."""
+    steps: list[GenerationEvent] = [LogprobsDelta(generation.logprobs)]
+    if generation.text:
+        steps.append(TextDelta(generation.text))
+    for index, call in enumerate(generation.tool_calls):
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        steps += [CallStarted(index, call.name), CallArgumentsDelta(index, arguments)]
+        steps.append(CallFinished(index, call))
+    for step in (*steps, Finished(generation)):
+        for _ in writer.events(step):
+            pass
+    return writer.response()
+
+
+def _part(text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def _usage(generation: Generation) -> dict[str, Any]:
+    usage = generation.usage
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }

@@ -1,0 +1,145 @@
+"""Responses through the official client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from agentrt.runtime import LocalRuntime
+from tests.runtime.server.conftest import HELLO
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL: Any = {"type": "function", "name": "get_weather", "description": "Current weather.", "parameters": CITY}
+SHORT: Any = {"model": "nano", "input": "Hello!", "temperature": 0, "max_output_tokens": 40}
+ASKED: Any = SHORT | {"input": "What is the weather in Ljubljana?", "tools": [TOOL], "max_output_tokens": 80}
+
+
+def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    expected = runtime.generate(HELLO, max_tokens=40)
+    response = client.responses.create(**SHORT)
+    assert (response.status, response.output_text) == ("completed", expected.text)
+    assert response.usage is not None
+    assert response.usage.input_tokens == expected.usage.prompt_tokens
+    assert response.usage.output_tokens == expected.usage.completion_tokens
+    assert response.store is False if hasattr(response, "store") else True
+
+
+def test_an_answer_that_is_cut(client: openai.OpenAI) -> None:
+    response = client.responses.create(**SHORT | {"max_output_tokens": 5})
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
+
+
+def test_a_stream_tells_each_step(client: openai.OpenAI) -> None:
+    whole = client.responses.create(**SHORT)
+    events: list[Any] = list(client.responses.create(**SHORT, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type for event in events]
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert set(kinds[4:-4]) == {"response.output_text.delta"}
+    assert "".join(event.delta for event in events[4:-4]) == whole.output_text
+    assert events[-1].response.output_text == whole.output_text
+    assert events[-1].response.usage == whole.usage
+    assert events[0].response.id == events[-1].response.id
+
+
+def test_a_call_whole_and_as_it_is_written(client: openai.OpenAI) -> None:
+    response: Any = client.responses.create(**ASKED)
+    (call,) = response.output
+    assert (call.type, call.name, call.status) == ("function_call", "get_weather", "completed")
+    assert json.loads(call.arguments) == {"city": "Ljubljana"}
+
+    events: list[Any] = list(client.responses.create(**ASKED, stream=True))
+    written = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    assert len(written) > 1
+    assert json.loads("".join(written)) == {"city": "Ljubljana"}
+    (done,) = [event for event in events if event.type == "response.output_item.done"]
+    assert (done.item.arguments, done.item.name) == ("".join(written), "get_weather")
+
+
+def test_a_conversation_goes_on(client: openai.OpenAI) -> None:
+    response: Any = client.responses.create(**ASKED)
+    (call,) = response.output
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature_c": 12}'}
+    asked: Any = [{"role": "user", "content": ASKED["input"]}, call.model_dump(), result]
+    assert "12" in client.responses.create(**ASKED | {"input": asked}).output_text
+
+
+def test_the_input_is_the_messages_of_chat(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    messages = [
+        {"role": "system", "content": "You are brief."},
+        {"role": "user", "content": "Hello!"},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": "Who are you?"},
+    ]
+    expected = runtime.generate(messages, max_tokens=20)
+    asked: Any = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Hello!"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]},
+        {"type": "message", "role": "user", "content": "Who are you?"},
+    ]
+    options = {"input": asked, "instructions": "You are brief.", "max_output_tokens": 20}
+    response = client.responses.create(**SHORT | options)
+    assert response.output_text == expected.text
+    assert response.usage is not None
+    assert response.usage.input_tokens == expected.usage.prompt_tokens
+
+
+def test_an_answer_of_a_schema(client: openai.OpenAI) -> None:
+    schema = TOOL["parameters"] | {"properties": {"city": {"enum": ["a"]}}, "additionalProperties": False}
+    wanted: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}
+    response = client.responses.create(**SHORT, text=wanted)
+    assert json.loads(response.output_text) == {"city": "a"}
+
+
+def test_probabilities(client: openai.OpenAI) -> None:
+    asked = SHORT | {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    response: Any = client.responses.create(**asked)
+    logprobs = response.output[0].content[0].logprobs
+    assert "".join(entry.token for entry in logprobs).startswith(response.output_text)
+    told: list[Any] = []
+    for event in client.responses.create(**asked, stream=True):
+        if event.type == "response.output_text.delta":
+            told += event.logprobs
+    assert [entry.logprob for entry in told] == [entry.logprob for entry in logprobs][: len(told)]
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"input": []}, "messages"),
+        ({"input": 3}, "input.str"),
+        ({"input": [{"type": "image_generation_call"}]}, "input[0]"),
+        ({"input": ["x"]}, "input[0]"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "messages[0].content[0]"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True}, "background"),
+        ({"max_output_tokens": 0}, "max_tokens"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tool_choice": {"type": "function", "name": "x"}, "tools": [TOOL]}, "tool_choice"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_what_cannot_be_answered(
+    http: httpx.Client, change: dict[str, Any], param: str, streamed: bool
+) -> None:
+    response = http.post("/v1/responses", json=SHORT | {"stream": streamed} | change)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == param

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,13 +29,15 @@ class DraftRequest:
 
     ``messages`` is the history, ``tools`` the function tools on offer, and ``samples`` how many guesses
     to take (SpecTools' λ). A predictor must not change them: they are the main call's own. ``answer`` is
-    what the main model writes meanwhile, where the caller streams it. A predictor whose guesses cost
-    something says so with ``spend``, from any thread.
+    what the main model writes meanwhile, where the caller streams it. ``speculable`` names the tools that
+    may be run early, None where that is not known: guesses of others are of no use. A predictor whose
+    guesses cost something says so with ``spend``, from any thread.
     """
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]]
     samples: int = 1
+    speculable: Collection[str] | None = None
     answer: AnswerStream = field(default_factory=AnswerStream, compare=False, repr=False)
     spend: Callable[[DraftCost], None] = field(default=_keep_no_account, compare=False, repr=False)
 

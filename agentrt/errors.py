@@ -13,6 +13,14 @@
     ├── RequestError                 this request cannot be served as it stands (also a ValueError)
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
     │   └── PromptTooLongError       the prompt exceeds the model's context or the KV arena
+    ├── PredictorError
+    │   ├── PredictorPausedError     its endpoint wants to be left alone; ``.seconds`` says how long
+    │   └── HistoryStoreError        what a predictor has learned cannot be kept
+    │       ├── HistoryCorruptError  the file is damaged or is something else
+    │       └── HistoryLockedError   another process holds the file
+    ├── WorkloadError                recorded conversations cannot be loaded
+    │   ├── WorkloadNotFoundError    there are none at that path
+    │   └── WorkloadFormatError      a line is not what it should be; ``.path`` and ``.line`` say which
     └── EngineError
         ├── RuntimeClosedError       the runtime was closed before or during the request
         ├── EngineFailedError        the engine thread died; ``__cause__`` says why
@@ -24,6 +32,7 @@ Each message ends with what to do next. Cancellation is not an error: it stays
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 
@@ -98,6 +107,49 @@ class PromptTooLongError(RequestError):
         )
         self.prompt_tokens = prompt_tokens
         self.limit_tokens = limit_tokens
+
+
+class PredictorError(AgentRTError):
+    """Base of what keeps a predictor from guessing; the main call never notices it."""
+
+
+class PredictorPausedError(PredictorError):
+    """The predictor's endpoint has said when it may be asked again, and that time has not come."""
+
+    def __init__(self, predictor: str, seconds: float) -> None:
+        """``seconds`` is how long it will not be asked."""
+        super().__init__(f"{predictor} is over its rate limit and is asked again in {seconds:.0f} s. Wait.")
+        self.seconds = seconds
+
+
+class HistoryStoreError(PredictorError, OSError):
+    """The file in which a predictor keeps what it has learned cannot be used."""
+
+
+class HistoryCorruptError(HistoryStoreError):
+    """The file is damaged, or it is not a history; it has not been changed."""
+
+
+class HistoryLockedError(HistoryStoreError):
+    """Another process holds the file."""
+
+
+class WorkloadError(AgentRTError):
+    """Base of everything that can be wrong with recorded conversations on disk."""
+
+
+class WorkloadNotFoundError(WorkloadError, FileNotFoundError):
+    """There are no recorded conversations under the given path."""
+
+
+class WorkloadFormatError(WorkloadError, ValueError):
+    """A line of a file of recorded conversations is not what it should be."""
+
+    def __init__(self, path: str | os.PathLike[str], line: int, problem: str) -> None:
+        """``line`` counts from 1; 0 stands for the whole file."""
+        super().__init__(f"{os.fspath(path)}, line {line}: {problem}. Restore the file.")
+        self.path = os.fspath(path)
+        self.line = line
 
 
 class EngineError(AgentRTError):

@@ -252,6 +252,7 @@ class Turn:
             request = dataclasses.replace(
                 self._request(),
                 samples=decision.samples,
+                speculable=self._tools.keys(),
                 answer=self._answer,
                 spend=functools.partial(self._charge, name),
             )

@@ -4,5 +4,6 @@ from agentrt.drafts import Speculator
 
 from .endpoint import EndpointSpeculator
 from .local import LocalSpeculator
+from .pattern import PatternSpeculator
 
-__all__ = ["EndpointSpeculator", "LocalSpeculator", "Speculator"]
+__all__ = ["EndpointSpeculator", "LocalSpeculator", "PatternSpeculator", "Speculator"]

@@ -15,7 +15,7 @@ EXPORTS = {
     },
     "agentrt.adapters.langchain": {"ChatAgentRT", "report_of", "speculate"},
     "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
-    "agentrt.speculators": {"EndpointSpeculator", "LocalSpeculator", "Speculator"},
+    "agentrt.speculators": {"EndpointSpeculator", "LocalSpeculator", "PatternSpeculator", "Speculator"},
     "agentrt.adapters.mcp": {"McpTool", "speculable_tools"},
     "agentrt.testing": {"ScriptedSpeculator", "run_in_virtual_time"},
 }

@@ -1,0 +1,106 @@
+"""Words, shapes and dates: what text has in common with the names and values of arguments."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+_WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_|-|\.|\s")
+_STOP = frozenset(
+    """a an and are as at be by can could do for from get give have help i if in is it me my of on or please
+    tell that the this to want what which will with would you your""".split()  # noqa: SIM905 - one list
+)
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTH = "|".join(f"{month}|{month[:3]}" for month in _MONTHS)
+_DATE = re.compile(
+    rf"\b(?:(?P<m1>{_MONTH})\.? (?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<y1>\d{{4}}))?"
+    rf"|(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m2>{_MONTH})\.?(?:,? (?P<y2>\d{{4}}))?"
+    r"|(?P<y3>\d{4})[-/](?P<n3>\d{1,2})[-/](?P<d3>\d{1,2}))\b",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"\b(?:(\d{1,2})(?::(\d{2}))? ?([ap])\.?m\b|(\d{1,2}):(\d{2})(?::\d{2})?)", re.IGNORECASE)
+_YEAR = re.compile(r"\b(?:19|20)\d{2}\b")
+
+
+@functools.lru_cache(4096)
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text in lower case, roughly stemmed, without those that say nothing."""
+    return tuple(stem(word) for word in _WORD.findall(_CAMEL.sub(" ", text).lower()) if word not in _STOP)
+
+
+@functools.lru_cache(4096)
+def name_words(name: str) -> tuple[str, ...]:
+    """The words of an identifier: ``reservation_id``, ``reservationId`` and ``reservation-id`` are equal."""
+    return tuple(stem(word) for word in _CAMEL.sub(" ", name).lower().split())
+
+
+def stem(word: str) -> str:
+    """A word without the endings that vary between a request and a name."""
+    for ending in ("ing", "ies", "es", "ed", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+@functools.lru_cache(4096)
+def shape(text: str) -> str:
+    """What kind of text this is: runs of upper case, lower case and digits, and the marks between.
+
+    ``HAT052`` is ``A9``, ``mia_li_3668`` is ``a_a_9``, ``2024-05-21`` is ``9-9-9``; long ones are cut.
+    """
+    kinds: list[str] = []
+    for character in text[:64]:
+        if character.isdigit():
+            kind = "9"
+        elif character.isalpha():
+            kind = "A" if character.isupper() else "a"
+        else:
+            kind = character
+        if not kinds or kinds[-1] != kind or kind not in "9Aa":
+            kinds.append(kind)
+    # Mixed identifiers (4WQ150, Q7A9) differ in their runs, and so do capitalised words.
+    squeezed = "".join(kinds).replace("Aa", "W")
+    if re.fullmatch(r"[A9]{3,}", squeezed):
+        return f"code{min(len(text), 16)}"
+    return re.sub(r"(.{1,3}?)\1{2,}", r"\1+", squeezed)[:16]
+
+
+def dates(text: str, years: tuple[str, ...]) -> Iterator[tuple[int, str, bool]]:
+    """Yield (position, date as ``YYYY-MM-DD``, whether that year was said) for each date in a text.
+
+    ``years`` are those to try where none was said.
+    """
+    for found in _DATE.finditer(text):
+        parts = found.groupdict()
+        month = parts["m1"] or parts["m2"]
+        number = int(parts["n3"]) if month is None else _month_number(month)
+        day = int(parts["d1"] or parts["d2"] or parts["d3"])
+        said = parts["y1"] or parts["y2"] or parts["y3"]
+        if 1 <= number <= 12 and 1 <= day <= 31:
+            for year in (said,) if said else years:
+                yield found.start(), f"{year}-{number:02}-{day:02}", bool(said)
+
+
+def times(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (position, time as ``HH:MM``) for each time of day in a text."""
+    for found in _TIME.finditer(text):
+        if found[3]:
+            hour, minute = int(found[1]) % 12 + 12 * (found[3].lower() == "p"), int(found[2] or 0)
+        else:
+            hour, minute = int(found[4]), int(found[5])
+        if hour < 24 and minute < 60:
+            yield found.start(), f"{hour:02}:{minute:02}"
+
+
+def years_in(text: str) -> list[str]:
+    """The years a text names, in order."""
+    return _YEAR.findall(text)
+
+
+def _month_number(name: str) -> int:
+    return next(n for n, month in enumerate(_MONTHS, 1) if month.startswith(name.lower()[:3]))

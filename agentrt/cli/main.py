@@ -12,6 +12,7 @@ from .bench import bench
 from .chat import chat
 from .demo import demo
 from .doctor import doctor
+from .profile import profile
 from .serve import serve
 
 app = typer.Typer(
@@ -25,4 +26,5 @@ app.command()(demo)
 app.command()(chat)
 app.command()(serve)
 app.command()(doctor)
+app.command()(profile)
 app.command()(bench)

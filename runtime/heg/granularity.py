@@ -12,6 +12,9 @@ from .graph import ExecutionGraph
 from .kernel import PassShape, Role
 from .profile import Profile
 
+QUANTUM_S: Final = 0.025
+"""How long a kernel may take unless told otherwise: what a reactive request waits at most for an XPU."""
+
 CEILING_S: Final = 0.1
 """The paper's bound on a prefill kernel (§6.2); the quantum may be chosen below it."""
 

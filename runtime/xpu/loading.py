@@ -67,6 +67,28 @@ def load_model(
         max_chunk_tokens=max_chunk_tokens,
         store=ProfileStore(cache_folder),
     )
+    return build_model(
+        directory,
+        name,
+        devices,
+        properties,
+        profile,
+        max_chunk_tokens=max_chunk_tokens,
+        quantum_s=quantum_s,
+    )
+
+
+def build_model(
+    directory: ModelDirectory,
+    platform: str,
+    devices: Mapping[Role, Device],
+    properties: Mapping[str, Any],
+    profile: Profile,
+    *,
+    max_chunk_tokens: int,
+    quantum_s: float,
+) -> LoadedModel:
+    """Cut the model of ``directory`` as ``profile`` advises and compile it for the devices of a platform."""
     partition = Partition(read_paged_graph(directory))
     if not partition.complete:
         warnings.warn(
@@ -92,7 +114,9 @@ def load_model(
     }
     segments = xpus[Role.DECODE].kernels
     vocabulary = segments.logits.get_partial_shape()[2].get_length()
-    return LoadedModel(OpenVINOPlatform(name, xpus, pool), graph, KVLayout.of(segments.models), vocabulary)
+    return LoadedModel(
+        OpenVINOPlatform(platform, xpus, pool), graph, KVLayout.of(segments.models), vocabulary
+    )
 
 
 def load_profile(

@@ -38,6 +38,20 @@ _ESTIMATED_WATTS: Final = 10.0
 """Where no meter can be read every XPU counts as much: comparing energy becomes comparing time."""
 
 
+def count_steps(devices: Mapping[Role, Device], max_chunk_tokens: int) -> int:
+    """How often :class:`Profiler` tells of a step, for a model that can be cut."""
+    static = len(_static_chunks(max_chunk_tokens)) if Role.PREFILL in devices else 0
+    return len(BATCHES) + len(_chunks(max_chunk_tokens)) + 2 + static
+
+
+def _chunks(max_chunk_tokens: int) -> list[int]:
+    return [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [max_chunk_tokens]
+
+
+def _static_chunks(max_chunk_tokens: int) -> list[int]:
+    return [chunk for chunk in STATIC_CHUNKS if chunk <= max_chunk_tokens] or [max_chunk_tokens]
+
+
 class Profiler:
     """Measures one model on one machine. XPUs are measured one after the other, each alone."""
 
@@ -54,7 +68,7 @@ class Profiler:
         self._partition = Partition(model)
         self._work = ModelWork.of(self._partition)
         self._properties = dict(properties)
-        self._chunks = [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [max_chunk_tokens]
+        self._chunks = _chunks(max_chunk_tokens)
         self._bandwidth = bandwidth
         self._advance = advance
         self._meter = PowerMeter.find()
@@ -168,7 +182,7 @@ class Profiler:
         groups = self._partition.token_groups(min(2, self._partition.layers - 1))
         found: dict[int, list[float]] = {}
         watts = _ESTIMATED_WATTS
-        for tokens in [chunk for chunk in STATIC_CHUNKS if chunk <= self._chunks[-1]] or self._chunks[-1:]:
+        for tokens in _static_chunks(self._chunks[-1]):
             self._advance(f"{device.name}: token-level kernels of {tokens}")
             pieces = [with_static_tokens(group, tokens) for group in groups]
             bench = _Bench(device, self._properties, {KernelKind.TOKENS: pieces})

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentrt.cli.main import app
+from agentrt.runtime.heg import Profile
+from agentrt.runtime.xpu import loading, profiler, simulated_profile
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(profiler, "_SECONDS_A_POINT", 0.0)
+    monkeypatch.setattr(profiler, "_LEAST_RUNS", 1)
+    monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["profile", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_a_model_is_measured_and_its_profile_is_kept(tmp_path: Path) -> None:
+    output = run("nano", "--platform", "cpu", "--json", str(tmp_path / "profile.json"))
+    assert "6 layers in" in output
+    assert "measured on this machine" in output
+    written = Profile.model_validate_json((tmp_path / "profile.json").read_bytes())
+    assert written.measured
+    (kept,) = (tmp_path / "agentrt" / "profiles").glob("[!m]*.json")
+    assert Profile.model_validate_json(kept.read_bytes()) == written
+
+
+def test_it_is_measured_anew_unless_the_stored_one_will_do(tmp_path: Path) -> None:
+    run("nano", "--platform", "cpu")
+    (kept,) = (tmp_path / "agentrt" / "profiles").glob("[!m]*.json")
+    before = kept.read_bytes()
+    run("nano", "--platform", "cpu", "--stored")
+    assert kept.read_bytes() == before
+    run("nano", "--platform", "cpu")
+    assert kept.read_bytes() != before
+
+
+def test_a_machine_that_is_not_here_is_shown_as_what_it_is(tmp_path: Path) -> None:
+    output = run("--platform", "simulated:core-ultra-5-125h", "--json", str(tmp_path / "profile.json"))
+    assert "NPU" in output
+    assert "not measured" in " ".join(output.split())
+    written = Profile.model_validate_json((tmp_path / "profile.json").read_bytes())
+    assert written == simulated_profile("core-ultra-5-125h")

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import pytest
+
+from agentrt.runtime.heg import ExecutionGraph, PassShape, Role
+from agentrt.runtime.heg.profile import Profile
+from agentrt.runtime.heg.store import ProfileStore
+from agentrt.runtime.model import ModelDirectory
+from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.xpu import find_platform, load_model, load_profile, loading, profiler
+from agentrt.runtime.xpu.loading import build_model
+from tests.runtime.heg.test_partition import with_skip_connection
+from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_model, uncut
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measures what is always measured, but not well."""
+    monkeypatch.setattr(profiler, "_SECONDS_A_POINT", 0.0)
+    monkeypatch.setattr(profiler, "_LEAST_RUNS", 1)
+    monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
+
+
+def measure(directory: ModelDirectory, platform: str, folder: Path, steps: list[str]) -> Profile:
+    name, devices = find_platform(platform)
+    return load_profile(
+        directory,
+        name,
+        devices,
+        EXACT,
+        max_chunk_tokens=128,
+        store=ProfileStore(folder),
+        advance=steps.append,
+    )
+
+
+@pytest.mark.parametrize("platform", ["cpu", "emulated"])
+def test_a_profile_is_measured_once_for_each_platform(
+    tiny_folder: Path, tmp_path: Path, platform: str
+) -> None:
+    directory = tiny_model(tiny_folder, "qwen2")
+    steps: list[str] = []
+    profile = measure(directory, platform, tmp_path, steps)
+    assert steps[0] == "memory bandwidth"
+    assert len(steps) == len(set(steps)) > 5
+    assert profile.measured
+    assert profile.layers == 3
+    assert profile.block_tokens == 32
+    assert profile.past_bytes == 2 * 32 * 4  # a key and a value of one head of 32, in float32
+    decode = profile.xpus[Role.DECODE]
+    assert decode.layers is not None
+    assert decode.layers.layer.counts == (1, 2, 4, 8, 16, 32, 64, 128)
+    assert decode.layers.layer.seconds == tuple(sorted(decode.layers.layer.seconds))
+    assert decode.layers.layer.seconds[-1] > 0
+    if platform == "emulated":
+        groups = profile.xpus[Role.PREFILL].groups
+        assert groups is not None
+        assert groups.tokens in (64, 128)
+        assert decode.layers.attention_s > 0
+    else:
+        assert set(profile.xpus) == {Role.DECODE}
+    steps.clear()
+    assert measure(directory, platform, tmp_path, steps) == profile
+    assert steps == []
+
+
+def test_another_model_has_another_profile(tiny_folder: Path, tmp_path: Path) -> None:
+    for architecture in ("qwen2", "llama"):
+        steps: list[str] = []
+        measure(tiny_model(tiny_folder, architecture), "cpu", tmp_path, steps)
+        assert steps
+    assert len(list(tmp_path.glob("[!m]*.json"))) == 2
+    assert len(list(tmp_path.glob("machine-*.json"))) == 1  # the machine is still the same
+
+
+@pytest.mark.parametrize("platform", ["cpu", "emulated"])
+def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: Path, platform: str) -> None:
+    directory = tiny_model(tiny_folder, "qwen2")
+    loaded = load_model(
+        directory,
+        platform=platform,
+        properties=EXACT,
+        max_chunk_tokens=128,
+        quantum_s=0.5,
+        cache_folder=tmp_path,
+    )
+    assert loaded.platform.name == platform
+    assert loaded.vocabulary_size == 512
+    # So small a model is not cut, but for what two XPUs share.
+    assert loaded.graph.bounds == ((0,) if platform == "cpu" else (0, 2))
+    loaded.platform.attach(
+        {
+            cache.name: loaded.platform.allocate(cache.element_type, ov.Shape([64, *cache.block_shape]))
+            for cache in loaded.layout.caches
+        }
+    )
+    prompt = list(range(10, 10 + (loaded.graph.static_tokens or 64)))
+    expected = forward(uncut(directory), Piece(prompt))
+    np.testing.assert_array_equal(forward(loaded, Piece(prompt)), expected)
+
+
+def test_a_model_that_cannot_be_cut_runs_in_one_piece_and_says_what_is_lost(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tiny_model(tiny_folder, "nano")
+
+    def read(directory: ModelDirectory) -> ov.Model:
+        return with_skip_connection(read_paged_graph(directory))
+
+    monkeypatch.setattr("agentrt.runtime.xpu.loading.read_paged_graph", read)
+    name, devices = find_platform("emulated")
+    profile = load_profile(directory, name, devices, EXACT, max_chunk_tokens=64, store=ProfileStore(tmp_path))
+    assert set(profile.xpus) == {Role.DECODE}
+    with pytest.warns(RuntimeWarning, match=r"0 of its 5 inner layers.*reactive request may wait"):
+        loaded = build_model(directory, name, devices, EXACT, profile, max_chunk_tokens=64, quantum_s=0.5)
+    assert loaded.graph.bounds == (0,)
+    assert set(loaded.platform.xpus) == {Role.DECODE}
+
+
+def test_estimates_follow_what_was_measured(tiny_folder: Path, tmp_path: Path) -> None:
+    profile = measure(tiny_model(tiny_folder, "qwen2"), "cpu", tmp_path, [])
+    graph = ExecutionGraph(profile, (0,), block_tokens=32, max_chunk_tokens=128, quantum_s=1.0)
+    assert graph.pass_seconds(PassShape(128, 1, 0, 1)) >= graph.pass_seconds(PassShape(1, 1, 0, 1)) > 0
+
+
+def test_the_made_up_profile_of_these_tests_is_one() -> None:
+    assert Profile.model_validate_json(made_up_profile(3).model_dump_json()) == made_up_profile(3)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TypeVar
 
 import anyio
@@ -15,34 +16,54 @@ from ._threads import loop_caller
 T = TypeVar("T")
 
 
-async def as_completed(functions: Sequence[Callable[[], Awaitable[T]]]) -> AsyncIterator[T]:
-    """Await all ``functions`` at once and yield each result when it is there.
+async def interleaved(
+    sources: Sequence[Callable[[], AsyncIterator[T]]],
+) -> AsyncGenerator[tuple[int, T], None]:
+    """Iterate over all ``sources`` at once; yield (index of the source, item) when the item is there.
 
-    One that raises does not disturb the others; the first error is raised once all have ended.
-    Cancelling the consumer while it waits cancels those that still run.
+    One that raises does not disturb the others; the first error is raised once all have ended. Leaving the
+    iteration, or cancelling the consumer while it waits, cancels those that still run.
     """
-    send, receive = anyio.create_memory_object_stream[T](math.inf)
+    send, receive = anyio.create_memory_object_stream[tuple[int, T]](math.inf)
     errors: list[Exception] = []
 
-    async def run(function: Callable[[], Awaitable[T]]) -> None:
+    async def run(index: int, source: Callable[[], AsyncIterator[T]]) -> None:
         try:
-            send.send_nowait(await function())
+            async for item in source():
+                send.send_nowait((index, item))
         except Exception as error:  # noqa: BLE001 - raised below, when the others have ended
             errors.append(error)
 
     async def run_all() -> None:
         with send:
             async with anyio.create_task_group() as each:
-                for function in functions:
-                    each.start_soon(run, function)
+                for index, source in enumerate(sources):
+                    each.start_soon(run, index, source)
 
     async with anyio.create_task_group() as group:
         group.start_soon(run_all)
-        with receive:
-            async for result in receive:
-                yield result
+        try:
+            with receive:
+                async for item in receive:
+                    yield item
+        except GeneratorExit:  # raised again from inside, the group would wrap it
+            errors.clear()
+            group.cancel_scope.cancel()
+            return
     if errors:
         raise errors[0]
+
+
+async def as_completed(functions: Sequence[Callable[[], Awaitable[T]]]) -> AsyncGenerator[T, None]:
+    """Await all ``functions`` at once and yield each result when it is there; see :func:`interleaved`."""
+
+    async def result_of(function: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+        yield await function()
+
+    results = interleaved([functools.partial(result_of, function) for function in functions])
+    async with aclosing(results):
+        async for _, result in results:
+            yield result
 
 
 async def produced_elsewhere(start: Callable[[Callable[[T], None]], Future[None]]) -> AsyncGenerator[T, None]:

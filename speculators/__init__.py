@@ -3,7 +3,16 @@
 from agentrt.drafts import Speculator
 
 from .endpoint import EndpointSpeculator
+from .ensemble import EnsembleSpeculator
 from .local import LocalSpeculator
 from .pattern import PatternSpeculator
+from .stream import StreamSpeculator
 
-__all__ = ["EndpointSpeculator", "LocalSpeculator", "PatternSpeculator", "Speculator"]
+__all__ = [
+    "EndpointSpeculator",
+    "EnsembleSpeculator",
+    "LocalSpeculator",
+    "PatternSpeculator",
+    "Speculator",
+    "StreamSpeculator",
+]

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import email.utils
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from agentrt._completion import as_completed, produced_elsewhere
+from agentrt._completion import interleaved, produced_elsewhere
 from agentrt._hosts import worker_loop
 from agentrt._threads import wait_for
 from agentrt.calls import ToolCall, ToolCallFormat, parse_arguments, parse_tool_calls
-from agentrt.drafts import DraftRequest
-from agentrt.errors import ConfigurationError, MissingExtraError
+from agentrt.drafts import DraftCost, DraftRequest
+from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
+
+from ._agreement import Agreement
+
+_LONGEST_PAUSE_S = 3600.0
 
 
 class EndpointSpeculator:
     """Asks ``model`` at an OpenAI-compatible endpoint for the call the main model is about to make.
 
-    The samples are requests of their own, sent at once; the first is greedy, so that more samples never
-    guess worse, the others are drawn at ``temperature``. Nothing is retried: an endpoint that is down,
-    slow or writes garbage costs its guesses, which the report says, and nothing else.
+    The samples are requests of their own, sent at once. The first is greedy, so that more samples never
+    guess worse; the temperatures of the others rise in equal steps to ``temperature``. Each different call
+    is yielded once, and when ``agreement`` samples have made the same one, the rest are cancelled: they
+    would hardly say anything else.
+
+    Nothing is retried: an endpoint that is down, slow or writes garbage costs its guesses, which the report
+    says, and nothing else. One that is over its limit and says how long (``Retry-After``) is not asked
+    until then.
     """
 
     def __init__(
@@ -31,32 +43,42 @@ class EndpointSpeculator:
         api_key: str | None = None,
         samples: int | None = None,
         temperature: float = 0.7,
+        agreement: int = 3,
         format: ToolCallFormat | None = None,
         max_tokens: int = 256,
         timeout: float = 30.0,
+        input_price: float = 0.0,
+        output_price: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the predictor; nothing is sent yet.
 
         ``base_url`` and ``api_key`` default as in the OpenAI client. ``samples`` overrides the number that
         the session asks for. ``format`` is how the model writes calls into its text, for servers that do
-        not parse them; parsed calls are used where there are any. ``timeout`` is in seconds.
+        not parse them; parsed calls are used where there are any. ``timeout`` is in seconds. The prices are
+        for a million tokens, in your currency; with them the cost of the guesses is weighed and reported.
 
         Raises:
             MissingExtraError: the openai package is not installed.
-            ConfigurationError: ``samples`` is below 1, or there is no API key.
+            ConfigurationError: ``samples`` or ``agreement`` is below 1, or there is no API key.
         """
         try:
             import openai
         except ModuleNotFoundError as error:
             raise MissingExtraError("openai", "openai") from error
-        if samples is not None and samples < 1:
-            raise ConfigurationError(f"samples is {samples}: use at least 1.")
+        for name, number in (("samples", samples), ("agreement", agreement)):
+            if number is not None and number < 1:
+                raise ConfigurationError(f"{name} is {number}: use at least 1.")
         self.name = f"endpoint {model}"
         self._model = model
         self._samples = samples
         self._temperature = temperature
+        self._agreement = agreement
         self._format = format
         self._max_tokens = max_tokens
+        self._prices = input_price, output_price
+        self._clock = clock
+        self._paused_until = -math.inf
         try:
             self._client = openai.AsyncOpenAI(
                 base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0
@@ -67,16 +89,18 @@ class EndpointSpeculator:
             ) from error
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the calls of each sample as it comes."""
+        """Yield each different call as soon as a sample makes it."""
+        pause_s = self._paused_until - self._clock()
+        if pause_s > 0:
+            raise PredictorPausedError(self.name, pause_s)
         # Connections belong to the loop they were made on. All requests go by the worker loop, so that
         # one set of open connections serves callers on any loop, or on none.
-        produced: AsyncGenerator[list[ToolCall], None] = produced_elsewhere(
+        produced: AsyncGenerator[ToolCall, None] = produced_elsewhere(
             lambda put: worker_loop.run(self._ask(request, put))
         )
         async with aclosing(produced):
-            async for calls in produced:
-                for call in calls:
-                    yield call
+            async for call in produced:
+                yield call
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -84,8 +108,21 @@ class EndpointSpeculator:
         await wait_for(closed)
         closed.result()
 
-    async def _ask(self, request: DraftRequest, put: Callable[[list[ToolCall]], None]) -> None:
-        async def sample(temperature: float) -> list[ToolCall]:
+    async def _ask(self, request: DraftRequest, put: Callable[[ToolCall], None]) -> None:
+        samples = self._samples or request.samples
+        steps = max(samples - 1, 1)
+        ladder = [self._temperature * step / steps for step in range(samples)]
+        agreement = Agreement(self._agreement)
+        drawn = interleaved([functools.partial(self._sample, request, each) for each in ladder])
+        async with aclosing(drawn):
+            async for sample, call in drawn:
+                if agreement.is_new(call, sample):
+                    put(call)
+                if agreement.reached:
+                    return
+
+    async def _sample(self, request: DraftRequest, temperature: float) -> AsyncIterator[ToolCall]:
+        try:
             completion = await self._client.chat.completions.create(
                 model=self._model,
                 messages=request.messages,  # type: ignore[arg-type]
@@ -93,12 +130,26 @@ class EndpointSpeculator:
                 temperature=temperature,
                 max_completion_tokens=self._max_tokens,
             )
-            return self._calls(completion)
+        except Exception as error:
+            self._pause_if_told(error)
+            raise
+        request.spend(self._cost(completion.usage))
+        for call in self._calls(completion):
+            yield call
 
-        drawn = (self._samples or request.samples) - 1
-        temperatures = [0.0] + [self._temperature] * drawn
-        async for calls in as_completed([functools.partial(sample, each) for each in temperatures]):
-            put(calls)
+    def _pause_if_told(self, error: Exception) -> None:
+        """Take note of when an endpoint that refuses wants to be asked again."""
+        response = getattr(error, "response", None)
+        if getattr(error, "status_code", None) in (429, 503) and response is not None:
+            pause_s = _retry_after(response.headers)
+            if pause_s is not None:
+                self._paused_until = self._clock() + min(pause_s, _LONGEST_PAUSE_S)
+
+    def _cost(self, usage: Any) -> DraftCost:
+        tokens = [getattr(usage, f"{kind}_tokens", None) for kind in ("prompt", "completion")]
+        read, written = (count if isinstance(count, int) and count > 0 else 0 for count in tokens)
+        input_price, output_price = self._prices
+        return DraftCost(read, written, (read * input_price + written * output_price) / 1e6)
 
     def _calls(self, completion: Any) -> list[ToolCall]:
         """Read the calls out of an answer; raises on an answer that cannot be read."""
@@ -111,3 +162,18 @@ class EndpointSpeculator:
             if not native and self._format is not None:
                 calls += parse_tool_calls(choice.message.content or "", self._format)[1]
         return calls
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a ``Retry-After`` header names, as a number or as a date; None without one."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return seconds if 0 <= seconds < math.inf else None
+    try:
+        when = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, when.timestamp() - time.time())

@@ -13,11 +13,16 @@ EXPORTS = {
         *("DraftRequest", "Priority", "SpeculationConfig", "SpeculationReport", "SpeculationSession"),
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
-    "agentrt.adapters.langchain": {"ChatAgentRT", "report_of", "speculate"},
+    "agentrt.adapters.langchain": {"ChatAgentRT", "RunRecorder", "report_of", "speculate"},
     "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
-    "agentrt.speculators": {"EndpointSpeculator", "LocalSpeculator", "PatternSpeculator", "Speculator"},
+    "agentrt.speculators": {
+        *("EndpointSpeculator", "EnsembleSpeculator", "LocalSpeculator"),
+        *("PatternSpeculator", "Speculator", "StreamSpeculator"),
+    },
     "agentrt.adapters.mcp": {"McpTool", "speculable_tools"},
-    "agentrt.testing": {"ScriptedSpeculator", "run_in_virtual_time"},
+    "agentrt.testing": {
+        *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "replay", "run_in_virtual_time"),
+    },
 }
 
 

@@ -20,8 +20,9 @@ except ModuleNotFoundError as error:
 
 from ._langchain_chat import ChatAgentRT
 from ._langchain_model import report_of, speculate
+from ._langchain_recording import RunRecorder
 from ._langchain_tools import make_speculable
 
-__all__ = ["ChatAgentRT", "report_of", "speculate"]
+__all__ = ["ChatAgentRT", "RunRecorder", "report_of", "speculate"]
 
 register_tool_type(BaseTool, make_speculable)

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from agentrt.errors import AgentRTError, ConfigurationError, MissingExtraError
+from agentrt.errors import ConfigurationError, EarlyRunError, MissingExtraError
 from agentrt.speculable import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
 try:
@@ -88,10 +88,6 @@ async def speculable_tools(
             return found
 
 
-class _NotWorthKeepingError(AgentRTError):
-    """An early call did not come to a result that the real call may be answered by."""
-
-
 def _bind(arguments: Mapping[str, Any]) -> Invocation:
     # The server validates: its complaint is a result that the model must see.
     return Invocation(kwargs={"arguments": dict(arguments)})
@@ -101,7 +97,5 @@ async def _call_early(client: mcp.Client, name: str, arguments: dict[str, Any]) 
     # Not client.call_tool, which puts a server's questions to the user: this call may never be made.
     result = await client.session.call_tool(name, arguments, allow_input_required=True)
     if not isinstance(result, mcp.types.CallToolResult) or result.is_error:
-        raise _NotWorthKeepingError(
-            f"{name} asked for more, or failed. It runs again when the model calls it."
-        )
+        raise EarlyRunError(f"{name} asked for more, or failed. It runs again when the model calls it.")
     return result

@@ -6,6 +6,9 @@
     ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
     ├── ConfigurationError           a setting cannot work (also a ValueError)
     ├── NotSpeculableError           this tool must not be run early (also a TypeError)
+    ├── EarlyRunError                an early run came to nothing that the real call could be answered by
+    ├── NotRecordedError             a replay came to what the recording knows nothing of
+    ├── RecordedToolError            in a replay, what a tool raised when the run was recorded
     ├── ModelError
     │   ├── ModelNotFoundError       no model at that name or path
     │   ├── ModelFormatError         something is there, but it is not a usable model
@@ -66,6 +69,18 @@ class ConfigurationError(AgentRTError, ValueError):
 
 class NotSpeculableError(AgentRTError, TypeError):
     """The tool cannot safely be run before the model asks for it; the message says why."""
+
+
+class EarlyRunError(AgentRTError):
+    """An early run came to nothing that the real call could be answered by; the report says so."""
+
+
+class NotRecordedError(AgentRTError):
+    """A replay came to a call, or to a state of the world, that the recording knows nothing of."""
+
+
+class RecordedToolError(AgentRTError):
+    """Stands in a replay for what a tool raised when the run was recorded."""
 
 
 class ModelError(AgentRTError):

@@ -44,7 +44,7 @@ class SpeculationSession:
 
     def __init__(
         self,
-        tools: Sequence[Callable[..., Any]],
+        tools: Sequence[object],
         predictors: Sequence[Speculator],
         *,
         samples: int = 1,
@@ -77,7 +77,8 @@ class SpeculationSession:
     ) -> None:
         """Cancel what is still running and wait until it has stopped."""
         self._close()
-        await self._exit.__aexit__(kind, error, traceback)
+        # An error of the caller's is none of the task group's, which would wrap it.
+        await self._exit.aclose()
 
     def __enter__(self) -> Self:
         """Open the session for code without an event loop: predictors run on agentrt's worker loop."""

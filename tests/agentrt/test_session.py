@@ -250,6 +250,17 @@ def test_a_turn_that_fails_leaves_nothing_running() -> None:
     assert runs == ["a"]
 
 
+def test_an_error_of_the_callers_comes_out_as_it_is() -> None:
+    async def main() -> None:
+        async with SpeculationSession([slow_tool(100, [])], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []):
+                await asyncio.sleep(1)
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_in_virtual_time(main)
+
+
 def test_closing_the_session_cancels_what_was_bound_and_never_made() -> None:
     async def main() -> float:
         async with SpeculationSession([slow_tool(100, [])], [ScriptedSpeculator([call("a")])]) as session:

@@ -11,6 +11,7 @@ from .config import SpeculationConfig
 from .controller import Controller
 from .events import SpeculationObserver
 from .report import Reporter
+from .tracing import tracing_observers
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,9 @@ class SpeculationContext:
         """Begin with nothing learned; ``config`` None means the defaults."""
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
-        reporter = Reporter(turns_kept=chosen.report_turns, observers=(controller, *observers))
+        reporter = Reporter(
+            turns_kept=chosen.report_turns, observers=(controller, *tracing_observers(), *observers)
+        )
         return cls(samples, chosen, controller, reporter, AheadBook(chosen.turn_ahead, reporter))
 
     def __deepcopy__(self, memo: object) -> Self:

@@ -1,0 +1,119 @@
+"""OpenTelemetry spans of what happens early, after the semantic conventions for generative AI."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from .events import (
+    CallClaimed,
+    CallMissed,
+    DraftArrived,
+    PredictorCharged,
+    SpeculationEvent,
+    SpeculationStarted,
+    SpeculationWasted,
+    TurnAnswered,
+    TurnStarted,
+)
+
+_MAX_TURNS = 256
+
+
+def tracing_observers() -> tuple[SpanObserver, ...]:
+    """Return the observer that makes spans, or none where OpenTelemetry is not installed.
+
+    Spans go where the process has configured OpenTelemetry to send them, and nowhere if it has not.
+    """
+    try:
+        import opentelemetry.trace  # noqa: F401
+    except ModuleNotFoundError:
+        return ()
+    return (SpanObserver(),)
+
+
+@dataclass(slots=True)
+class _OpenTurn:
+    """A turn's span, and when its early runs began (tool -> nanoseconds, the earliest first)."""
+
+    span: Any
+    started_ns: int
+    runs: dict[str, list[int]] = field(default_factory=dict)
+    drafts: int = 0
+
+
+class SpanObserver:
+    """Makes a span of each turn and, below it, one of each early run.
+
+    The turn's span is named ``speculate``; an early run is an ``execute_tool {name}`` span with the
+    conventions' ``gen_ai.*`` attributes, and ``agentrt.*`` ones that say what became of it. Real runs are
+    the framework's to trace, so no call shows twice. Like events, spans carry no arguments and no results.
+    """
+
+    def __init__(self) -> None:
+        """Take the tracer that is configured now or will be."""
+        from opentelemetry import trace
+
+        self._trace = trace
+        self._tracer = trace.get_tracer("agentrt")
+        self._lock = threading.Lock()
+        self._turns: OrderedDict[int, _OpenTurn] = OrderedDict()
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        """Begin, describe or end a span."""
+        if isinstance(event, TurnStarted):
+            self._begin(event.turn)
+            return
+        with self._lock:
+            turn = self._turns.get(event.turn)
+        if turn is None:
+            return
+        match event:
+            case DraftArrived():
+                turn.drafts += 1
+            case PredictorCharged(cost=cost):
+                tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
+                turn.span.add_event("agentrt.draft", {"agentrt.predictor": event.predictor, **tokens})
+            case SpeculationStarted():
+                turn.runs.setdefault(event.tool, []).append(time.time_ns())
+            case TurnAnswered():
+                turn.span.set_attribute("agentrt.drafts", turn.drafts)
+                turn.span.set_attribute("agentrt.tool_calls", event.tools)
+                turn.span.end()
+            case CallClaimed():
+                self._run(turn, event.tool, event.predictor, event.tool_s, "claimed", event.saved_s)
+            case SpeculationWasted():
+                self._run(turn, event.tool, event.predictor, event.ran_s, "wasted", 0.0)
+            case CallMissed():
+                turn.span.add_event("agentrt.miss", {"gen_ai.tool.name": event.tool})
+
+    def _begin(self, number: int) -> None:
+        now = time.time_ns()
+        span = self._tracer.start_span("speculate", start_time=now)
+        with self._lock:
+            self._turns[number] = _OpenTurn(span, now)
+            if len(self._turns) > _MAX_TURNS:  # early runs are claimed soon after their turn, or not at all
+                self._turns.popitem(last=False)
+
+    def _run(
+        self, turn: _OpenTurn, tool: str, predictor: str, ran_s: float, outcome: str, saved_s: float
+    ) -> None:
+        began = turn.runs.get(tool)
+        started_ns = began.pop(0) if began else turn.started_ns
+        span = self._tracer.start_span(
+            f"execute_tool {tool}",
+            context=self._trace.set_span_in_context(turn.span),
+            start_time=started_ns,
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.type": "function",
+                "agentrt.speculation": outcome,
+                "agentrt.predictor": predictor,
+                "agentrt.saved_s": saved_s,
+            },
+        )
+        span.end(end_time=started_ns + int(1e9 * ran_s))

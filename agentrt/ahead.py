@@ -89,6 +89,8 @@ class Ahead:
                 await earlier.known.wait()
                 self._main = earlier.following
             await self._speculation.over()
+            if self._over:  # discarded in the moment in which the run ended
+                return
             value = self._speculation.peek()
             if self._main is not None and value.usable:
                 self.following = self._main.after(self._guess, value.value)

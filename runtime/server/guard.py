@@ -53,7 +53,7 @@ class Guard:
                 421, f"this server is not {host!r}. Ask it by the address it listens on.", code="invalid_host"
             )
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and origin.partition("://")[2] != host:
             raise ApiError(403, "web pages of other sites may not ask this server.", code="invalid_origin")
 
     def _identify(self, scope: Scope, headers: Headers) -> str:

@@ -94,7 +94,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def server_of(runtime: LocalRuntime, config: ServerConfig) -> uvicorn.Server:
-    """A server for ``runtime``; its ``run`` takes the listening socket and ends when ``should_exit`` is set."""
+    """A server for ``runtime``; its ``run`` takes the listener and ends once ``should_exit`` is set."""
     return uvicorn.Server(
         uvicorn.Config(
             create_app(runtime, config),

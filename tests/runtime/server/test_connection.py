@@ -1,0 +1,155 @@
+"""Clients that are slow, gone, many, or speak something else."""
+
+from __future__ import annotations
+
+import json
+import resource
+import selectors
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime import EngineStatistics, LocalRuntime
+from tests.runtime.server.conftest import HELLO, Running
+
+LONG: dict[str, Any] = {"model": "nano", "messages": HELLO, "max_tokens": 2000, "ignore_eos": True}
+
+
+def request(body: Any, path: str = "/v1/chat/completions") -> bytes:
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+def read_all(connection: socket.socket) -> bytes:
+    received = b""
+    while piece := connection.recv(65536):
+        received += piece
+    return received
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_vanishes_frees_its_sequence(
+    server: Running,
+    runtime: LocalRuntime,
+    before: EngineStatistics,
+    gate: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    streamed: bool,
+) -> None:
+    asked = threading.Event()
+    cancel = runtime._engine.cancel
+
+    def spy(job: Any) -> None:
+        cancel(job)
+        asked.set()
+
+    monkeypatch.setattr(runtime._engine, "cancel", spy)
+    with server.connect() as connection:
+        connection.sendall(request(LONG | {"stream": streamed}))
+        gate.arrived()
+    # The engine stands still before its first step, and the server has seen the client's end.
+    assert asked.wait(30)
+    gate.open()
+    runtime.generate(HELLO, max_tokens=1)  # the cancellation was asked for before this
+    statistics = runtime.statistics()
+    assert statistics.engine.cancelled == before.cancelled + 1
+    assert statistics.engine.sampled_tokens - before.sampled_tokens <= 2
+    assert statistics.free_blocks == statistics.blocks
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: loc"])
+def test_a_head_that_never_ends(start: Callable[..., Running], sent: bytes) -> None:
+    server = start(header_timeout_s=0.2)
+    with server.connect() as connection:
+        connection.sendall(sent)
+        received = read_all(connection)  # until the server closes
+    assert received.startswith(b"HTTP/1.1 408")
+    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
+
+
+def test_a_second_head_that_never_ends(start: Callable[..., Running]) -> None:
+    server = start(header_timeout_s=0.3)
+    with server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /hea")
+        assert b"408" in read_all(connection)
+
+
+def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
+    server = start(body_timeout_s=0.2)
+    with server.connect() as connection:
+        connection.sendall(request(LONG)[:-10])
+        assert read_all(connection).startswith(b"HTTP/1.1 408")
+
+
+def test_what_takes_longer_than_a_head_may_is_not_cut(start: Callable[..., Running]) -> None:
+    server = start(header_timeout_s=0.1)
+    response = httpx.post(f"{server.url}/v1/chat/completions", json=LONG | {"max_tokens": 300}, timeout=60)
+    assert response.status_code == 200
+    assert response.json()["usage"]["completion_tokens"] == 300
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02\x00" * 20 + b"\r\n\r\n", b"HELLO\r\n\r\n", b"GET / FTP/9\r\n\r\n"]
+)
+def test_what_is_not_http(server: Running, sent: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(sent)
+        received = read_all(connection)
+    assert received.startswith(b"HTTP/1.1 400")
+    assert "error" in json.loads(received.split(b"\r\n\r\n", 1)[1])
+
+
+def test_a_head_that_is_too_large(server: Running) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000)
+        assert read_all(connection).startswith(b"HTTP/1.1 4")
+
+
+def test_pipelined_requests(server: Running) -> None:
+    once = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
+    with server.connect() as connection:
+        connection.sendall((once + b"\r\n") * 3 + once + b"connection: close\r\n\r\n")
+        assert read_all(connection).count(b"HTTP/1.1 200") == 4
+
+
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 4096, reason="this process may open too few files"
+)
+def test_a_thousand_connections(server: Running, runtime: LocalRuntime) -> None:
+    """Each gets its answer or is told to come back; nobody is lost."""
+    asked = request({"model": "nano", "messages": HELLO, "max_tokens": 1}).replace(
+        b"host:", b"connection: close\r\nhost:", 1
+    )
+    received: dict[socket.socket, bytes] = {}
+    with selectors.DefaultSelector() as selector:
+        for _ in range(1000):
+            connection = server.connect()
+            received[connection] = b""
+            selector.register(connection, selectors.EVENT_READ)
+        for connection in received:
+            connection.sendall(asked)
+        waiting = set(received)
+        while waiting:
+            for key, _ in selector.select(60):
+                connection = key.fileobj
+                assert isinstance(connection, socket.socket)
+                piece = connection.recv(65536)
+                received[connection] += piece
+                if not piece:
+                    selector.unregister(connection)
+                    waiting.remove(connection)
+                    connection.close()
+    statuses = [answer.split(b" ", 2)[1] for answer in received.values()]
+    assert set(statuses) <= {b"200", b"429"}
+    assert statuses.count(b"200") >= 256
+    assert server.admission.active == 0
+    for answer in received.values():
+        body = json.loads(answer.split(b"\r\n\r\n", 1)[1])
+        assert ("choices" in body) is (b" 200 " in answer[:20])

@@ -1,0 +1,131 @@
+"""``POST /v1/cache-tool-output/{response_id}`` (SpecTools §4.1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime.server.errors import ApiError
+from agentrt.runtime.server.identity import Tokens
+from agentrt.runtime.server.open_responses import OpenResponses
+from agentrt.runtime.toolcache import ToolOutputs
+from tests.runtime.server.conftest import HELLO, WEATHER, Running
+
+OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
+
+
+@contextmanager
+def being_written(
+    http: httpx.Client, path: str = "/v1/chat/completions", **more: Any
+) -> Iterator[tuple[str, Iterator[str]]]:
+    """A response whose first event has come: its id and the rest."""
+    body = {"model": "nano", "max_tokens": 80, "stream": True} | more
+    with http.stream("POST", path, json=body) as response:
+        lines = response.iter_lines()
+        first = next(json.loads(line[6:]) for line in lines if line.startswith("data: "))
+        yield first.get("id") or first["response"]["id"], lines
+
+
+@pytest.mark.parametrize("path", ["/v1/cache-tool-output", "/cache-tool-output"])
+def test_outputs_reach_a_response_that_is_being_written(
+    http: httpx.Client, gate: Any, weather_tool: Any, path: str
+) -> None:
+    with being_written(http, messages=WEATHER, tools=[weather_tool]) as (id, lines):
+        other = OUTPUT | {"name": "no_such_tool"}
+        answer = httpx.post(f"{http.base_url}{path}/{id}", json=[OUTPUT, other])
+        assert (answer.status_code, answer.json()) == (200, {"cached": 1})
+        assert httpx.post(f"{http.base_url}{path}/{id}", json=[]).json() == {"cached": 0}
+        gate.open()
+        assert list(lines)[-2:] == ["data: [DONE]", ""]
+    late = http.post(f"{path}/{id}", json=[OUTPUT])
+    assert (late.status_code, late.json()) == (200, {"cached": 0})
+
+
+def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool: Any) -> None:
+    tool = {"type": "function", **weather_tool["function"]}
+    body = {"input": WEATHER, "tools": [tool], "max_output_tokens": 80}
+    with being_written(http, "/v1/responses", **body) as (id, lines):
+        answer = httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[OUTPUT])
+        assert answer.json() == {"cached": 1}
+        gate.open()
+        assert "response.completed" in "".join(lines)
+
+
+def test_ids_belong_to_their_app(start: Callable[..., Running], gate: Any, weather_tool: Any) -> None:
+    server = start(tokens=Tokens([("mine", "t" * 20), ("other", "u" * 20)]))
+    mine, other = ({"authorization": f"Bearer {letter * 20}"} for letter in "tu")
+    with httpx.Client(base_url=server.url, headers=mine) as http:
+        with being_written(http, messages=WEATHER, tools=[weather_tool]) as (id, lines):
+            path = f"{server.url}/v1/cache-tool-output/{id}"
+            refused = httpx.post(path, json=[OUTPUT], headers=other)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "response_not_found")
+            assert httpx.post(path, json=[OUTPUT], headers=mine).json() == {"cached": 1}
+            gate.open()
+            list(lines)
+        assert httpx.post(path, json=[OUTPUT], headers=other).status_code == 404
+
+
+def test_ids_that_nobody_has(http: httpx.Client) -> None:
+    for id in ("chatcmpl-0", "x" * 5000, "..", "%00", "chatcmpl-%F0%9F%92%A9"):
+        response = http.post(f"/v1/cache-tool-output/{id}", json=[OUTPUT])
+        assert response.status_code == 404, id
+        assert "error" in response.json()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        OUTPUT,
+        [3],
+        [{}],
+        [{"name": "x"}],
+        [OUTPUT | {"name": ""}],
+        [OUTPUT | {"name": 3}],
+        [OUTPUT | {"params": [1]}],
+        [OUTPUT | {"keep_alive": 0}],
+        [OUTPUT | {"keep_alive": -1}],
+        [OUTPUT | {"keep_alive": "soon"}],
+        [OUTPUT | {"surprise": 1}],
+        [OUTPUT] * 65,
+        None,
+    ],
+)
+def test_bodies_that_are_none(http: httpx.Client, body: Any) -> None:
+    response = http.post("/v1/cache-tool-output/chatcmpl-0", json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_outputs_that_are_too_large(http: httpx.Client, gate: Any, weather_tool: Any) -> None:
+    with being_written(http, messages=HELLO, tools=[weather_tool]) as (id, _):
+        path = f"{http.base_url}/v1/cache-tool-output/{id}"
+        assert httpx.post(path, json=[OUTPUT | {"output": "x" * 10_000_000}]).status_code == 413
+        assert httpx.post(path, json=[OUTPUT | {"output": "x" * 500_000}]).json() == {"cached": 0}
+        endless = OUTPUT | {"params": {"city": 10**400}}
+        assert httpx.post(path, json=[endless]).status_code == 200
+        gate.open()
+
+
+def test_an_id_is_forgotten_a_while_after_its_end() -> None:
+    now = [0.0]
+    known = OpenResponses(clock=lambda: now[0])
+    with known.one("id", "app", ToolOutputs()):
+        assert known.outputs_of("id", "app") is not None
+    now[0] = 59
+    assert known.outputs_of("id", "app") is None
+    now[0] = 60
+    with pytest.raises(ApiError):
+        known.outputs_of("id", "app")
+
+
+def test_few_that_ended_are_remembered() -> None:
+    known = OpenResponses(clock=lambda: 0.0)
+    for number in range(5000):
+        with known.one(str(number), "app", ToolOutputs()):
+            pass
+    assert len(known._ended) == 4096

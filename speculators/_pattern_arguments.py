@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ._pattern_history import Called
-from ._pattern_memory import Place
+from ._pattern_memory import Place, argument_digest
 from ._pattern_text import name_words, shape
 from ._pattern_values import Source, Value, Values, coerced, key_of
 from ._pattern_weights import Weights, digest_of
@@ -21,12 +21,12 @@ _VAGUE = frozenset(name_words("id_name_number_code_key_value_text_type"))
 ARGUMENT_PRIOR = {
     "unseen": 1.5, "left out": 2.0, "in enum": 0.5,
     "named=": 3.0, "named~": 1.5, "before=": 3.0, "before~": 1.0,
-    "shape=": 1.5, "shape!": -1.5,
+    "shape=": 1.0, "shape!": -0.7, "shape= strictly": 2.0, "shape! strictly": -4.0, "recalled": 2.0,
     "result:age0": 0.7, "result:age1": 0.5, "argument:age1": 0.5,
     "request:new": 0.6, "quoted": 1.5, "request:capitals": 0.8, "request:part of capitals": -1.0,
     "request:digits": 0.5, "request:alone": 1.0, "reply": -1.0, "constant often": 1.5,
     "used here": -0.5, "next in list": 1.0, "first in list": 0.5,
-    "result:like0best": 0.0, "result:like1best": 1.5, "result:like2best": 2.5, "beside": 1.5,
+    "result:likest": 1.5, "result:told3": 0.7, "result:told4": 1.5, "beside": 1.5,
 }  # fmt: skip
 
 
@@ -69,8 +69,11 @@ class Parameter:
         weights: Weights,
         values: Values,
         calls: Sequence[Called],
+        recalled: Collection[int],
     ) -> None:
-        """Weigh all values in sight."""
+        """Weigh all values in sight; ``recalled`` are the digests of what came later in similar ones."""
+        self._tool = tool
+        self._recalled = recalled
         self.name = name
         self._at = f"{tool}.{name}"
         self._weights = weights
@@ -182,8 +185,13 @@ class Parameter:
                     said.append("next in list" if source.place == last + 1 else "elsewhere in list")
         form = shape(given if isinstance(given, str) else key)
         said.append(f"shape {form}")
-        if self._place.shapes:
-            said.append("shape=" if form in self._place.shapes else "shape!")
+        shapes = self._place.shapes
+        if shapes:
+            # Identifiers look alike; of free text no shape says much.
+            strict = 3 * len(shapes) <= shapes.total()
+            said.append(("shape=" if form in shapes else "shape!") + (" strictly" if strict else ""))
+        if self._recalled and argument_digest(self._tool, self.name, key) in self._recalled:
+            said.append("recalled")
         if key in self._used:
             said.append("used here")
             if key == self._used[-1]:

@@ -13,18 +13,19 @@ from ._pattern_history import Called, Event, Returned, Said
 from ._pattern_memory import Memory, call_digest
 from ._pattern_text import name_words, words
 from ._pattern_values import Values, key_of
-from ._pattern_weights import softmax
+from ._pattern_weights import digest_of, softmax
 
 _FILLED_TOOLS = 3
 _BRANCHES = 6
 _MAX_WORDS = 40
+_MAX_CUES = 12
 
 _TOOL_PRIOR = {
     "none@result": 0.3, "none@request": 0.3,
     "next offered": 0.8, "unlike": -0.3, "like1": 0.3, "like2": 0.6, "like3": 0.9, "likest": 0.7,
     "cover2@request": 0.5, "cover3@request": 1.0, "cover4@request": 1.8,
     "fill0": -2.0, "fill1": -0.8, "fill2": 0.2, "fill3": 1.0, "fill4": 1.6,
-    "same call": -1.5, "followed": 1.0,
+    "same call": -1.5, "recalled call": 1.0,
 }  # fmt: skip
 
 
@@ -107,9 +108,8 @@ class Situation:
         self._rarity = self._rarities()
         self._covers = {tool.name: self._cover(tool) for tool in self._tools}
         self._best_cover = max(self._covers.values(), default=0.0)
-        self._followers: Counter[int] = Counter()
-        if self._calls:
-            self._followers = memory.followers_of(self._calls[-1])
+        self._cues = self._find_cues()
+        self._recalled = memory.recall(self._cues)
 
     def guesses(self, *, most: int, least_chance: float) -> list[Guess]:
         """The likeliest next calls that are at least so likely, best first."""
@@ -141,9 +141,8 @@ class Situation:
             right = {len(options) - 1: 1.0}
         if right:
             self._weights.learn([features for _, features in options], right)
-        previous = self._calls[-1] if self._calls else None
         for name, arguments in calls:
-            self._memory.remember(name, arguments, previous)
+            self._memory.remember(name, arguments, self._cues)
 
     # Which tool.
 
@@ -220,12 +219,20 @@ class Situation:
             key = key_of(arguments)
             if any(call.tool == tool.name and key_of(call.arguments) == key for call in self._calls):
                 said += ["same call", f"same call>{tool.name}"]
-            if self._followers[call_digest(tool.name, arguments)]:
-                said.append("followed")
+            if call_digest(tool.name, arguments) in self._recalled:
+                said.append("recalled call")
         return said
 
     def _is_runnable(self, tool: Tool) -> bool:
         return self._runnable is None or tool.name in self._runnable
+
+    def _find_cues(self) -> list[int]:
+        """What an earlier conversation may have in common with this one: its request, and its calls."""
+        cues = {call_digest(call.tool, call.arguments) for call in self._calls[-_MAX_CUES:] if call.arguments}
+        said = next((event for event in self._history if isinstance(event, Said)), None)
+        if said is not None:
+            cues.add(digest_of(said.text))
+        return sorted(cues)
 
     def _last_words(self) -> frozenset[str]:
         for event in reversed(self._history):
@@ -266,6 +273,7 @@ class Situation:
                 weights=self._weights,
                 values=self._values,
                 calls=self._calls,
+                recalled=self._recalled,
             )
         return known
 

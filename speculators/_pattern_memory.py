@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ._pattern_history import Called
 from ._pattern_text import shape
 from ._pattern_values import key_of, type_of
 from ._pattern_weights import Weights, digest_of
@@ -59,7 +58,7 @@ def _bound(counts: Counter[Item]) -> None:
 
 
 class Memory:
-    """Weights, what arguments were like, and which calls followed equal calls. Bounded; not thread-safe."""
+    """Weights, what arguments were like, and what came after what. Bounded; not thread-safe."""
 
     def __init__(self, prior: Mapping[str, float]) -> None:
         """Nothing is learned but the ``prior``."""
@@ -75,12 +74,15 @@ class Memory:
         """What is known of a parameter; an empty one if nothing is."""
         return self.places.get((tool, parameter)) or Place()
 
-    def followers_of(self, call: Called) -> Counter[int]:
-        """How often which calls, by digest, came after one equal to ``call``."""
-        return self.followers.get(call_digest(call.tool, call.arguments)) or Counter()
+    def recall(self, cues: Sequence[int]) -> Counter[int]:
+        """What came later in earlier conversations that had one of these cues, and how often."""
+        found: Counter[int] = Counter()
+        for cue in cues:
+            found.update(self.followers.get(cue, {}))
+        return found
 
-    def remember(self, tool: str, arguments: Mapping[str, Any], previous: Called | None) -> None:
-        """Count one call that came after the ``previous`` one."""
+    def remember(self, tool: str, arguments: Mapping[str, Any], cues: Sequence[int]) -> None:
+        """Count one call of a conversation in which these cues came before."""
         for parameter, value in arguments.items():
             at = (tool, parameter)
             self.places.setdefault(at, Place()).remember(parameter, value)
@@ -88,15 +90,23 @@ class Memory:
             self.changed_places.add(at)
             if isinstance(value, str) and value[:4].isdigit() and value[4:5] == "-":
                 self.years[value[:4]] += 1
-        if previous is not None:
-            before = call_digest(previous.tool, previous.arguments)
-            self.followers.setdefault(before, Counter())[call_digest(tool, arguments)] += 1
-            self.followers.move_to_end(before)
-            self.changed_followers.add(before)
+        later = [call_digest(tool, arguments)]
+        later += [argument_digest(tool, name, key_of(value)) for name, value in arguments.items()]
+        for cue in cues:
+            counts = self.followers.setdefault(cue, Counter())
+            counts.update(later)
+            _bound(counts)
+            self.followers.move_to_end(cue)
+            self.changed_followers.add(cue)
         while len(self.places) > _MAX_PLACES:
             self.changed_places.discard(self.places.popitem(last=False)[0])
         while len(self.followers) > _MAX_FOLLOWED:
             self.changed_followers.discard(self.followers.popitem(last=False)[0])
+
+
+def argument_digest(tool: str, parameter: str, key: str) -> int:
+    """A number that stands for an argument of a call."""
+    return digest_of(f"{tool}.{parameter} {key}")
 
 
 def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> int:

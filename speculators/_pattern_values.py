@@ -6,7 +6,8 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,31 +141,35 @@ class Values:
         if isinstance(event.value, str):
             self._lines(event, event.value, number, age)
             return
-        leaves = itertools.islice(_leaves(event.value, "", (), (number,), None, 0), _MAX_LEAVES)
+        leaves = list(itertools.islice(_leaves(event.value, "", (), (number,), None, 0), _MAX_LEAVES))
+        said: dict[tuple[Any, ...], set[str]] = {}
+        for _, _, record, _, value in leaves:
+            if isinstance(value, str) and len(value) < 200:
+                said.setdefault(record, set()).update(words(value))
+        likeness = dict(zip(said, self._likeness(list(said.values())), strict=True))
         for path, name, record, place, value in leaves:
-            traits = (age, *self._likeness(record, event.value))
+            traits = (age, *likeness.get(record, ()))
             self._add(value, Source("result", f"{event.tool}{path}", name, record, traits, place=place))
 
-    def _likeness(self, record: tuple[Any, ...], root: Any) -> tuple[str, ...]:
-        """Whether the other fields of a record speak of what was asked for."""
-        inside = root
-        for step in record[1:]:
-            try:
-                inside = inside[step]
-            except (KeyError, IndexError, TypeError):
-                return ()
-        if not isinstance(inside, dict):
-            return ()
-        said = {w for v in inside.values() if isinstance(v, str) and len(v) < 200 for w in words(v)}
-        return (f"like{min(2, len(said & self.request))}",)
+    def _likeness(self, records: Sequence[Collection[str]]) -> list[tuple[str, ...]]:
+        """Which of several records, each with its words, speak of what was asked for."""
+        counts = Counter(word for record in records for word in record)
+        shared = [sum(1 / counts[word] for word in self.request.intersection(record)) for record in records]
+        most = max(shared, default=0.0)
+        found = []
+        for record, common in zip(records, shared, strict=True):
+            told = common / sum(1 / counts[word] for word in record) if common else 0.0
+            traits = [f"told{sum(told > bound for bound in (0.0, 0.2, 0.4, 0.7))}"]
+            if common and common == most:
+                traits.append("likest")
+            found.append(tuple(traits))
+        return found
 
     def _lines(self, event: Returned, text: str, number: int, age: str) -> None:
         found = [line.strip() for line in text.splitlines() if line.strip()][:_MAX_LINES]
-        shared = [len(set(words(line)) & self.request) for line in found]
-        best = max(shared, default=0)
-        for place, (line, common) in enumerate(zip(found, shared, strict=True)):
-            like = f"like{min(2, common)}" + ("best" if common and common == best else "")
-            traits = (age, like)
+        likeness = self._likeness([frozenset(words(line)) for line in found])
+        for place, (line, like) in enumerate(zip(found, likeness, strict=True)):
+            traits = (age, *like)
             record = (number, place)
             tag = line[1:].split(None, 1)[0].rstrip(">") if line.startswith("<") else ""
             whole = Source("result", f"{event.tool}/line{tag}", ("line",), record, traits, place=place)

@@ -7,30 +7,51 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
-from hypothesis import settings
+from hypothesis import given, settings
+from schemathesis import GenerationMode
 
 from tests.runtime.server.conftest import HELLO, Running
 
+OPERATIONS = [
+    ("/v1/chat/completions", "POST"),
+    ("/v1/responses", "POST"),
+    ("/v1/cache-tool-output/{response_id}", "POST"),
+    ("/v1/models", "GET"),
+    ("/v1/models/{model}", "GET"),
+    ("/health", "GET"),
+    ("/metrics", "GET"),
+]
 
-@pytest.fixture
-def api(server: Running) -> Any:
-    document = httpx.get(f"{server.url}/openapi.json").json()
-    return schemathesis.openapi.from_dict(document)
+
+def test_every_operation_is_described(http: httpx.Client) -> None:
+    paths = http.get("/openapi.json").json()["paths"]
+    assert {(path, method.upper()) for path, methods in paths.items() for method in methods} == set(
+        OPERATIONS
+    )
 
 
-schema = schemathesis.pytest.from_fixture("api")
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_no_request_is_a_fault(
+    http: httpx.Client, server: Running, path: str, method: str, mode: GenerationMode
+) -> None:
+    document = http.get("/openapi.json").json()
+    operation = schemathesis.openapi.from_dict(document)[path][method]
+    if mode is GenerationMode.NEGATIVE and not operation.body and "{" not in path:
+        return  # nothing about it can be wrong
 
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=40)
+    def check(case: Any) -> None:
+        body = case.body
+        if isinstance(body, dict) and "model" in body and mode is GenerationMode.POSITIVE:
+            # Else hardly any request would come through to the model.
+            body |= {"model": "nano", "max_tokens": 3, "max_output_tokens": 3, "stream": False}
+            if "messages" in body:
+                body["messages"] = HELLO
+        response = case.call(base_url=server.url)
+        assert response.status_code < 500, response.text
+        if response.status_code >= 400:
+            assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
-@schema.parametrize()
-@settings(max_examples=40)
-def test_no_request_is_a_fault(case: Any, server: Running) -> None:
-    body = case.body
-    if isinstance(body, dict) and body.get("messages"):
-        # Else hardly any request would come through to the model.
-        body["messages"] = body["messages"] if len(body["messages"]) % 2 else HELLO
-    if isinstance(body, dict) and "model" in body:
-        body |= {"model": "nano", "max_tokens": 3, "max_output_tokens": 3, "stream": False}
-    response = case.call(base_url=server.url)
-    assert response.status_code < 500, response.text
-    if response.status_code >= 400:
-        assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+    check()

@@ -94,15 +94,14 @@ class ChatAgentRT(BaseChatModel):
         self,
         tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
         *,
-        tool_choice: str | None = None,
+        tool_choice: str | bool | dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer tools to the model. ``tool_choice`` may be ``"auto"`` or ``"none"``.
+        """Offer tools to the model.
 
-        Raises:
-            ConfigurationError: ``tool_choice`` would force a call, which the runtime cannot do.
+        ``tool_choice`` is ``"auto"``, ``"none"``, ``"any"``, ``"required"`` or True for some call, a tool's
+        name for a call of that tool, or OpenAI's object for the same.
         """
-        _check_tool_choice(tool_choice)
         return self.bind(
             tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs
         )
@@ -166,19 +165,19 @@ class ChatAgentRT(BaseChatModel):
 
     def _options(self, stop: list[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
         options = {**self._defaults(), **given, "stop": tuple(stop or ())}
-        tool_choice = options.pop("tool_choice", None)
-        _check_tool_choice(tool_choice)
-        if tool_choice == "none":
-            options.pop("tools", None)
+        options["tool_choice"] = _tool_choice(options.get("tool_choice"))
         return options
 
 
-def _check_tool_choice(tool_choice: object) -> None:
-    if tool_choice not in (None, "auto", "none"):
-        raise ConfigurationError(
-            f"tool_choice is {tool_choice!r}: the local runtime leaves the choice to the model. "
-            "Use 'auto' or 'none', and offer only the tool you want called."
-        )
+def _tool_choice(choice: Any) -> Any:
+    """LangChain's ways to say it in OpenAI's."""
+    if choice is True or choice == "any":
+        return "required"
+    if not choice:
+        return "auto"
+    if choice in ("auto", "none", "required") or not isinstance(choice, str):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
 
 
 def _usage(generation: Generation) -> UsageMetadata:

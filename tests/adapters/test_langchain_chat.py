@@ -161,12 +161,27 @@ def test_leaving_ends_the_generation_in_the_engine(
     assert statistics.free_blocks == statistics.blocks
 
 
+@pytest.mark.parametrize(
+    ("choice", "calls"),
+    [
+        ("any", True),
+        (True, True),
+        ("required", True),
+        ("get_weather", True),
+        ({"type": "function", "function": {"name": "get_weather"}}, True),
+        ("none", False),
+        ("auto", False),
+        (None, False),
+    ],
+)
+def test_tool_choice(chat: ChatAgentRT, choice: Any, calls: bool) -> None:
+    answer = chat.bind_tools([get_weather], tool_choice=choice).invoke("Hello!")
+    assert bool(answer.tool_calls) is calls
+
+
 def test_wrong_use_is_told(chat: ChatAgentRT, runtime: LocalRuntime) -> None:
-    with pytest.raises(ConfigurationError, match="leaves the choice to the model"):
-        chat.bind_tools([get_weather], tool_choice="any")
-    with pytest.raises(ConfigurationError, match="leaves the choice to the model"):
-        chat.invoke([QUESTION], tool_choice="get_weather")
-    assert chat.bind_tools([get_weather], tool_choice="none").invoke([SYSTEM, QUESTION]).tool_calls == []
+    with pytest.raises(InvalidRequestError, match="no tool is called 'other'"):
+        chat.bind_tools([get_weather], tool_choice="other").invoke([QUESTION])
     with pytest.raises(ConfigurationError, match="only one of the two"):
         ChatAgentRT(runtime=runtime, model="other")
     with pytest.raises(ModelNotFoundError):

@@ -24,10 +24,8 @@ OPERATIONS = [
 
 
 def test_every_operation_is_described(http: httpx.Client) -> None:
-    paths = http.get("/openapi.json").json()["paths"]
-    assert {(path, method.upper()) for path, methods in paths.items() for method in methods} == set(
-        OPERATIONS
-    )
+    described = http.get("/openapi.json").json()["paths"].items()
+    assert {(path, method.upper()) for path, methods in described for method in methods} == set(OPERATIONS)
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
@@ -37,8 +35,8 @@ def test_no_request_is_a_fault(
 ) -> None:
     document = http.get("/openapi.json").json()
     operation = schemathesis.openapi.from_dict(document)[path][method]
-    if mode is GenerationMode.NEGATIVE and not operation.body and "{" not in path:
-        return  # nothing about it can be wrong
+    if mode is GenerationMode.NEGATIVE and method == "GET":
+        return  # nothing about it can be wrong: any text is a model's name
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(max_examples=40)

@@ -19,13 +19,13 @@ _CONSIDERED = 16
 _VAGUE = frozenset(name_words("id_name_number_code_key_value_text_type"))
 
 ARGUMENT_PRIOR = {
-    "unseen": 1.5, "left out": 2.0, "in enum": 0.5,
+    "unseen": 2.0, "left out": 2.0, "in enum": 0.5,
     "named=": 3.0, "named~": 1.5, "before=": 3.0, "before~": 1.0,
     "shape=": 1.0, "shape!": -0.7, "shape= strictly": 2.0, "shape! strictly": -4.0, "recalled": 2.0,
-    "result:age0": 0.7, "result:age1": 0.5, "argument:age1": 0.5,
-    "request:new": 0.6, "quoted": 1.5, "request:capitals": 0.8, "request:part of capitals": -1.0,
-    "request:digits": 0.5, "request:alone": 1.0, "reply": -1.0, "constant often": 1.5,
-    "used here": -0.5, "next in list": 1.0, "first in list": 0.5,
+    "result:age0": 0.7, "result:age1": 0.5, "argument:age1": 0.5, "reply": -1.0,
+    "request": -0.5, "request:new": 0.6, "request:ends a clause": 0.3, "quoted": 2.5,
+    "request:capitals": 0.8, "request:part of capitals": -1.0, "request:digits": 0.5, "request:alone": 1.0,
+    "constant often": 1.5, "used here": -0.5, "next in list": 1.0, "first in list": 0.5,
     "result:likest": 1.5, "result:told3": 0.7, "result:told4": 1.5, "beside": 1.5,
 }  # fmt: skip
 

@@ -23,9 +23,9 @@ _MAX_CUES = 12
 _TOOL_PRIOR = {
     "none@result": 0.3, "none@request": 0.3,
     "next offered": 0.8, "unlike": -0.3, "like1": 0.3, "like2": 0.6, "like3": 0.9, "likest": 0.7,
-    "cover2@request": 0.5, "cover3@request": 1.0, "cover4@request": 1.8,
+    "cover2@request": 0.5, "cover3@request": 1.0, "cover4@request": 1.8, "likest#0@result": 0.7,
     "fill0": -2.0, "fill1": -0.8, "fill2": 0.2, "fill3": 1.0, "fill4": 1.6,
-    "same call": -1.5, "recalled call": 1.0,
+    "same call": -2.0, "recalled call": 1.0,
 }  # fmt: skip
 
 

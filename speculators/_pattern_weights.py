@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-_RATE = 0.6
+_RATE = 0.3
 _LONGEST_STEP = 1.0
 _FIRST_SQUARES = 0.3
 _NEGLIGIBLE = 0.003

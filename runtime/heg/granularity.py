@@ -21,8 +21,9 @@ CEILING_S: Final = 0.1
 _TYPICAL_PAST: Final = 1024
 """Tokens behind which granularities are compared: attention makes kernels longer as prompts grow."""
 
-_AS_GOOD: Final = 1.02
-"""Of granularities within this factor of the best one, the fewest segments win: each has scratch memory."""
+_FREE_SCRATCH: Final = 64 * 2**20
+_FREE_SCRATCH_SHARE: Final = 0.2
+"""Scratch memory counts beyond the larger of so many bytes and this share of the weights."""
 
 
 def choose_granularity(
@@ -36,31 +37,30 @@ def choose_granularity(
     """Cut the model of ``profile`` into as few segments as prefill and decode together are best served by.
 
     Few segments decode fastest; many allow long prefill chunks, which read each weight once for more tokens,
-    within one quantum. Each candidate is judged by how much slower than uncut it decodes, times how much
-    slower than uncut it prefills, chunk length at its best for the candidate.
+    within one quantum. But each segment keeps scratch memory for the longest chunk. Each candidate is judged
+    by how long it decodes, times how long it prefills, times how much too much memory that takes.
 
     ``seams`` are the layers in front of which the model can be cut. Warns if a kernel will take longer than
     :data:`CEILING_S`.
     """
-    best: list[tuple[float, ExecutionGraph]] = []
+    candidates: list[tuple[float, ExecutionGraph]] = []
     for segments in range(1, len(seams) + 2):
         bounds = _even_bounds(profile.layers, seams, segments)
         if Role.PREFILL in profile.xpus and profile.layers - 1 in seams:
             # The last segment is never split between XPUs, so it should be as small as it can be.
             bounds = tuple(sorted({*bounds, profile.layers - 1}))
-        graph = ExecutionGraph(
-            profile,
-            bounds,
-            block_tokens=block_tokens,
-            max_chunk_tokens=max_chunk_tokens,
-            quantum_s=quantum_s,
-        )
-        best.append((_slowness(graph), graph))
-    least = min(slowness for slowness, _ in best)
-    chosen = min(
-        (graph for slowness, graph in best if slowness <= least * _AS_GOOD),
-        key=lambda graph: len(graph.bounds),
-    )
+        chunk = max(max_chunk_tokens, block_tokens)
+        while chunk >= block_tokens:
+            graph = ExecutionGraph(
+                profile,
+                bounds,
+                block_tokens=block_tokens,
+                max_chunk_tokens=chunk,
+                quantum_s=quantum_s,
+            )
+            candidates.append((_cost(graph), graph))
+            chunk //= 2
+    chosen = min(candidates, key=lambda candidate: candidate[0])[1]
     longest = _longest_kernel(chosen)
     if longest > max(CEILING_S, quantum_s):
         warnings.warn(
@@ -79,14 +79,20 @@ def _even_bounds(layers: int, seams: Collection[int], segments: int) -> tuple[in
     return (0, *sorted({min(seams, key=lambda seam: abs(seam - layer)) for layer in wanted}))
 
 
-def _slowness(graph: ExecutionGraph) -> float:
-    """Decode time times prefill time a token; next to infinite where a kernel breaks the quantum."""
+def _cost(graph: ExecutionGraph) -> float:
+    """Decode time, prefill time a token and memory; next to infinite where a kernel breaks the quantum."""
     *chunks, step = _typical_passes(graph)
     prefill = sum(graph.pass_seconds(chunk) / chunk.tokens for chunk in chunks)
     decode = graph.pass_seconds(step)
     overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
     # Whoever breaks the quantum least comes first, and only among equals the rest counts.
-    return prefill * decode * (1.0 if overrun == 1.0 else 1e6 ** math.ceil(math.log2(overrun) + 1))
+    broken = 0 if overrun == 1.0 else math.ceil(math.log2(overrun)) + 1
+    profile = graph.profile
+    weights = profile.layers * profile.layer_bytes + profile.head_bytes
+    longest = max(chunk.tokens for chunk in chunks)
+    scratch = len(graph.bounds) * longest * profile.activation_bytes
+    excess = max(1.0, scratch / max(_FREE_SCRATCH, _FREE_SCRATCH_SHARE * weights))
+    return prefill * decode * excess * 1e6**broken
 
 
 def _longest_kernel(graph: ExecutionGraph) -> float:

@@ -110,6 +110,14 @@ class Tokenizer:
             return ByteDetokenizer(self.token_bytes)
         return WindowDetokenizer(self.decode, self._hidden)
 
+    def spell(self, token: int) -> str:
+        """The spelling of one token, also of a control token."""
+        return str(self._tokenizer.decode([token], skip_special_tokens=False))
+
+    def escape(self, text: str) -> str:
+        """``text`` with seams inside forged control tokens, to stand in what :meth:`encode` takes."""
+        return str(self._defuse(text))
+
     def _defuse_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         if message["role"] not in _TRUSTED_TEXT:
             return dict(self._defuse(message))

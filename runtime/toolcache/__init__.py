@@ -1,5 +1,15 @@
 """Outputs of tools that ran before the model asked for them (SpecTools §3.2, Algorithms 4 and 5)."""
 
 from .outputs import OutputLimits, ToolOutput, ToolOutputs
+from .proposer import ToolCacheProposer
+from .turns import Spelling, ToolTurn, ToolTurns
 
-__all__ = ["OutputLimits", "ToolOutput", "ToolOutputs"]
+__all__ = [
+    "OutputLimits",
+    "Spelling",
+    "ToolCacheProposer",
+    "ToolOutput",
+    "ToolOutputs",
+    "ToolTurn",
+    "ToolTurns",
+]

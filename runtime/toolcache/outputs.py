@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentrt.calls import canonical_key
+from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
+
+from .turns import Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,12 @@ class ToolOutput:
     size: int
     """Bytes of the output and of the call's key."""
     expires: float
+    spelling: Spelling | None = None
+    """Both in the model's tokens."""
 
 
 class ToolOutputs:
-    """The cache of one response, looked up by call (O3) and by tool (O2). Thread-safe.
+    """The cache of one response, looked up by call (O3) and by age (O2). Thread-safe.
 
     Two calls are the same if their arguments are, after defaults that the tool's JSON schema states have
     been filled in. The clock is :func:`time.monotonic` unless another one is given.
@@ -50,8 +54,16 @@ class ToolOutputs:
         tools: Sequence[Mapping[str, Any]] = (),
         limits: OutputLimits = OutputLimits(),
         clock: Callable[[], float] = time.monotonic,
+        spell: Callable[[ToolCall, str], Spelling] | None = None,
+        most_tokens: int | None = None,
     ) -> None:
-        """``tools`` are the function definitions of the request; outputs of others are not taken."""
+        """``tools`` are the function definitions of the request; outputs of others are not taken.
+
+        ``spell`` writes an entry in the model's tokens, here and not where they will be needed; replies of
+        more than ``most_tokens`` are not taken.
+        """
+        self._spell = spell
+        self._most_tokens = most_tokens
         self._defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in tools}
         self._limits = limits
         self._clock = clock
@@ -81,7 +93,8 @@ class ToolOutputs:
             response has ended.
 
         Raises:
-            InvalidRequestError: ``keep_alive_s`` is no positive number, or the arguments have no key.
+            InvalidRequestError: ``keep_alive_s`` is no positive number, the arguments have no key, or the
+                model's chat template has no turn of tools.
         """
         limits = self._limits
         if keep_alive_s is None:
@@ -96,6 +109,9 @@ class ToolOutputs:
         size = len(output.encode("utf-8", "replace")) + len(key)
         if size > limits.entry_bytes:
             return False
+        spelling = self._spell(ToolCall(name, arguments), output) if self._spell else None
+        if spelling and self._most_tokens is not None and len(spelling.reply) > self._most_tokens:
+            return False
         expires = self._clock() + min(keep_alive_s, limits.most_keep_alive_s)
         with self._lock:
             self._drop_expired()
@@ -104,7 +120,7 @@ class ToolOutputs:
             if self._closed or size > free or (replaced is None and len(self._by_key) >= limits.entries):
                 return False
             self._drop(key)
-            self._by_key[key] = ToolOutput(name, arguments, output, size, expires)
+            self._by_key[key] = ToolOutput(name, arguments, output, size, expires, spelling)
             self._bytes += size
         return True
 
@@ -120,11 +136,11 @@ class ToolOutputs:
             self._drop_expired()
             return self._by_key.get(key)
 
-    def newest(self, name: str) -> ToolOutput | None:
-        """The entry of this tool that was put last, if there is one (Algorithm 5, line 14)."""
+    def newest_first(self) -> list[ToolOutput]:
+        """All entries, the one that was put last first (Algorithm 5, line 14, looks for the newest)."""
         with self._lock:
             self._drop_expired()
-            return next((entry for entry in reversed(self._by_key.values()) if entry.name == name), None)
+            return list(reversed(self._by_key.values()))
 
     def close(self) -> None:
         """Take nothing any more and forget everything: the response has ended."""

@@ -29,18 +29,15 @@ class Clock:
         return self.now
 
 
-def test_a_call_finds_its_own_output_and_a_tool_its_newest() -> None:
+def test_a_call_finds_its_own_output() -> None:
     outputs = ToolOutputs(TOOLS)
     assert outputs.put("find", {"query": "a"}, "A")
     assert outputs.put("find", {"query": "b"}, "B")
     found = outputs.exact("find", {"query": "a"})
     assert found is not None
     assert found.output == "A"
-    newest = outputs.newest("find")
-    assert newest is not None
-    assert (newest.arguments, newest.output) == ({"query": "b"}, "B")
+    assert [entry.output for entry in outputs.newest_first()] == ["B", "A"]
     assert outputs.exact("find", {"query": "c"}) is None
-    assert outputs.newest("now") is None
 
 
 def test_defaults_that_the_schema_states_make_no_difference() -> None:
@@ -55,9 +52,9 @@ def test_the_same_call_is_kept_once() -> None:
     outputs.put("find", {"query": "a"}, "old")
     outputs.put("find", {"query": "b"}, "B")
     outputs.put("find", {"query": "a", "limit": 5}, "new")
-    found, newest = outputs.exact("find", {"query": "a"}), outputs.newest("find")
+    found = outputs.exact("find", {"query": "a"})
     assert len(outputs) == 2
-    assert found is newest
+    assert outputs.newest_first()[0] is found
     assert found is not None
     assert found.output == "new"
 
@@ -69,9 +66,9 @@ def test_an_entry_is_good_for_its_time() -> None:
     outputs.put("find", {"query": "a"}, "A", keep_alive_s=1e9)
     clock.now = 10
     assert outputs.exact("now", {}) is None
-    assert outputs.newest("find") is not None
+    assert outputs.newest_first()
     clock.now = 20
-    assert outputs.newest("find") is None
+    assert not outputs.newest_first()
     assert (len(outputs), outputs.held_bytes) == (0, 0)
 
 
@@ -142,8 +139,8 @@ class CacheMachine(RuleBasedStateMachine):
         for query in "abcdefgh":
             found = self.outputs.exact("find", {"query": query})
             assert (found.output if found else None) == self.model.get(query, (None,))[0]
-        newest = self.outputs.newest("find")
-        assert (newest.arguments["query"] if newest else None) == next(reversed(self.model), None)
+        newest = [entry.arguments["query"] for entry in self.outputs.newest_first()]
+        assert newest == list(reversed(self.model))
         assert len(self.outputs) == len(self.model) <= self.limits.entries
         assert self.outputs.held_bytes <= self.limits.total_bytes
 

@@ -1,0 +1,106 @@
+"""How a conversation goes on behind calls, in the tokens of one model's chat template."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from agentrt.calls import ToolCall
+from agentrt.errors import InvalidRequestError
+
+from ..model import Tokenizer
+
+_OPENING = "<tool_call>"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTurn:
+    """A turn of tools that the engine answers by itself, and the tokens up to the model's next word."""
+
+    calls: tuple[ToolCall, ...]
+    outputs: tuple[str, ...]
+    """One a call, in their order."""
+    tokens: tuple[int, ...]
+    """What the template writes behind the model's end token: the outputs and the opening of an answer."""
+
+
+class Spelling(NamedTuple):
+    """A call and its output in tokens."""
+
+    call: tuple[int, ...]
+    """As the model would write the call, from the token that opens it to the end of its turn; empty where
+    calls do not open with a token of their own."""
+    reply: tuple[int, ...]
+    """The tokens of a :class:`ToolTurn` of this call alone."""
+
+
+class ToolTurns:
+    """Asks the chat template itself, so that it is right for every model. Thread-safe."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Nothing is rendered until it is asked for."""
+        self._tokenizer = tokenizer
+        # Where outputs will stand. Nobody can guess it, so that no output can hold it.
+        self._secret = secrets.token_hex(16)
+        self._ends = [tokenizer.spell(token) for token in sorted(tokenizer.end_token_ids)]
+
+    def spelling(self, call: ToolCall, output: str) -> Spelling:
+        """Both sides of one call.
+
+        Raises:
+            InvalidRequestError: the template has no such turn.
+        """
+        asked, answered = self._render([call])
+        end = self._end_of_turn(asked, answered)
+        opening = asked.rfind(_OPENING, 0, end)
+        spelled = self._tokenizer.encode(asked[opening:end]) if opening >= 0 else []
+        return Spelling(tuple(spelled), self._reply(answered[end:], [output]))
+
+    def reply(self, calls: Sequence[ToolCall], outputs: Sequence[str]) -> tuple[int, ...]:
+        """The tokens of a :class:`ToolTurn`.
+
+        Raises:
+            InvalidRequestError: the template has no such turn.
+        """
+        asked, answered = self._render(calls)
+        return self._reply(answered[self._end_of_turn(asked, answered) :], outputs)
+
+    def _render(self, calls: Sequence[ToolCall]) -> tuple[str, str]:
+        """A conversation that ends in ``calls``, and the one where marks answer them."""
+        made = [
+            {
+                "id": f"call{index:05}",  # nine letters and digits: there are templates that insist
+                "type": "function",
+                "function": {"name": call.name, "arguments": dict(call.arguments)},
+            }
+            for index, call in enumerate(calls)
+        ]
+        asked: list[Mapping[str, Any]] = [
+            {"role": "user", "content": "?"},
+            {"role": "assistant", "content": "", "tool_calls": made},
+        ]
+        answers = [
+            {"role": "tool", "content": self._mark(index), "tool_call_id": call["id"], "name": name}
+            for index, (call, name) in enumerate(zip(made, (call.name for call in calls), strict=True))
+        ]
+        return self._tokenizer.render(asked, None), self._tokenizer.render([*asked, *answers], None)
+
+    def _end_of_turn(self, asked: str, answered: str) -> int:
+        """Where, in both, the end token of the turn that calls ends."""
+        common = next(n for n in range(len(asked) + 1) if asked[n : n + 1] != answered[n : n + 1])
+        ends = [place + len(end) for end in self._ends if (place := asked.rfind(end, 0, common)) >= 0]
+        if not ends or answered.count(self._mark(0)) != 1:
+            raise InvalidRequestError(
+                "tools", "this model's chat template has no turn of tools. Run tools after its answers."
+            )
+        return max(ends)
+
+    def _reply(self, tail: str, outputs: Sequence[str]) -> tuple[int, ...]:
+        for index, output in enumerate(outputs):
+            tail = tail.replace(self._mark(index), self._tokenizer.escape(output))
+        return tuple(self._tokenizer.encode(tail))
+
+    def _mark(self, index: int) -> str:
+        return f"{self._secret}-{index}-"

@@ -15,7 +15,8 @@
     │   └── ProfileFormatError       what was once measured of a model cannot be read any more
     ├── RequestError                 this request cannot be served as it stands (also a ValueError)
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
-    │   └── PromptTooLongError       the prompt exceeds the model's context or the KV arena
+    │   ├── PromptTooLongError       the prompt exceeds the model's context or the KV arena
+    │   └── DeadlineExceededError    the request's own deadline passed (also a TimeoutError)
     ├── PredictorError
     │   ├── PredictorPausedError     its endpoint wants to be left alone; ``.seconds`` says how long
     │   └── HistoryStoreError        what a predictor has learned cannot be kept
@@ -27,6 +28,8 @@
     └── EngineError
         ├── RuntimeClosedError       the runtime was closed before or during the request
         ├── EngineFailedError        the engine thread died; ``__cause__`` says why
+        ├── OverloadedError          too many requests wait, and this one is the least urgent
+        ├── KernelFailedError        what this request needs computed failed or hung, again and again
         └── DeviceLostError          a device disappeared or cannot be brought back; ``.device`` names it
 
 Each message ends with what to do next. Cancellation is not an error: it stays
@@ -124,6 +127,10 @@ class PromptTooLongError(RequestError):
         self.limit_tokens = limit_tokens
 
 
+class DeadlineExceededError(RequestError, TimeoutError):
+    """The deadline that the request came with passed before it was answered; what it held is free again."""
+
+
 class PredictorError(AgentRTError):
     """Base of what keeps a predictor from guessing; the main call never notices it."""
 
@@ -177,6 +184,14 @@ class RuntimeClosedError(EngineError):
 
 class EngineFailedError(EngineError):
     """The engine thread stopped on an unexpected fault; ``__cause__`` carries it."""
+
+
+class OverloadedError(EngineError):
+    """Too many requests wait. The engine is well; try again later, or with a higher priority."""
+
+
+class KernelFailedError(EngineError):
+    """The kernels of this request failed or hung several times. Others may go on undisturbed."""
 
 
 class DeviceLostError(EngineError):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentrt.errors import ConfigurationError
+
+from .scheduler import POLICIES, Policy
 
 
 class RuntimeConfig(BaseModel):
@@ -21,8 +25,9 @@ class RuntimeConfig(BaseModel):
     memory_bytes: int = Field(default=256 * 2**20, gt=0)
     """Size of the KV arena. It is allocated once and never exceeded; weights come on top."""
 
-    platform: Literal["auto", "cpu"] = "auto"
-    """Where the model runs. Both mean the CPU as long as the runtime knows no other device."""
+    platform: Literal["auto", "cpu", "intel-ultra", "emulated"] = "auto"
+    """Where the model runs. ``intel-ultra`` prefills on the NPU and decodes on the GPU; ``auto`` takes it
+    where both are there, and the CPU elsewhere. ``emulated`` plays it with two cores of a CPU, for tests."""
 
     threads: int | None = Field(default=None, ge=1)
     """CPU threads of one forward pass."""
@@ -40,7 +45,24 @@ class RuntimeConfig(BaseModel):
     """Sequences in one forward pass. More may be alive; the rest keep their blocks and wait."""
 
     prefill_chunk_tokens: int = Field(default=256, ge=1)
-    """Prompt tokens in one forward pass, rounded up to whole KV blocks. It bounds how long a step takes."""
+    """Most prompt tokens in one forward pass, rounded up to whole KV blocks. The model's profile may advise
+    fewer, to stay within :attr:`quantum_s`."""
+
+    policy: Literal["agent-xpu", "fcfs", "preempt-restart", "time-share", "iteration-level"] = "agent-xpu"
+    """How requests are scheduled. All but the default are what it is compared with."""
+
+    quantum_s: float = Field(default=0.025, gt=0, le=0.1)
+    """Seconds that one kernel should take at most: a reactive request waits so long for a proactive one."""
+
+    promote_after_s: float | None = Field(default=None, gt=0)
+    """Seconds after which a proactive request gets its share of the machine in any case; None leaves it to
+    the policy."""
+
+    max_waiting_requests: int = Field(default=10_000, ge=1)
+    """Requests that may wait for memory; beyond it the least urgent one is refused."""
+
+    profile_folder: Path | None = None
+    """Where profiles of models are kept; None is the user's cache folder."""
 
     constrain_tool_calls: bool = True
     """Hold tool calls to the names and JSON schemas of the request's tools. Works for models whose calls
@@ -58,6 +80,13 @@ class RuntimeConfig(BaseModel):
             raise ConfigurationError(
                 f"RuntimeConfig cannot be used as given: {problems}. Correct these settings."
             ) from None
+
+    def scheduling(self) -> Policy:
+        """The scheduling policy these settings stand for."""
+        chosen = replace(POLICIES[self.policy], max_waiting=self.max_waiting_requests)
+        if self.promote_after_s is not None:
+            chosen = replace(chosen, promote_after_s=self.promote_after_s)
+        return chosen
 
     def device_properties(self) -> dict[str, Any]:
         """The OpenVINO properties these settings stand for."""

@@ -1,41 +1,38 @@
-"""The engine thread: drives the scheduler and the model, and tells each request what happened to it."""
+"""The engine thread: drives the scheduler and the XPUs in real time, and tells each request what happened."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Literal, TypeAlias
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
 
-from agentrt.errors import EngineFailedError, RuntimeClosedError
+from agentrt.errors import (
+    AgentRTError,
+    DeadlineExceededError,
+    EngineFailedError,
+    InvalidRequestError,
+    KernelFailedError,
+    OverloadedError,
+    PromptTooLongError,
+    RuntimeClosedError,
+)
 from agentrt.priority import Priority
 
 from . import scheduler
-from .forward import ForwardPass
+from .context import BlockKeys
+from .heg import Role
+from .job import Job, OnText, StopReason
 from .model import AnswerConstraint
 from .sampling import SamplingParams, TokenSampler, sample_batch
+from .scheduler import Pass, SequenceState, inputs_of
 from .text import AnswerText
+from .trace import Trace
+from .xpu import KernelDone, Platform
 
-OnText: TypeAlias = Callable[[str], None]
-StopReason: TypeAlias = Literal["stop", "length", "cancelled"]
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What became of one request. Times are seconds since it arrived."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    """Every sampled token, also one that ended the answer."""
-    stop_reason: StopReason
-    prompt_tokens: int
-    queued_s: float
-    time_to_first_token_s: float
-    total_s: float
+_Command: TypeAlias = tuple[Callable[[Any], None], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,63 +45,53 @@ class EngineStatistics:
     """Sequences that hold none yet."""
     steps: int
     """Forward passes."""
+    kernels: int
+    """Kernels that those and others, not through yet, consisted of."""
     computed_tokens: int
     """Tokens that went through the model, prompts and recomputation included."""
+    cached_tokens: int
+    """Prompt tokens that did not have to, because their keys and values were in memory."""
     sampled_tokens: int
     finished: int
     cancelled: int
+    failed: int
+    """Requests that ended with an error: shed, late, or their kernels or their sampling failed."""
     preemptions: int
+    """Passes that were left between two kernels for a more urgent one."""
+    evictions: int
+    """Sequences that lost their blocks to more urgent ones and had to compute them again."""
+    rebuilds: int
+    """XPUs that were started afresh because a kernel hung."""
     seconds_since_progress: float
-    """Time since the last forward pass ended, 0 while there is nothing to do: the measure of health."""
-
-
-class Job:
-    """One submitted request. The engine thread owns everything but :attr:`completion`."""
-
-    def __init__(
-        self,
-        sequence: scheduler.Sequence,
-        sampler: TokenSampler,
-        answer: AnswerText,
-        *,
-        end_tokens: frozenset[int],
-        max_total_tokens: int,
-        on_text: OnText | None,
-        arrived: float,
-    ) -> None:
-        """``max_total_tokens`` bounds prompt and answer together; ``arrived`` is a perf_counter time."""
-        self.completion: Future[Completion] = Future()
-        # From the start, so that nobody but the engine can decide how it ends.
-        self.completion.set_running_or_notify_cancel()
-        self.sequence = sequence
-        self.sampler = sampler
-        self.answer = answer
-        self.end_tokens = end_tokens
-        self.max_total_tokens = max_total_tokens
-        self.on_text = on_text
-        self.arrived = arrived
-        self.started: float | None = None
-        self.first_token: float | None = None
+    """Time since the last kernel ended, 0 while there is nothing to do: the measure of health."""
 
 
 class Engine:
-    """Runs jobs on one model until closed. :meth:`submit`, :meth:`cancel` and :meth:`close` are thread-safe.
+    """Runs jobs on one platform until closed. What other threads may call says so.
 
-    A step of the model is never interrupted, so that whatever is asked takes effect within one step.
+    A kernel is never interrupted: whatever is asked takes effect when the one that is running has ended.
     """
 
-    def __init__(self, forward: ForwardPass, plan: scheduler.Scheduler, vocabulary_size: int) -> None:
-        """Take over ``forward`` and ``plan``, and start the thread."""
-        self._forward = forward
+    def __init__(
+        self, platform: Platform, plan: scheduler.Scheduler, vocabulary_size: int, block_tokens: int
+    ) -> None:
+        """Take over ``platform`` and ``plan``, and start the thread."""
+        self._platform = platform
         self._scheduler = plan
         self._vocabulary_size = vocabulary_size
+        self._block_tokens = block_tokens
+        # With one XPU there is nothing to do while it runs, and waiting for it here is the quickest way.
+        self._alone = len(platform.xpus) == 1
         self._ids = itertools.count()
-        self._commands: SimpleQueue[tuple[Callable[[Job], None], Job] | None] = SimpleQueue()
+        self._commands: SimpleQueue[_Command | None] = SimpleQueue()
         self._jobs: dict[int, Job] = {}
         self._lock = threading.Lock()
         self._ended: RuntimeClosedError | EngineFailedError | None = None
-        self._steps = self._computed = self._sampled = self._finished = self._cancelled = 0
-        self._progress = time.perf_counter()
+        self._steps = self._kernels = self._computed = self._cached = self._sampled = 0
+        self._finished = self._cancelled = self._failed = self._rebuilds = 0
+        self._progress = platform.now()
+        self.trace: Trace | None = None
+        """Where every kernel is noted; may be set and taken away at any time, from any thread."""
         self._thread = threading.Thread(target=self._run, name="agentrt-engine", daemon=True)
         self._thread.start()
 
@@ -120,22 +107,41 @@ class Engine:
         constraint: AnswerConstraint | None = None,
         on_text: OnText | None = None,
         arrived: float | None = None,
+        deadline_s: float | None = None,
+        prefix_salt: bytes | None = None,
     ) -> Job:
-        """Queue a prompt and return at once; ``completion`` of the job is set when it has ended.
+        """Queue a prompt and return at once; ``completion`` of the job is set when it has ended. Thread-safe.
 
-        ``on_text`` is called on the engine thread with each piece of text and must not block.
+        ``on_text`` is called on the engine thread with each piece of text and must not block. ``deadline_s``
+        counts from ``arrived``. Prompts with equal ``prefix_salt`` share the blocks of a common beginning.
 
         Raises:
+            InvalidRequestError: the prompt is empty.
             RuntimeClosedError, EngineFailedError: the engine no longer runs.
         """
+        tokens = list(prompt)
+        if not tokens:
+            raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
+        arrived = self._platform.now() if arrived is None else arrived
+        keys = None
+        if prefix_salt is not None:
+            keys = BlockKeys(prefix_salt, self._block_tokens)
+            keys.of(tokens, len(tokens) // self._block_tokens)  # here, not on the engine thread
+        sequence = scheduler.Sequence(
+            next(self._ids),
+            priority,
+            tokens,
+            keys,
+            arrived,
+            None if deadline_s is None else arrived + deadline_s,
+        )
         job = Job(
-            scheduler.Sequence(next(self._ids), priority, list(prompt)),
-            TokenSampler(params, self._vocabulary_size, prompt, constraint),
+            sequence,
+            TokenSampler(params, self._vocabulary_size, tokens, constraint),
             answer,
             end_tokens=end_tokens,
             max_total_tokens=max_total_tokens,
             on_text=on_text,
-            arrived=time.perf_counter() if arrived is None else arrived,
         )
         with self._lock:
             if self._ended is not None:
@@ -144,12 +150,22 @@ class Engine:
         return job
 
     def cancel(self, job: Job) -> None:
-        """End ``job`` wherever it is; its blocks and its place in the batch are free before the next step."""
+        """End ``job`` wherever it is; what it holds is free after the running kernel. Thread-safe."""
         if not job.completion.done():
             self._commands.put((self._cancel, job))
 
+    def tool_wait(self, job: Job) -> None:
+        """Hold on to the context of an ended ``job``: a turn that will follow when its tools are done.
+
+        Thread-safe.
+        """
+        self._commands.put((self._tool_wait, job))
+
     def close(self) -> None:
-        """Stop the thread; jobs that have not ended get :class:`RuntimeClosedError`. May be called again."""
+        """Stop and free the XPUs; jobs that have not ended get :class:`RuntimeClosedError`. Thread-safe.
+
+        May be called again.
+        """
         self._end(
             RuntimeClosedError("the runtime was closed. Open it again with LocalRuntime.open to go on.")
         )
@@ -164,22 +180,26 @@ class Engine:
             running=self._scheduler.running,
             waiting=self._scheduler.waiting,
             steps=self._steps,
+            kernels=self._kernels,
             computed_tokens=self._computed,
+            cached_tokens=self._cached,
             sampled_tokens=self._sampled,
             finished=self._finished,
             cancelled=self._cancelled,
+            failed=self._failed,
             preemptions=self._scheduler.preemptions,
-            seconds_since_progress=time.perf_counter() - self._progress if busy else 0.0,
+            evictions=self._scheduler.evictions,
+            rebuilds=self._rebuilds,
+            seconds_since_progress=self._platform.now() - self._progress if busy else 0.0,
         )
 
     # What follows runs on the engine thread, except _end.
 
     def _run(self) -> None:
         try:
-            while self._obey():
-                step = self._scheduler.plan()
-                if step:
-                    self._execute(step)
+            going_on = False
+            while self._obey(wait=not going_on):
+                going_on = self._advance()
         except BaseException as fault:  # noqa: BLE001 - whatever it was, those who wait must hear of it
             failure = EngineFailedError(
                 f"the engine thread stopped on {type(fault).__name__}: {fault}. "
@@ -187,10 +207,20 @@ class Engine:
             )
             failure.__cause__ = fault
             self._end(failure)
+        self._stop()
+
+    def _stop(self) -> None:
+        """Free everything and tell everyone who waits."""
+        self._platform.close()
+        for role in self._scheduler.busy:
+            self._scheduler.kernel_failed(role, hung=False)
+        for job in self._jobs.values():
+            self._scheduler.finish(job.sequence)
+        self._release_dropped()
         while not self._commands.empty():
             command = self._commands.get()
-            if command is not None:
-                self._jobs.setdefault(command[1].sequence.id, command[1])
+            if command is not None and isinstance(job := command[1], Job):
+                self._jobs.setdefault(job.sequence.id, job)
         for job in self._jobs.values():
             if not job.completion.done():
                 job.completion.set_exception(self._refusal())
@@ -208,57 +238,177 @@ class Engine:
         refusal.__cause__ = self._ended.__cause__
         return refusal
 
-    def _obey(self) -> bool:
-        """Carry out what was asked since the last step, waiting for something to do; False when closed."""
+    def _obey(self, *, wait: bool) -> bool:
+        """Carry out what was asked meanwhile, or ``wait`` until something is due; False when closed."""
         commands = self._commands
         if not self._jobs:
             self._scheduler.check_integrity()
-        while not self._jobs or not commands.empty():
-            command = commands.get()
+        while wait or not commands.empty():
+            try:
+                command = commands.get(timeout=self._patience())
+            except Empty:
+                return True
             if command is None:
                 return False
-            act, job = command
             if not self._jobs:
-                self._progress = time.perf_counter()
-            act(job)
+                self._progress = self._platform.now()
+            act, what = command
+            act(what)
+            wait = False
         return True
+
+    def _patience(self) -> float | None:
+        """Seconds until something is due that no command will tell of."""
+        due = self._scheduler.next_event()
+        return None if due == float("inf") else max(0.0, due - self._platform.now())
+
+    def _advance(self) -> bool:
+        """Start what may start; whether there is more to do before anybody says anything."""
+        now = self._platform.now()
+        plan = self._scheduler
+        for sequence in plan.expired(now):
+            self._fail(
+                self._jobs[sequence.id],
+                DeadlineExceededError(
+                    "the request's deadline passed before its answer was complete. "
+                    "Allow more time, or ask for fewer tokens."
+                ),
+            )
+        decisions = plan.dispatch(now)
+        self._release_dropped()
+        for decision in decisions:
+            context = decision.run.context
+            if context.inputs is None:
+                context.inputs = inputs_of(decision.run.slices)
+                for sequence, _, _ in decision.run.slices:
+                    job = self._jobs[sequence.id]
+                    if job.started is None:
+                        job.started = now
+            xpu = self._platform.xpus[decision.role]
+            if self._alone:
+                done = xpu.run(decision.kernel, context, plan.patience(decision.cost))
+                self._kernel_ended(done) if done is not None else self._kernel_hangs(decision.role)
+            else:
+                xpu.submit(decision.kernel, context, self._post)
+        if not self._alone:
+            for role in plan.overdue(self._platform.now()):
+                self._kernel_hangs(role)
+        return self._alone and bool(decisions)
+
+    def _post(self, done: KernelDone) -> None:
+        """Called on a thread of an XPU."""
+        self._commands.put((self._kernel_ended, done))
+
+    def _kernel_ended(self, done: KernelDone) -> None:
+        if done.error is not None:
+            self._kernel_failed(done.role, done.error)
+            return
+        self._kernels += 1
+        self._progress = done.ended
+        if (trace := self.trace) is not None:
+            trace.note(done, self._scheduler.running_on(done.role))
+        run = self._scheduler.kernel_done(done.role, done.ended)
+        if run is not None:
+            self._pass_through(run, done.ended)
+            self._platform.release(run.context)
+
+    def _kernel_hangs(self, role: Role) -> None:
+        """Start the XPU of ``role`` afresh, and let the requests that were on it go on (Agent.xpu §6.5)."""
+        self._rebuilds += 1
+        self._platform.xpus[role].rebuild()
+        self._give_up(self._scheduler.kernel_failed(role, hung=True), None)
+        for job in [
+            job for job in self._jobs.values() if job.max_total_tokens > self._scheduler.usable_tokens
+        ]:
+            self._fit(job)
+
+    def _kernel_failed(self, role: Role, error: Exception) -> None:
+        """Try again what failed, unless the device is gone."""
+        if isinstance(error, AgentRTError) and not isinstance(error, EngineFailedError):
+            raise error
+        self._give_up(self._scheduler.kernel_failed(role, hung=False), error)
+
+    def _give_up(self, sequences: list[scheduler.Sequence], cause: Exception | None) -> None:
+        self._release_dropped()
+        for sequence in sequences:
+            failure = KernelFailedError(
+                f"{sequence.faults} kernels {'failed' if cause else 'hung'} on this request"
+                f"{f' ({cause})' if cause else ''}. Try it again; if others fail as well, close this runtime "
+                "and open it again."
+            )
+            failure.__cause__ = cause
+            self._fail(self._jobs[sequence.id], failure)
+
+    def _release_dropped(self) -> None:
+        for context in self._scheduler.take_dropped():
+            self._platform.release(context)
 
     def _add(self, job: Job) -> None:
         self._jobs[job.sequence.id] = job
-        self._scheduler.add(job.sequence)
+        shed = self._scheduler.arrive(job.sequence, self._platform.now())
+        self._fit(job)
+        if shed is not None:
+            self._fail(
+                self._jobs[shed.id],
+                OverloadedError(
+                    f"{self._scheduler.policy.max_waiting} requests wait already, and this one would be the "
+                    "last. Try again later, or open the runtime with a larger max_waiting_requests."
+                ),
+            )
+
+    def _fit(self, job: Job) -> None:
+        """Shorten or end a job that the memory left by hung kernels cannot hold to its end."""
+        if job.max_total_tokens <= self._scheduler.usable_tokens:
+            return
+        job.max_total_tokens = self._scheduler.usable_tokens
+        if job.sequence.prompt_tokens >= job.max_total_tokens and not job.completion.done():
+            self._fail(
+                job,
+                PromptTooLongError(
+                    job.sequence.prompt_tokens,
+                    job.max_total_tokens,
+                    "what hung kernels have left of the KV arena",
+                    "Close this runtime and open it again.",
+                ),
+            )
 
     def _cancel(self, job: Job) -> None:
         if job.sequence.id in self._jobs:
             self._cancelled += 1
             self._finish(job, "cancelled")
 
-    def _execute(self, step: list[scheduler.Slice]) -> None:
-        begun = time.perf_counter()
-        logits = self._forward.run(step)
-        self._scheduler.commit(step)
-        now = time.perf_counter()
+    def _tool_wait(self, job: Job) -> None:
+        if job.sequence.state is SequenceState.FINISHED:
+            self._scheduler.tool_wait(job.sequence, self._platform.now())
+
+    def _pass_through(self, run: Pass, now: float) -> None:
+        """Sample from a pass that is through."""
         self._steps += 1
-        self._progress = now
-        sampling: list[Job] = []
-        for sequence, count, samples in step:
-            job = self._jobs[sequence.id]
-            if job.started is None:
-                job.started = begun
+        sampling: list[Job | None] = []
+        for sequence, count, samples in run.slices:
             self._computed += count
             if samples:
-                sampling.append(job)
+                sampling.append(self._jobs.get(sequence.id))  # None: it ended while the pass was on its way
         if not sampling:
             return
-        tokens = sample_batch([job.sampler for job in sampling], logits)
-        self._sampled += len(tokens)
-        for job, token in zip(sampling, tokens, strict=True):
-            self._take(job, token, now)
+        logits = run.context.logits
+        assert logits is not None
+        samplers = [None if job is None else job.sampler for job in sampling]
+        for job, token in zip(sampling, sample_batch(samplers, logits), strict=True):
+            if job is None:
+                continue
+            if isinstance(token, Exception):
+                self._fail(job, token)
+            else:
+                self._take(job, token, now)
 
     def _take(self, job: Job, token: int, now: float) -> None:
         """Append a sampled token, pass its text on, and end the job if this was its last."""
+        self._sampled += 1
+        sequence = job.sequence
         if job.first_token is None:
             job.first_token = now
-        sequence = job.sequence
+            self._cached += sequence.cached_tokens or 0
         sequence.tokens.append(token)
         if token in job.end_tokens:
             self._finish(job, "stop")
@@ -289,20 +439,15 @@ class Engine:
             return
         self._remove(job)
         self._finished += reason != "cancelled"
-        now = time.perf_counter()
-        sequence = job.sequence
-        job.completion.set_result(
-            Completion(
-                text=job.answer.text,
-                token_ids=tuple(sequence.tokens[sequence.prompt_tokens :]),
-                stop_reason=reason,
-                prompt_tokens=sequence.prompt_tokens,
-                queued_s=(job.started or now) - job.arrived,
-                time_to_first_token_s=(job.first_token or now) - job.arrived,
-                total_s=now - job.arrived,
-            )
-        )
+        job.complete(reason, self._platform.now())
+
+    def _fail(self, job: Job, error: Exception) -> None:
+        """End one job with an error; nobody else notices."""
+        self._failed += 1
+        self._remove(job)
+        job.completion.set_exception(error)
 
     def _remove(self, job: Job) -> None:
         self._scheduler.finish(job.sequence)
+        self._release_dropped()
         del self._jobs[job.sequence.id]

@@ -17,7 +17,7 @@ from agentrt.calls import (
     tool_call_parser,
 )
 
-from .engine import Completion
+from .job import Completion
 from .sampling import TokenLogprobs
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
@@ -105,7 +105,7 @@ class GenerationBuilder:
             text="".join(self._text),
             tool_calls=tuple(self._calls),
             finish_reason=reason,
-            usage=Usage(completion.prompt_tokens, len(completion.token_ids)),
+            usage=Usage(completion.prompt_tokens, len(completion.token_ids), completion.cached_tokens),
             timing=Timing(completion.queued_s, completion.time_to_first_token_s, completion.total_s),
             token_ids=completion.token_ids,
             logprobs=tuple(logprobs),

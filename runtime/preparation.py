@@ -33,6 +33,10 @@ class GenerationOptions(TypedDict, total=False):
     """OpenAI's object: the answer is JSON, of a schema if one is given."""
     priority: Priority | None
     """None takes the one in force, :func:`agentrt.current_priority`."""
+    app: str
+    """Who asks: prompts with a common beginning share memory, and time, within one app and never between."""
+    deadline_s: float | None
+    """Seconds from now after which nobody needs the answer any more; then the request ends with an error."""
     max_tokens: int | None
     temperature: float
     top_p: float
@@ -59,6 +63,8 @@ class Request:
     tools: Sequence[Mapping[str, Any]]
     """The functions that the answer may call."""
     constraint: AnswerConstraint | None
+    app: str
+    deadline_s: float | None
     arrived: float
 
     def check_followed(self) -> None:
@@ -115,6 +121,8 @@ class Preparer:
         parallel_tool_calls: bool = True,
         response_format: Mapping[str, Any] | None = None,
         priority: Priority | None = None,
+        app: str = "",
+        deadline_s: float | None = None,
         stop: str | Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
         logit_bias: Mapping[int, float] | None = None,
@@ -153,6 +161,8 @@ class Preparer:
             None if rules is None else self._call_format,
             () if rules is None else rules.tools,
             constraint,
+            _as_app(app),
+            _as_deadline(deadline_s),
             arrived,
         )
 
@@ -187,3 +197,19 @@ def _as_priority(priority: object) -> Priority:
         raise InvalidRequestError(
             "priority", f"{priority!r} is unknown. Use Priority.REACTIVE or Priority.PROACTIVE."
         ) from None
+
+
+def _as_app(app: object) -> str:
+    if not isinstance(app, str):
+        raise InvalidRequestError("app", f"{app!r} is not a name. Give a string, or leave it out.")
+    return app
+
+
+def _as_deadline(seconds: object) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        raise InvalidRequestError(
+            "deadline_s", f"{seconds!r} is not a time to come. Give seconds from now, more than 0."
+        )
+    return float(seconds)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from .engine import Job, OnText
 from .generation import GenerationBuilder, GenerationEvent, LogprobsDelta
+from .job import Job, OnText
 from .mailbox import Mailbox
 from .preparation import Request
 from .toolcache import ToolOutputs
@@ -20,9 +20,11 @@ class RunningGeneration:
         request: Request,
         submit: Callable[[Request, OnText], Job],
         cancel: Callable[[Job], None],
+        ended: Callable[[Job, GenerationEvent], None],
     ) -> None:
-        """Submit ``request`` at once; an event loop must be running."""
+        """Submit ``request`` at once; an event loop must be running. ``ended`` is told of the last event."""
         self._request = request
+        self._ended = ended
         self.tool_outputs = ToolOutputs(request.tools)
         """Outputs of tools that were run ahead of this answer's calls."""
         self._cancel = cancel
@@ -48,7 +50,9 @@ class RunningGeneration:
             for tokens in self._logprobs(reported):
                 yield tokens
             self._request.check_followed()
-            for last in self._builder.finish(completion, self._job.sampler.logprobs):
+            rest = self._builder.finish(completion, self._job.sampler.logprobs)
+            self._ended(self._job, rest[-1])
+            for last in rest:
                 yield last
         finally:
             self.cancel()

@@ -198,12 +198,25 @@ def _logprobs(logits: Logits, token: int, alternatives: int) -> TokenLogprobs:
     return TokenLogprobs(token, float(scores[token]), tuple((int(id), float(scores[id])) for id in likeliest))
 
 
-def sample_batch(samplers: Sequence[TokenSampler], logits: Logits) -> list[int]:
-    """Choose one token per sampler from ``[rows, vocabulary]`` logits, row ``i`` for sampler ``i``."""
-    if all(sampler.takes_argmax for sampler in samplers):
-        tokens: list[int] = logits.argmax(axis=-1).tolist()
-        return tokens
-    return [sampler.sample(row) for sampler, row in zip(samplers, logits, strict=True)]
+def sample_batch(samplers: Sequence[TokenSampler | None], logits: Logits) -> list[int | Exception]:
+    """Choose one token per sampler from ``[rows, vocabulary]`` logits, row ``i`` for sampler ``i``.
+
+    Where a sampler fails, the result is its error: that concerns one request and not the others. None wants
+    no token, and gets any.
+    """
+    if all(sampler is None or sampler.takes_argmax for sampler in samplers):
+        return logits.argmax(axis=-1).tolist()  # type: ignore[no-any-return]
+    return [
+        0 if sampler is None else _sample_or_error(sampler, row)
+        for sampler, row in zip(samplers, logits, strict=True)
+    ]
+
+
+def _sample_or_error(sampler: TokenSampler, row: Logits) -> int | Exception:
+    try:
+        return sampler.sample(row)
+    except Exception as error:  # noqa: BLE001 - it is handed to the one whose request this is
+        return error
 
 
 def _check_int(name: str, value: Any, low: int, high: int | None) -> None:

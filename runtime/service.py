@@ -6,22 +6,24 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, Unpack
 
 from .config import RuntimeConfig
-from .context import BlockPool, KVArena
-from .engine import Completion, Engine, EngineStatistics, Job, OnText
-from .forward import ForwardPass
+from .context import BlockPool, KVArena, PrefixSalts
+from .engine import Engine, EngineStatistics
 from .generation import Finished, Generation, GenerationBuilder, GenerationEvent
-from .model import Tokenizer, compile_paged_model, detect_call_format, open_model_directory
+from .job import Completion, Job, OnText
+from .model import Tokenizer, detect_call_format, open_model_directory
 from .preparation import GenerationOptions, Message, Preparer, Request
 from .running import RunningGeneration
 from .scheduler import Scheduler
 from .text import AnswerText
+from .trace import Trace
+from .xpu import load_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class RuntimeStatistics:
     block_tokens: int
     blocks: int
     free_blocks: int
+    """Blocks that no request holds."""
+    cached_blocks: int
+    """Those of them that still hold the beginning of some prompt, for the next one that begins like it."""
 
 
 class LocalRuntime:
@@ -54,9 +59,17 @@ class LocalRuntime:
     def __init__(self, model: str | os.PathLike[str], config: RuntimeConfig) -> None:
         """Load ``model``; :meth:`open` is the usual way in and says what may go wrong."""
         directory = open_model_directory(model)
-        paged = compile_paged_model(directory, "CPU", config.device_properties())
-        self._tokenizer = Tokenizer(directory, paged.vocabulary_size)
-        arena = KVArena(paged, config.memory_bytes)
+        loaded = load_model(
+            directory,
+            platform=config.platform,
+            properties=config.device_properties(),
+            max_chunk_tokens=config.prefill_chunk_tokens,
+            quantum_s=config.quantum_s,
+            cache_folder=config.profile_folder,
+        )
+        self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
+        arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
+        self._salts = PrefixSalts()
         self._pool = BlockPool(arena.blocks)
         self._arena = arena
         self.config = config
@@ -73,15 +86,16 @@ class LocalRuntime:
             context_length=self.context_length,
             arena_tokens=arena.capacity_tokens,
             memory_bytes=config.memory_bytes,
-            vocabulary_size=paged.vocabulary_size,
+            vocabulary_size=loaded.vocabulary_size,
         )
         scheduler = Scheduler(
             self._pool,
-            block_tokens=arena.block_tokens,
+            loaded.graph,
+            config.scheduling(),
             max_batch_size=config.max_batch_size,
-            prefill_chunk_tokens=config.prefill_chunk_tokens,
+            share_sampled=not arena.quantised_keys,
         )
-        self._engine = Engine(ForwardPass(paged, arena), scheduler, paged.vocabulary_size)
+        self._engine = Engine(loaded.platform, scheduler, loaded.vocabulary_size, arena.block_tokens)
         # Closes when nobody holds the runtime any more, and at the latest before the interpreter goes away
         # under the engine thread.
         self._finalizer = weakref.finalize(self, self._engine.close)
@@ -122,7 +136,20 @@ class LocalRuntime:
             block_tokens=self._arena.block_tokens,
             blocks=self._pool.total,
             free_blocks=self._pool.free,
+            cached_blocks=self._pool.cached,
         )
+
+    @contextmanager
+    def record_trace(self) -> Iterator[Trace]:
+        """Note every kernel that runs inside the block: which, where, when and for whom.
+
+        The trace can be read at any time, also afterwards; two blocks at once would take it from each other.
+        """
+        trace = self._engine.trace = Trace()
+        try:
+            yield trace
+        finally:
+            self._engine.trace = None
 
     @property
     def constrains_calls(self) -> bool:
@@ -140,7 +167,7 @@ class LocalRuntime:
         request = self._preparer.prepare(messages, **options)
         job = self._submit(request)
         try:
-            return _assemble(request, job, job.completion.result())
+            return self._assemble(request, job, job.completion.result())
         finally:
             self._engine.cancel(job)  # does something only if the wait was interrupted
 
@@ -151,7 +178,7 @@ class LocalRuntime:
         request = await self._aprepare(messages, options)
         job = self._submit(request)
         try:
-            return _assemble(request, job, await asyncio.wrap_future(job.completion))
+            return self._assemble(request, job, await asyncio.wrap_future(job.completion))
         finally:
             self._engine.cancel(job)
 
@@ -174,7 +201,9 @@ class LocalRuntime:
                 yield from builder.feed(text)
             completion = job.completion.result()
             request.check_followed()
-            yield from builder.finish(completion, job.sampler.logprobs)
+            events = builder.finish(completion, job.sampler.logprobs)
+            self._note_calls(job, events[-1])
+            yield from events
         finally:
             self._engine.cancel(job)
 
@@ -195,7 +224,7 @@ class LocalRuntime:
     ) -> RunningGeneration:
         """Start one answer and return once the request is checked and accepted; read its events next."""
         request = await self._aprepare(messages, options)
-        return RunningGeneration(request, self._submit, self._engine.cancel)
+        return RunningGeneration(request, self._submit, self._engine.cancel, self._note_calls)
 
     async def _aprepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
@@ -219,13 +248,20 @@ class LocalRuntime:
             constraint=request.constraint,
             on_text=on_text,
             arrived=request.arrived,
+            deadline_s=request.deadline_s,
+            prefix_salt=self._salts.of(request.app),
         )
 
+    def _assemble(self, request: Request, job: Job, completion: Completion) -> Generation:
+        request.check_followed()
+        builder = GenerationBuilder(request.call_format)
+        builder.feed(completion.text)
+        finished = builder.finish(completion, job.sampler.logprobs)[-1]
+        self._note_calls(job, finished)
+        assert isinstance(finished, Finished)
+        return finished.generation
 
-def _assemble(request: Request, job: Job, completion: Completion) -> Generation:
-    request.check_followed()
-    builder = GenerationBuilder(request.call_format)
-    builder.feed(completion.text)
-    finished = builder.finish(completion, job.sampler.logprobs)[-1]
-    assert isinstance(finished, Finished)
-    return finished.generation
+    def _note_calls(self, job: Job, last: GenerationEvent) -> None:
+        """Keep the context of an answer that calls tools: its next turn comes when they are done."""
+        if isinstance(last, Finished) and last.generation.finish_reason == "tool_calls":
+            self._engine.tool_wait(job)

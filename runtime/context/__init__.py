@@ -1,6 +1,7 @@
-"""KV memory: the arena that holds the bytes and the pool that says which blocks are free."""
+"""KV memory: the arena that holds the bytes, the pool of its blocks, and the keys that find them again."""
 
 from .arena import KVArena
 from .blocks import BlockPool
+from .prefix import BlockKeys, PrefixSalts
 
-__all__ = ["BlockPool", "KVArena"]
+__all__ = ["BlockKeys", "BlockPool", "KVArena", "PrefixSalts"]

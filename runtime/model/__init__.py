@@ -4,7 +4,6 @@ from .answer_grammar import AnswerConstraint, AnswerGrammar, CallRules
 from .call_formats import detect_call_format
 from .detokenizer import Detokenizer
 from .directory import ModelDirectory, open_model_directory
-from .paged import PagedModel, compile_paged_model
 from .tokenizer import Tokenizer
 
 __all__ = [
@@ -13,9 +12,7 @@ __all__ = [
     "CallRules",
     "Detokenizer",
     "ModelDirectory",
-    "PagedModel",
     "Tokenizer",
-    "compile_paged_model",
     "detect_call_format",
     "open_model_directory",
 ]

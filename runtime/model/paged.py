@@ -1,4 +1,4 @@
-"""From a stock OpenVINO LLM graph to a compiled paged-attention model.
+"""From a stock OpenVINO LLM graph to a paged-attention graph.
 
 The transformed graph takes one flat row of tokens from any number of sequences, reads and writes keys and
 values in block tensors that the caller owns, and returns logits only for the rows it is asked for::
@@ -16,13 +16,12 @@ values in block tensors that the caller owns, and returns logits only for the ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import openvino as ov
 from openvino._offline_transformations import paged_attention_transformation
 
-from agentrt.errors import ConfigurationError, ModelFormatError
+from agentrt.errors import ModelFormatError
 
 from .directory import ModelDirectory
 from .messages import last_line
@@ -42,43 +41,6 @@ INPUTS: Final = (
 
 CACHES: Final = ("key_cache.", "value_cache.")
 """How the names of the cache tensors begin; the layer's number follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheInput:
-    """One key or value cache input of the compiled model: what one block of it looks like."""
-
-    index: int
-    """Position among the model's inputs."""
-    element_type: ov.Type
-    block_shape: tuple[int, ...]
-    """Without the leading dimension, which counts blocks."""
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes one block takes in this tensor."""
-        elements = 1
-        for extent in self.block_shape:
-            elements *= extent
-        return int(elements * self.element_type.bitwidth) // 8
-
-
-@dataclass(frozen=True, slots=True)
-class PagedModel:
-    """A compiled paged-attention model and the geometry of its KV blocks, read off the compiled model."""
-
-    compiled: ov.CompiledModel
-    inputs: dict[str, int]
-    """Position of each of :data:`INPUTS` among the model's inputs."""
-    caches: tuple[CacheInput, ...]
-    block_tokens: int
-    """Tokens in one KV block."""
-    vocabulary_size: int
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes one KV block takes over all layers, keys and values."""
-        return sum(cache.block_bytes for cache in self.caches)
 
 
 def read_paged_graph(directory: ModelDirectory) -> ov.Model:
@@ -116,48 +78,3 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         if node.get_type_name() != "Parameter":
             node.set_friendly_name(f"n{index}")
     return model
-
-
-def compile_paged_model(directory: ModelDirectory, device: str, properties: dict[str, Any]) -> PagedModel:
-    """Read, transform and compile the graph of ``directory`` for an OpenVINO ``device``.
-
-    Raises:
-        ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
-        ConfigurationError: the device refuses these properties.
-    """
-    graph = read_paged_graph(directory)
-    try:
-        compiled = ov.Core().compile_model(graph, device, properties)
-    except (RuntimeError, TypeError) as error:
-        settings = ", ".join(f"{name}={value}" for name, value in properties.items())
-        raise ConfigurationError(
-            f"OpenVINO cannot compile the model for {device} with {settings}: {last_line(error)} "
-            "Leave precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
-        ) from error
-    return _describe(compiled, directory)
-
-
-def _describe(compiled: ov.CompiledModel, directory: ModelDirectory) -> PagedModel:
-    inputs: dict[str, int] = {}
-    caches: list[CacheInput] = []
-    block_tokens = 0
-    for index, port in enumerate(compiled.inputs):
-        name = port.get_any_name()
-        if not name.startswith(CACHES):
-            inputs[name] = index
-            continue
-        shape = tuple(
-            extent.get_length() if extent.is_static else 0 for extent in list(port.get_partial_shape())[1:]
-        )
-        if 0 in shape:
-            raise ModelFormatError(
-                f"the block shape of {name} is not known after compiling {directory.graph}. "
-                "Update OpenVINO: pip install -U openvino"
-            )
-        caches.append(CacheInput(index, port.get_element_type(), shape))
-        if name == "value_cache.0":
-            # [heads, tokens, head size (+ scale and zero point when quantised)] on every device; key blocks
-            # put their dimensions and their scales elsewhere.
-            block_tokens = shape[1]
-    vocabulary = compiled.outputs[0].get_partial_shape()[2]
-    return PagedModel(compiled, inputs, tuple(caches), block_tokens, vocabulary.get_length())

@@ -1,6 +1,20 @@
-"""Decides what each forward pass computes. No threads, no clock, no I/O."""
+"""Decides which kernel runs next on which XPU. No threads, no clock, no I/O."""
 
-from .scheduler import Scheduler, Slice
+from .passes import Pass, Slice, Stage, inputs_of
+from .policy import POLICIES, Policy, Preemption
+from .scheduler import Dispatch, Scheduler
 from .sequence import Sequence, SequenceState
 
-__all__ = ["Scheduler", "Sequence", "SequenceState", "Slice"]
+__all__ = [
+    "POLICIES",
+    "Dispatch",
+    "Pass",
+    "Policy",
+    "Preemption",
+    "Scheduler",
+    "Sequence",
+    "SequenceState",
+    "Slice",
+    "Stage",
+    "inputs_of",
+]

@@ -1,181 +1,369 @@
-"""What runs next: continuous batching with chunked prefill, reactive first (Agent.xpu §6.1).
+"""Decides which kernel runs next on which XPU (Agent.xpu §6). Pure state: no threads, no clock, no I/O.
 
-Pure state: no clock, no threads, no I/O.
+Events come in (a request arrives or ends, a kernel is done, a kernel failed), decisions go out: at every idle
+XPU, :meth:`Scheduler.dispatch` looks for the most urgent kernel that may run there now. Everything else
+follows from a few rules:
 
-One *step* is one forward pass. It holds at most one token of each decoding sequence plus prompt chunks of
-together at most ``prefill_chunk_tokens``. Sequences take their place in one order, reactive before proactive
-and then by arrival, and everything follows from it:
+- **Two classes.** Reactive work goes first on every XPU; background work takes what is left: places in the
+  reactive decode batch up to B_max (§6.3, intra-XPU), and XPUs that reactive work does not use (inter-XPU).
+  Promoted background work, which has waited too long, gets a kernel now and then (§6.5).
+- **Preemption is not going on.** A pass that something more urgent overtakes stays as it is between two of
+  its kernels (§6.2). Nothing is copied or computed again.
+- **Prompts and decodes are passes of their own** (§5.2). Within a class prompts go first, so that the decode
+  batch fills up, but they keep decodes waiting no longer than the policy's gap.
+- **Memory.** Whoever is admitted holds blocks for all it has. A sequence that needs more takes them from the
+  last in the order; those wait, and compute again what can no longer be found. The first in the order can
+  take from everyone and every sequence fits the arena, so that one always advances and none is lost.
 
-- A step is filled in that order. Sequences beyond ``max_batch_size`` keep their blocks and wait.
-- Proactive *prompts* wait while a reactive sequence is in the step: they would lengthen it. Proactive decodes
-  ride along; they cost a reactive one next to nothing.
-- A sequence that needs blocks takes them from the last ones in the order (*preemption*): those go back to
-  waiting and are computed again later. The first in the order can take from everyone and a single sequence
-  always fits the arena, so there is always one that advances, and none is lost.
-
-Preemption cannot change what a model says. Quantised KV depends on which tokens were written together, so
-prompt chunks end on block boundaries wherever they are cut, and a preempted sequence's sampled tokens are
-computed again one by one, as they were the first time.
+None of this can change what a model says. Quantised keys depend on which tokens were written together, so
+prompt chunks end on block boundaries wherever they are cut, tokens that were sampled one by one are computed
+again one by one, and a decode pass once begun is never begun again.
 """
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left, insort
-from operator import attrgetter
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..context import BlockPool
+from ..heg import Kernel, KernelCost, PassContext, Role
+from ..heg.graph import ExecutionGraph
+from .composer import Composer
+from .contention import ActiveKernel, ActiveKernels, Verdict
+from .estimates import PrefillEstimate
+from .memory import Memory
+from .passes import Pass, Stage
+from .policy import Policy, Preemption
+from .roster import Roster
 from .sequence import Sequence, SequenceState
 
-_by_order = attrgetter("order")
+
+class Dispatch(NamedTuple):
+    """A decision: this kernel of this pass starts now on the XPU of this role."""
+
+    run: Pass
+    kernel: Kernel
+    role: Role
+    cost: KernelCost
 
 
-class Slice(NamedTuple):
-    """The part of one sequence that a step computes: ``tokens[computed : computed + length]``."""
+class _Option(NamedTuple):
+    """A kernel that could run next: the one of ``run`` whose turn it is, on the route ``kernels``."""
 
-    sequence: Sequence
-    length: int
-    samples: bool
-    """Whether the slice ends with the last known token, so that its logits give the next one."""
+    run: Pass
+    kernels: tuple[Kernel, ...]
+    cost: KernelCost
+
+    def efficiency(self) -> float:
+        """Token-layers computed for each joule."""
+        kernel = self.kernels[self.run.context.position]
+        return self.run.context.shape.tokens * len(kernel.layers) / max(self.cost.joules, 1e-12)
 
 
 class Scheduler:
-    """Owns the waiting and the running sequences, and the pool of blocks. Not thread-safe."""
+    """Owns every sequence that is alive, every pass in progress, and the pool of blocks. Not thread-safe."""
 
     def __init__(
-        self, pool: BlockPool, *, block_tokens: int, max_batch_size: int, prefill_chunk_tokens: int
+        self,
+        pool: BlockPool,
+        graph: ExecutionGraph,
+        policy: Policy,
+        *,
+        max_batch_size: int,
+        share_sampled: bool,
     ) -> None:
-        """``prefill_chunk_tokens`` is rounded up to whole blocks."""
-        self._pool = pool
-        self._block_tokens = block_tokens
+        """``max_batch_size`` bounds the sequences of one pass; ``share_sampled``: see :class:`Memory`."""
+        self.policy = policy
+        self._graph = graph
+        self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
         self._max_batch_size = max_batch_size
-        self.prefill_chunk_tokens = self._blocks_for(prefill_chunk_tokens) * block_tokens
-        self._waiting: list[Sequence] = []  # both sorted by order
-        self._running: list[Sequence] = []
+        self._memory = Memory(
+            pool, graph.block_tokens, share=policy.prefix_reuse, share_sampled=share_sampled
+        )
+        self._roster = Roster(policy, PrefillEstimate(graph))
+        self._composer = Composer(graph, policy, self._roster, self._memory, max_batch_size)
+        self._active = ActiveKernels(policy)
+        self._slack = dict.fromkeys(self._roles, 0.0)
+        self._last_on = dict.fromkeys(self._roles, 0)
+        self._since_promoted = 0
+        self._last_rank = 0
+        self._decoded: dict[int, float] = {}
         self.preemptions = 0
+        """Times a pass was left between two kernels for a more urgent one."""
+
+    # What is asked of it.
 
     @property
     def waiting(self) -> int:
         """Sequences that hold no blocks."""
-        return len(self._waiting)
+        return self._roster.waiting
 
     @property
     def running(self) -> int:
         """Sequences that hold blocks."""
-        return len(self._running)
+        return len(self._roster.running)
 
-    def add(self, sequence: Sequence) -> None:
-        """Let a WAITING sequence in. It must fit the arena if it had it for itself, answer included."""
-        insort(self._waiting, sequence, key=_by_order)
+    @property
+    def evictions(self) -> int:
+        """Times a sequence lost its blocks to a more urgent one."""
+        return self._composer.evictions
+
+    @property
+    def usable_tokens(self) -> int:
+        """Tokens that fit if one sequence had all the memory that is left (see :meth:`kernel_failed`)."""
+        return self._memory.usable_tokens
+
+    @property
+    def busy(self) -> list[Role]:
+        """Where kernels are running."""
+        return [active.role for active in self._active]
+
+    def running_on(self, role: Role) -> Pass:
+        """The pass whose kernel runs on ``role``, which is busy."""
+        return self._active[role].run
+
+    def patience(self, cost: KernelCost) -> float:
+        """Seconds after which a kernel of ``cost`` is taken to hang."""
+        return max(self.policy.hang_timeout_s, 50 * cost.seconds)
+
+    def next_event(self) -> float:
+        """When :meth:`expired` or :meth:`overdue` may have something to say, or kept memory becomes free."""
+        times = [self._given_up_at(active) for active in self._active]
+        times.append(self._roster.next_deadline)
+        if self.waiting:
+            times.append(self._memory.next_expiry())
+        return min(times)
+
+    # Events.
+
+    def arrive(self, sequence: Sequence, now: float) -> Sequence | None:
+        """Let a WAITING sequence in. It must fit the arena if it had it for itself, answer included.
+
+        Returns:
+            The sequence that was shed for it, now FINISHED: itself, if nobody is less urgent.
+        """
+        self._roster.arrive(sequence, now)
+        if self.policy.preemption is Preemption.RESTART and not sequence.rank:
+            self._composer.restart_prompts()
+        if self.waiting <= self.policy.max_waiting:
+            return None
+        shed = self._roster.last_waiting
+        self.finish(shed)
+        return shed
 
     def finish(self, sequence: Sequence) -> None:
-        """End a sequence in any state, for whatever reason; its blocks are free at once."""
-        if sequence.state is SequenceState.WAITING:
-            self._drop(self._waiting, sequence)
-        elif sequence.state is not SequenceState.FINISHED:
-            self._drop(self._running, sequence)
-            self._pool.release(sequence.blocks)
-            sequence.blocks = []
-        sequence.state = SequenceState.FINISHED
+        """End a sequence in any state, for whatever reason; its blocks are free when it is in no pass."""
+        if sequence.state is SequenceState.FINISHED:
+            return
+        self._roster.finish(sequence)
+        run = sequence.in_pass
+        if run is None:
+            self._memory.release(sequence)
+        elif run.role is None and run.abandoned:
+            self._composer.drop(run)
 
-    def plan(self) -> list[Slice]:
-        """Choose the next step and give its sequences their blocks. Empty only if nothing is alive."""
-        step: list[Slice] = []
-        admitted: list[Sequence] = []
-        preempted: list[Sequence] = []
-        budget = self.prefill_chunk_tokens
-        # No step lets more sequences in than it has places, so that a long queue costs nothing here.
-        waiting = self._waiting[: self._max_batch_size]
-        for sequence in heapq.merge(tuple(self._running), waiting, key=_by_order):
-            if len(step) == self._max_batch_size or sequence in preempted:
-                break
-            prefills = sequence.computed < sequence.prompt_tokens
-            if prefills and step and step[0].sequence.priority < sequence.priority:
-                continue
-            count = self._chunk(sequence, budget) if prefills else 1
-            if count == 0:
-                continue
-            if not self._hold_blocks(sequence, count, ahead=len(step), preempted=preempted):
-                break  # nobody behind this one holds a block, so nobody behind it can run
-            if sequence.state is SequenceState.WAITING:
-                sequence.state = SequenceState.PREFILL
-                admitted.append(sequence)
-            if prefills:
-                budget -= count
-            step.append(Slice(sequence, count, sequence.computed + count == len(sequence.tokens)))
-        for sequence in admitted:
-            self._drop(self._waiting, sequence)
-            insort(self._running, sequence, key=_by_order)
-        for sequence in preempted:
-            self._drop(self._running, sequence)
-            insort(self._waiting, sequence, key=_by_order)
-        return step
+    def tool_wait(self, sequence: Sequence, now: float) -> None:
+        """Hold the blocks of a FINISHED sequence whose tools are running, for its next turn."""
+        if self.policy.tool_wait_s > 0:
+            self._memory.keep(sequence, now + self.policy.tool_wait_s)
 
-    def commit(self, step: list[Slice]) -> None:
-        """Record that the forward pass of ``step`` is done; call before sampling from it."""
-        for sequence, count, samples in step:
-            sequence.computed += count
-            if samples:
-                sequence.state = SequenceState.DECODE
+    def kernel_done(self, role: Role, now: float) -> Pass | None:
+        """Note that the kernel on ``role`` has ended.
+
+        Returns:
+            The pass, if it is through: sample from it, in the order of its slices, for those that are alive.
+        """
+        run = self._active.end(role).run
+        run.role = None
+        run.context.position += 1
+        if run.abandoned:
+            self._composer.drop(run)
+        elif run.context.next_kernel is None:
+            self._composer.complete(run)
+            for sequence, _, _ in run.slices:
+                if run.stage is Stage.PREFILL:
+                    self._decoded.setdefault(sequence.rank, now)
+                else:
+                    self._decoded[sequence.rank] = now
+            return run
+        elif self.policy.preemption is Preemption.RESTART and run.rank and self._roster.alive(0):
+            self._composer.restart_prompts()
+        return None
+
+    def kernel_failed(self, role: Role, *, hung: bool) -> list[Sequence]:
+        """Note that the kernel on ``role`` failed, or ``hung`` and may still write to its blocks at any time.
+
+        What it was writing to is lost, in the latter case for good; everything else is sound.
+
+        Returns:
+            Those to whom it happened too often, now FINISHED.
+        """
+        run = self._active.end(role).run
+        run.role = None
+        given_up = self._composer.fail(run, hung=hung)
+        for sequence in given_up:
+            self.finish(sequence)
+        return given_up
+
+    def expired(self, now: float) -> list[Sequence]:
+        """End those whose deadline has passed, and return them."""
+        late = self._roster.late(now)
+        for sequence in late:
+            self.finish(sequence)
+        return late
+
+    def overdue(self, now: float) -> list[Role]:
+        """Where a kernel hangs: it has run far longer than it should."""
+        return [active.role for active in self._active if self._given_up_at(active) <= now]
+
+    def take_dropped(self) -> list[PassContext]:
+        """The contexts of passes that will not be gone on with, since last asked: to be released."""
+        dropped, self._composer.dropped = self._composer.dropped, []
+        return dropped
 
     def check_integrity(self) -> None:
-        """Check that no block is lost and no sequence is where its state says it cannot be.
+        """Check that no block is lost and no sequence or pass is where it cannot be.
 
         Raises:
             AssertionError: always a bug.
         """
-        self._pool.check_integrity(sequence.blocks for sequence in self._running)
-        for sequence in self._waiting:
-            if sequence.state is not SequenceState.WAITING or sequence.blocks or sequence.computed:
-                raise AssertionError(f"sequence {sequence.id} waits, but is {sequence.state} with blocks")
-        for sequence in self._running:
-            if sequence.state not in (SequenceState.PREFILL, SequenceState.DECODE):
-                raise AssertionError(f"sequence {sequence.id} runs, but is {sequence.state}")
-            if self._blocks_for(sequence.computed) > len(sequence.blocks):
-                raise AssertionError(f"sequence {sequence.id} has computed more than its blocks hold")
+        self._roster.check_integrity()
+        self._composer.check_integrity()
+        if {run for run in self._composer.passes if run.role is not None} != {
+            active.run for active in self._active
+        }:
+            raise AssertionError("a pass is said to run that does not, or the other way round")
 
-    def _chunk(self, sequence: Sequence, budget: int) -> int:
-        """How much of the rest of the prompt to compute now: all of it, or whole blocks within the budget."""
-        rest = sequence.prompt_tokens - sequence.computed
-        return rest if rest <= budget else budget // self._block_tokens * self._block_tokens
+    # Decisions.
 
-    def _hold_blocks(self, sequence: Sequence, count: int, *, ahead: int, preempted: list[Sequence]) -> bool:
-        """Give ``sequence`` blocks for ``count`` more tokens, or False and nothing changed."""
-        admission = sequence.state is SequenceState.WAITING
-        # Whoever is let in gets blocks for all it has, and leaves every sequence ahead of it one to grow
-        # into: otherwise it would be preempted again at once.
-        tokens = len(sequence.tokens) if admission else sequence.computed + count
-        needed = self._blocks_for(tokens) - len(sequence.blocks)
-        if needed <= 0:
-            return True
-        wanted = needed + ahead if admission else needed
-        victims: list[Sequence] = []
-        available = self._pool.free
-        for candidate in reversed(self._running):
-            if available >= wanted or candidate.order <= sequence.order:
-                break
-            if candidate not in preempted:
-                victims.append(candidate)
-                available += len(candidate.blocks)
-        if available < wanted:
-            return False
-        for victim in victims:
-            self._preempt(victim)
-        preempted += victims
-        sequence.blocks += self._pool.allocate(needed)
-        return True
+    def dispatch(self, now: float) -> list[Dispatch]:
+        """Give every idle XPU its next kernel, if there is one that may run; they count as started."""
+        self._memory.drop_expired(now)
+        self._roster.promote(now)
+        decisions: list[Dispatch] = []
+        while (decision := self._next(now)) is not None:
+            decisions.append(decision)
+        for run in [run for run in self._composer.passes if not run.context.position and run.role is None]:
+            self._composer.drop(run)  # who can join it by the time that it may begin shall do so
+        return decisions
 
-    def _preempt(self, sequence: Sequence) -> None:
-        self._pool.release(sequence.blocks)
-        sequence.blocks = []
-        sequence.computed = 0
-        sequence.state = SequenceState.WAITING
-        self.preemptions += 1
+    def _next(self, now: float) -> Dispatch | None:
+        """The most urgent kernel for any idle XPU, or None if nothing may run there now."""
+        for rank in self._turns():
+            for role in self._roles:
+                decision = None if role in self._active else self._choose(rank, role, now)
+                if isinstance(decision, Dispatch):
+                    return decision
+                if decision is Verdict.WAIT:
+                    return None  # nothing less urgent shall slip in before it
+        return None
 
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self._block_tokens)
+    def _turns(self) -> Iterable[int]:
+        """The classes, the one whose turn it is first."""
+        if self.policy.time_share:
+            return sorted(self._roster.queues, key=lambda rank: rank == self._last_rank)
+        if self._roster.promoted and self._since_promoted >= self.policy.promoted_stride:
+            return sorted(self._roster.queues, reverse=True)
+        return self._roster.queues
 
-    @staticmethod
-    def _drop(sequences: list[Sequence], sequence: Sequence) -> None:
-        del sequences[bisect_left(sequences, sequence.order, key=_by_order)]
+    def _choose(self, rank: int, role: Role, now: float) -> Dispatch | Verdict:
+        """The kernel that work of ``rank`` runs on ``role`` now, or why there is none."""
+        options = self._options(rank, role, now)
+        if not rank and not self._last_on[role]:
+            options = itertools.chain(self._affordable(role), options)
+        if any(active.run.rank < rank for active in self._active):
+            # Backfill beside reactive work: the most work for the energy first (§6.3).
+            options = iter(sorted(options, key=_Option.efficiency, reverse=True))
+        for option in options:
+            run = option.run
+            favoured = run.promoted and self._since_promoted >= self.policy.promoted_stride
+            verdict = self._active.judge(option.cost, 0 if favoured else run.rank, role, now)
+            if verdict is Verdict.LAUNCH:
+                return self._launch(option, role, now)
+            if verdict is Verdict.WAIT:
+                return verdict
+        return Verdict.DEFER
+
+    def _options(self, rank: int, role: Role, now: float) -> Iterator[_Option]:
+        """What work of ``rank`` could run on ``role``, the most urgent first."""
+        for stage in self._stages(rank, now):
+            alike = [run for run in self._composer.passes if run.rank == rank and run.stage is stage]
+            idle = [run for run in alike if run.role is None]
+            idle.sort(key=lambda run: (not run.promoted, len(run.context.remaining)))
+            for run in idle:
+                if run.context.kernels[run.context.position].roles[0] is role:
+                    yield self._option(run, run.context.kernels, role)
+            most = len(self._roles) if stage is Stage.PREFILL else 1
+            if len(alike) < most and (role is Role.DECODE or stage is not Stage.DECODE):
+                new = self._composer.compose(stage, rank)
+                if new is not None and new.context.kernels[0].roles[0] is role:
+                    yield self._option(new, new.context.kernels, role)
+            for run in idle:
+                kernels = self._rerouted(run) if role is Role.DECODE else None
+                if kernels is not None:
+                    yield self._option(run, kernels, role)
+
+    def _affordable(self, role: Role) -> Iterator[_Option]:
+        """Kernels of background passes, at home elsewhere, that may hold up reactive work on ``role`` now."""
+        for run in self._composer.passes:
+            kernel = run.context.next_kernel
+            if kernel is None or not run.rank or run.role is not None or kernel.roles[0] is not role:
+                continue
+            if any(other.roles[0] is not role for other in run.context.kernels):
+                option = self._option(run, run.context.kernels, role)
+                if option.cost.seconds <= self._slack[role]:
+                    yield option
+
+    def _option(self, run: Pass, kernels: tuple[Kernel, ...], role: Role) -> _Option:
+        kernel = kernels[run.context.position]
+        return _Option(run, kernels, self._graph.profile.estimate(kernel, run.context.shape, role))
+
+    def _stages(self, rank: int, now: float) -> tuple[Stage, ...]:
+        """What a class does first: prompts, unless its decodes have waited or are as many as a pass holds."""
+        if self.policy.mixed_passes:
+            return (Stage.MIXED,)
+        decoding = sum(s.rank == rank and not s.prefills for s in self._roster.running)
+        if decoding:
+            gap = self.policy.proactive_decode_gap_s if rank else self.policy.reactive_decode_gap_s
+            if decoding >= self._max_batch_size or now - self._decoded.get(rank, now) >= gap:
+                return (Stage.DECODE, Stage.PREFILL)
+        return (Stage.PREFILL, Stage.DECODE)
+
+    def _rerouted(self, run: Pass) -> tuple[Kernel, ...] | None:
+        """The kernels of a pass if it left the XPU that it would otherwise wait for (§6.5, load balancing).
+
+        While there is promoted work reactive prompts stay: it gets the other XPU to itself.
+        """
+        context = run.context
+        wanted = context.kernels[context.position].roles[0]
+        if wanted not in self._active or (self._roster.promoted and not run.rank):
+            return None
+        if not context.position:
+            return self._graph.kernels_for(context.shape, avoid=wanted)
+        home = context.kernels
+        if not self._graph.reroute(context):
+            return None
+        context.kernels, rerouted = home, context.kernels
+        return rerouted
+
+    def _launch(self, option: _Option, role: Role, now: float) -> Dispatch:
+        run, kernels, cost = option
+        for other in self._composer.passes:
+            if other.role is None and other.rank > run.rank and other.context.position and not other.paused:
+                other.paused = True
+                self.preemptions += 1
+        run.role = role
+        run.paused = False
+        run.context.kernels = kernels
+        kernel = kernels[run.context.position]
+        self._active.start(ActiveKernel(run, kernel, role, cost, now))
+        self._last_rank = run.rank
+        self._slack[role] += cost.seconds * (-1 if run.rank else self.policy.background_share)
+        self._last_on[role] = run.rank
+        self._slack[role] = min(max(self._slack[role], 0.0), self._graph.quantum_s)
+        self._since_promoted = 0 if run.promoted else self._since_promoted + 1
+        return Dispatch(run, kernel, role, cost)
+
+    def _given_up_at(self, active: ActiveKernel) -> float:
+        return active.started + self.patience(active.cost)

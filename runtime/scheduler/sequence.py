@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentrt.priority import Priority
+
+from ..context import BlockKeys
+
+if TYPE_CHECKING:
+    from .passes import Pass
 
 
 class SequenceState(enum.Enum):
@@ -13,12 +19,17 @@ class SequenceState(enum.Enum):
 
                      admit               all known tokens computed
         WAITING ──────────────▶ PREFILL ───────────────────────────▶ DECODE
-           ▲                       │                                    │
-           └──────── preempt ──────┴───────────── preempt ──────────────┤
-                                                                        ▼
-        any state ─────────── finish (end, length, cancel, fault) ▶ FINISHED
+           ▲                    │  ▲                                  │
+           │                    │  └──────── kernel failed ───────────┤
+           └── blocks taken ────┴──────────── blocks taken ───────────┤
+                                                                      ▼
+        any state ── finish (end, length, cancel, deadline, shed, fault) ▶ FINISHED
 
-    Only PREFILL and DECODE sequences hold KV blocks.
+    Only PREFILL and DECODE sequences hold KV blocks. One that is in a pass may wait between two kernels of
+    it for as long as something more urgent runs: that is a state of the :class:`Pass`, not of the sequence,
+    and nothing of it is lost. If a sequence finishes in a pass, its blocks are free when the pass is through
+    or dropped; if it finishes with a call to a tool, they may be held for the next turn
+    (:meth:`Scheduler.tool_wait`).
     """
 
     WAITING = "waiting"
@@ -31,24 +42,46 @@ class SequenceState(enum.Enum):
 class Sequence:
     """The tokens of one request, and how far they have been computed.
 
-    The scheduler changes ``state``, ``computed`` and ``blocks``; whoever samples appends to ``tokens``.
+    Whoever samples appends to ``tokens``; everything below ``deadline`` is the scheduler's.
     """
 
     id: int
-    """Arrival number: among equal priorities the lower one goes first."""
+    """Arrival number: among equals the lower one goes first."""
     priority: Priority
     tokens: list[int]
     """The prompt, then everything sampled so far."""
+    keys: BlockKeys | None = None
+    """By what its blocks are shared within its app; None shares nothing."""
+    arrived: float = 0.0
+    deadline: float | None = None
+    """When it is given up. Both are times on the platform's clock."""
+
     prompt_tokens: int = field(init=False)
     state: SequenceState = SequenceState.WAITING
     computed: int = 0
     """How many of ``tokens`` have their keys and values in the arena."""
     blocks: list[int] = field(default_factory=list)
     """The block table: block ``i`` holds tokens ``i * block_tokens …``."""
-    order: tuple[int, int] = field(init=False)
-    """Who goes first: priority, then arrival."""
+    cached_tokens: int | None = None
+    """Prompt tokens whose keys and values were in memory when it was first admitted."""
+    in_pass: Pass | None = None
+    rank: int = 0
+    """The class it competes in, lower first."""
+    promoted: bool = False
+    """Old enough to go before its equals (§6.5)."""
+    faults: int = 0
+    """Kernels that failed under it since it last got a token."""
 
     def __post_init__(self) -> None:
-        """Note the prompt's length and the place in the order."""
+        """Note the prompt's length."""
         self.prompt_tokens = len(self.tokens)
-        self.order = (int(self.priority), self.id)
+
+    @property
+    def prefills(self) -> bool:
+        """Whether a part of the prompt is not computed yet."""
+        return self.computed < self.prompt_tokens
+
+    @property
+    def order(self) -> tuple[int, bool, int]:
+        """Whose blocks are taken last: by class, promoted ones first, then by arrival."""
+        return (self.rank, not self.promoted, self.id)

@@ -85,6 +85,7 @@ class OpenVINOXPU:
     def close(self) -> None:
         """See :meth:`XPU.close`."""
         self._give_up()
+        self._caches = {}
 
     def _load(self, context: PassContext) -> None:
         if context.buffers is None:

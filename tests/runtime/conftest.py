@@ -7,14 +7,36 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime, RuntimeConfig
-from agentrt.runtime.forward import ForwardPass
+from agentrt.runtime.heg import Role
 from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
 from agentrt.runtime.scheduler import Slice
+from agentrt.runtime.xpu import LoadedModel, load_model
 
 
 @pytest.fixture(scope="session")
 def nano_directory() -> ModelDirectory:
     return open_model_directory("nano")
+
+
+@pytest.fixture(scope="session")
+def load(nano_directory: ModelDirectory) -> Callable[..., LoadedModel]:
+    """Loads nano onto a platform, f32 throughout and one thread, without an engine."""
+
+    def load_one(platform: str = "cpu", quantum_s: float = 0.025, **properties: Any) -> LoadedModel:
+        exact = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "KV_CACHE_PRECISION": "f32",
+            "INFERENCE_NUM_THREADS": 1,
+        }
+        return load_model(
+            nano_directory,
+            platform=platform,
+            properties=exact | properties,
+            max_chunk_tokens=256,
+            quantum_s=quantum_s,
+        )
+
+    return load_one
 
 
 @pytest.fixture(scope="session")
@@ -73,35 +95,37 @@ def before(runtime: LocalRuntime) -> EngineStatistics:
 
 
 class Gate:
-    """Lets the engine make one step at a time, so that a test can act between two of them."""
+    """Lets the engine run one kernel at a time, so that a test can act between two of them."""
 
-    def __init__(self, forward: ForwardPass, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[list[Slice]] = []
-        self._run = forward.run
+        xpu = runtime._engine._platform.xpus[Role.DECODE]
+        self.run = xpu.run
+        self._scheduler = runtime._engine._scheduler
         self._arrived = threading.Semaphore(0)
         self._go = threading.Semaphore(0)
         self._open = False
-        monkeypatch.setattr(forward, "run", self._wait_and_run)
+        monkeypatch.setattr(xpu, "run", self._wait_and_run)
 
-    def _wait_and_run(self, step: list[Slice]) -> Any:
-        self.steps.append(step)
+    def _wait_and_run(self, *arguments: Any) -> Any:
+        self.steps.append(self._scheduler.running_on(Role.DECODE).slices)
         self._arrived.release()
         if not self._open:
             self._go.acquire()
-        return self._run(step)
+        return self.run(*arguments)
 
     def arrived(self) -> list[Slice]:
-        """Wait until the engine stands before its next step."""
+        """Wait until the engine stands before its next kernel."""
         assert self._arrived.acquire(timeout=30)
         return self.steps[-1]
 
     def step(self) -> list[Slice]:
-        """Let it make that step and wait until it stands before the one after."""
+        """Let it run that kernel and wait until it stands before the one after."""
         self._go.release()
         return self.arrived()
 
     def allow(self, steps: int) -> None:
-        """Let it make so many steps more."""
+        """Let it run so many kernels more."""
         for _ in range(steps):
             self._go.release()
 
@@ -113,12 +137,12 @@ class Gate:
 
 @pytest.fixture
 def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
-    """Puts a gate before a runtime's steps, until the test ends."""
+    """Puts a gate before a runtime's kernels, until the test ends."""
     gates: list[Gate] = []
     with pytest.MonkeyPatch.context() as patch:
 
         def hold_one(runtime: LocalRuntime) -> Gate:
-            gates.append(Gate(runtime._engine._forward, patch))
+            gates.append(Gate(runtime, patch))
             return gates[-1]
 
         yield hold_one
@@ -128,5 +152,5 @@ def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
 
 @pytest.fixture
 def gate(runtime: LocalRuntime, hold: Callable[[LocalRuntime], Gate]) -> Gate:
-    """A gate before the shared runtime's steps."""
+    """A gate before the shared runtime's kernels."""
     return hold(runtime)

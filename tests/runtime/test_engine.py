@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentrt.errors import EngineFailedError, RuntimeClosedError
+from agentrt.errors import DeviceLostError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 from agentrt.priority import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime, SamplingParams
-from agentrt.runtime.engine import Engine, Job
+from agentrt.runtime.engine import Engine
+from agentrt.runtime.job import Job
 from agentrt.runtime.scheduler import SequenceState
 from agentrt.runtime.text import AnswerText
 
@@ -23,6 +26,8 @@ def submit(
     priority: Priority = Priority.REACTIVE,
     on_text: Callable[[str], None] | None = None,
     prompt: list[int] = PROMPT,
+    deadline_s: float | None = None,
+    prefix_salt: bytes | None = None,
     **params: Any,
 ) -> Job:
     """Submit tokens straight to the engine; nothing but ``max_tokens`` ends the answer."""
@@ -34,6 +39,8 @@ def submit(
         end_tokens=frozenset(),
         max_total_tokens=len(prompt) + max_tokens,
         on_text=on_text,
+        deadline_s=deadline_s,
+        prefix_salt=prefix_salt,
     )
 
 
@@ -101,6 +108,24 @@ def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Any) -> None:
     assert all(job.completion.result(60).stop_reason == "length" for job in [user, *background])
 
 
+def test_a_background_prompt_is_interrupted_between_two_kernels_and_goes_on_there(
+    open_runtime: Callable[..., LocalRuntime], hold: Any
+) -> None:
+    runtime = open_runtime(quantum_s=1e-6)  # as many kernels as there are
+    alone = submit(runtime, 5, prompt=PROMPT * 5).completion.result(30)
+    gate = hold(runtime)
+    background = submit(runtime, 5, priority=Priority.PROACTIVE, prompt=PROMPT * 5)
+    gate.arrived()
+    user = submit(runtime, 1, prompt=PROMPT[:20])
+    kernels = [gate.step()[0].sequence for _ in range(3)]
+    assert kernels == [user.sequence, user.sequence, background.sequence]
+    gate.open()
+    assert background.completion.result(30).token_ids == alone.token_ids
+    statistics = runtime.statistics().engine
+    assert statistics.preemptions == 1
+    assert statistics.computed_tokens == 2 * (len(PROMPT) * 5 + 4) + 20, "nothing twice"
+
+
 def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatistics, gate: Any) -> None:
     assert before.seconds_since_progress == 0, "idle is healthy"
     job = submit(runtime, 3)
@@ -113,7 +138,7 @@ def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatisti
     job.completion.result(30)
 
 
-def test_a_fault_reaches_everyone_who_waits(
+def test_a_lost_device_reaches_everyone_who_waits(
     open_runtime: Callable[[], LocalRuntime], hold: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = open_runtime()
@@ -121,17 +146,17 @@ def test_a_fault_reaches_everyone_who_waits(
     running, waiting = submit(runtime, 40), submit(runtime, 40, priority=Priority.PROACTIVE)
     gate.arrived()
 
-    def broken(step: object) -> None:
-        raise RuntimeError("the device is gone")
+    def broken(*arguments: object) -> None:
+        raise DeviceLostError("CPU", "it was pulled out.")
 
-    monkeypatch.setattr(gate, "_run", broken)
+    monkeypatch.setattr(gate, "run", broken)
     late = submit(runtime, 3)
     gate.open()
     for job in (running, waiting, late):
-        with pytest.raises(EngineFailedError, match=r"the device is gone.*open it again") as caught:
+        with pytest.raises(EngineFailedError, match=r"pulled out.*open it again") as caught:
             job.completion.result(30)
-        assert isinstance(caught.value.__cause__, RuntimeError)
-    with pytest.raises(EngineFailedError, match="the device is gone"):
+        assert isinstance(caught.value.__cause__, DeviceLostError)
+    with pytest.raises(EngineFailedError, match="pulled out"):
         submit(runtime)
     runtime.close()
 
@@ -169,3 +194,26 @@ def test_no_thread_is_left(open_runtime: Callable[[], LocalRuntime]) -> None:
     assert engine._thread.is_alive()
     runtime.close()
     assert not engine._thread.is_alive()
+
+
+def test_the_shortest_and_the_longest_prompt(open_runtime: Callable[..., LocalRuntime]) -> None:
+    runtime = open_runtime(memory_bytes=2**20)
+    most = runtime.statistics().blocks * 32
+    for prompt in ([300], [300 + n % 700 for n in range(most - 1)]):
+        job = submit(runtime, 1, prompt=prompt)
+        assert len(job.completion.result(60).token_ids) == 1
+    with pytest.raises(InvalidRequestError, match="at least one"):
+        submit(runtime, prompt=[])
+
+
+def test_closing_frees_the_arena(open_runtime: Callable[..., LocalRuntime]) -> None:
+    def mapped() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+    size = 3 * 2**30  # far more than anything else that comes and goes meanwhile
+    before = mapped()
+    runtime = open_runtime(memory_bytes=size)
+    submit(runtime, 3).completion.result(60)
+    assert mapped() - before > 0.9 * size
+    runtime.close()
+    assert mapped() - before < 0.5 * size

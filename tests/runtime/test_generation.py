@@ -4,8 +4,8 @@ import pytest
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
 from agentrt.runtime import Finished, Timing, Usage
-from agentrt.runtime.engine import Completion, StopReason
 from agentrt.runtime.generation import GenerationBuilder
+from agentrt.runtime.job import Completion, StopReason
 
 TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_call>'
 

@@ -13,8 +13,10 @@ import openvino_genai
 import pytest
 
 from agentrt.priority import Priority
+from agentrt.priority import priority as priority_of
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model import ModelDirectory
+from agentrt.runtime.scheduler import POLICIES
 
 MAX_TOKENS = 32
 WORDS = "What is the weather in Oslo tomorrow find my notes about lasagne read mail from Ana 17:30"
@@ -122,4 +124,29 @@ def test_with_preemptions(open_runtime: Callable[..., LocalRuntime], precision: 
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(run, range(8))) == expected
-    assert tight.statistics().engine.preemptions > 0
+    assert tight.statistics().engine.evictions > 0
+
+
+@pytest.mark.parametrize("platform", ["cpu", "emulated"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_under_every_policy_and_platform(
+    open_runtime: Callable[..., LocalRuntime],
+    requests: list[Request],
+    alone: list[tuple[int, ...]],
+    policy: str,
+    platform: str,
+) -> None:
+    """Many kernels a pass, so that those with priorities are interrupted all the time."""
+    runtime = open_runtime(
+        policy=policy, platform=platform, quantum_s=1e-6, promote_after_s=0.2, constrain_tool_calls=False
+    )
+
+    def run(index: int) -> tuple[int, ...]:
+        priority = Priority.REACTIVE if index % 4 == 0 else Priority.PROACTIVE
+        with priority_of(priority):
+            return tokens(runtime, requests[index])
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(run, range(16))) == alone[:16]
+    statistics = runtime.statistics().engine
+    assert statistics.kernels >= 2 * statistics.steps

@@ -1,32 +1,49 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.context import KVArena
-from agentrt.runtime.model import ModelDirectory, PagedModel, compile_paged_model
+from agentrt.runtime.heg import Role
+from agentrt.runtime.xpu import LoadedModel
 
 
 @pytest.fixture(scope="module")
-def model(nano_directory: ModelDirectory) -> PagedModel:
-    return compile_paged_model(nano_directory, "CPU", {"INFERENCE_NUM_THREADS": 1})
+def model(load: Callable[..., LoadedModel]) -> LoadedModel:
+    return load()
+
+
+def arena_of(model: LoadedModel, memory_bytes: int) -> KVArena:
+    return KVArena(model.layout, model.platform, memory_bytes)
 
 
 @pytest.mark.parametrize("memory_bytes", [2**20, 2**22 + 1, 10**7])
-def test_the_budget_is_used_and_never_exceeded(model: PagedModel, memory_bytes: int) -> None:
-    arena = KVArena(model, memory_bytes)
-    allocated = sum(tensor.byte_size for _, tensor in arena._tensors)
-    assert allocated == arena.memory_bytes <= memory_bytes < allocated + model.block_bytes
-    assert {tensor.shape[0] for _, tensor in arena._tensors} == {arena.blocks}
+def test_the_budget_is_used_and_never_exceeded(model: LoadedModel, memory_bytes: int) -> None:
+    arena = arena_of(model, memory_bytes)
+    tensors = model.platform.xpus[Role.DECODE]._caches.values()
+    allocated = sum(tensor.byte_size for tensor in tensors)
+    assert allocated == arena.memory_bytes <= memory_bytes < allocated + model.layout.block_bytes
+    assert {tensor.shape[0] for tensor in tensors} == {arena.blocks}
     assert arena.capacity_tokens == arena.blocks * 32
 
 
-def test_one_block_is_the_least(model: PagedModel) -> None:
-    assert KVArena(model, model.block_bytes).blocks == 1
-    with pytest.raises(ConfigurationError, match=f"memory_bytes.*{model.block_bytes} bytes"):
-        KVArena(model, model.block_bytes - 1)
+def test_one_block_is_the_least(model: LoadedModel) -> None:
+    least = model.layout.block_bytes
+    assert arena_of(model, least).blocks == 1
+    with pytest.raises(ConfigurationError, match=f"memory_bytes.*{least} bytes"):
+        arena_of(model, least - 1)
 
 
-def test_more_than_the_machine_has(model: PagedModel) -> None:
+@pytest.mark.parametrize("precision", ["f32", "f16", "u8"])
+def test_whether_keys_are_quantised_is_read_off_the_model(
+    load: Callable[..., LoadedModel], precision: str
+) -> None:
+    loaded = load(KV_CACHE_PRECISION=precision)
+    assert arena_of(loaded, 2**20).quantised_keys == (precision == "u8")
+
+
+def test_more_than_the_machine_has(model: LoadedModel) -> None:
     with pytest.raises(ConfigurationError, match="smaller arena"):
-        KVArena(model, 2**60)
+        arena_of(model, 2**60)

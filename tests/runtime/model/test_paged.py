@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,58 +12,79 @@ import pytest
 from agentrt.errors import ConfigurationError, ModelFormatError
 from agentrt.priority import Priority
 from agentrt.runtime.context import KVArena
-from agentrt.runtime.forward import ForwardPass
-from agentrt.runtime.model import ModelDirectory, compile_paged_model
+from agentrt.runtime.heg import PassContext, Role
+from agentrt.runtime.model import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.scheduler import Sequence, Slice
-
-EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERENCE_NUM_THREADS": 1}
+from agentrt.runtime.scheduler import Sequence, Slice, inputs_of
+from agentrt.runtime.xpu import LoadedModel
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16", "u8"])
-def test_block_geometry_is_that_of_the_compiled_model(nano_directory: ModelDirectory, precision: str) -> None:
-    model = compile_paged_model(nano_directory, "CPU", EXACT | {"KV_CACHE_PRECISION": precision})
-    assert model.vocabulary_size == 2048
-    assert model.block_tokens == 32  # OpenVINO's choice on CPU
-    layers = len(model.caches) // 2
-    heads, _, width = model.caches[0].block_shape
-    assert len(model.caches) == 2 * layers
+def test_block_geometry_is_that_of_the_compiled_model(
+    load: Callable[..., LoadedModel], precision: str
+) -> None:
+    loaded = load(KV_CACHE_PRECISION=precision)
+    layout = loaded.layout
+    assert loaded.vocabulary_size == 2048
+    assert layout.block_tokens == 32  # OpenVINO's choice on CPU
+    layers = len(layout.caches) // 2
+    heads, _, width = layout.caches[0].block_shape
+    assert len(layout.caches) == 2 * layers
     if precision == "u8":  # a scale and a zero point, float32 each, for every row of a block
-        assert model.block_bytes < layers * 2 * heads * 32 * width * 2
-        assert model.block_bytes > layers * 2 * heads * 32 * width
+        assert layout.block_bytes < layers * 2 * heads * 32 * width * 2
+        assert layout.block_bytes > layers * 2 * heads * 32 * width
     else:
-        assert model.block_bytes == layers * 2 * heads * 32 * width * {"f32": 4, "f16": 2}[precision]
-    for cache in model.caches:
+        assert layout.block_bytes == layers * 2 * heads * 32 * width * {"f32": 4, "f16": 2}[precision]
+    for cache in layout.caches:
         assert (
             ov.Tensor(cache.element_type, ov.Shape([3, *cache.block_shape])).byte_size
             == 3 * cache.block_bytes
         )
 
 
-def test_logits_of_exactly_the_sampled_rows(nano_directory: ModelDirectory) -> None:
-    model = compile_paged_model(nano_directory, "CPU", EXACT)
-    forward = ForwardPass(model, KVArena(model, 2**22))
+class Forward:
+    """Runs passes by hand."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+        KVArena(loaded.layout, loaded.platform, 2**22)
+
+    def run(self, slices: list[Slice]) -> np.ndarray[Any, Any]:
+        inputs = inputs_of(slices)
+        context = PassContext(0, inputs, inputs.shape, self._loaded.graph.kernels_for(inputs.shape))
+        while (kernel := context.next_kernel) is not None:
+            done = self._loaded.platform.xpus[Role.DECODE].run(kernel, context, 30)
+            assert done is not None
+            assert done.error is None
+            context.position += 1
+        assert context.logits is not None
+        logits = context.logits.copy()
+        self._loaded.platform.release(context)
+        return logits
+
+
+def test_logits_of_exactly_the_sampled_rows(load: Callable[..., LoadedModel]) -> None:
+    forward = Forward(load())
     prompt = list(range(20, 70))
 
     def slice_of(length: int, samples: bool) -> Slice:
         return Slice(Sequence(0, Priority.REACTIVE, prompt, blocks=[1, 0]), length, samples)
 
-    whole = forward.run([slice_of(50, True)]).copy()
+    whole = forward.run([slice_of(50, True)])
     assert whole.shape == (1, 2048)
     assert forward.run([slice_of(50, False)]).shape == (0, 2048)
-    short = forward.run([slice_of(7, True)]).copy()
+    short = forward.run([slice_of(7, True)])
     other = Slice(Sequence(1, Priority.REACTIVE, prompt[:7], blocks=[5]), 7, True)
     both = forward.run([slice_of(50, True), other])
     np.testing.assert_array_equal(both, np.concatenate([whole, short]))
 
 
-def test_each_sequence_reads_its_own_blocks(nano_directory: ModelDirectory) -> None:
-    model = compile_paged_model(nano_directory, "CPU", EXACT)
-    forward = ForwardPass(model, KVArena(model, 2**22))
+def test_each_sequence_reads_its_own_blocks(load: Callable[..., LoadedModel]) -> None:
+    forward = Forward(load())
 
     def last_logits(prompt: list[int], blocks: list[int], computed: int = 0) -> np.ndarray[Any, Any]:
         sequence = Sequence(0, Priority.REACTIVE, prompt, computed=computed, blocks=blocks)
-        return forward.run([Slice(sequence, len(prompt) - computed, True)]).copy()
+        return forward.run([Slice(sequence, len(prompt) - computed, True)])
 
     one, other = list(range(300, 321)), list(range(500, 521))
     alone = []
@@ -95,19 +117,19 @@ def test_a_model_without_attention_is_refused(tmp_path: Path, nano_directory: Mo
     embedded = opset.gather(table, ids, opset.constant(0))
     directory = _save(ov.Model([embedded], [ids], "bag"), tmp_path, nano_directory)
     with pytest.raises(ModelFormatError, match=r"paged attention.*text-generation-with-past"):
-        compile_paged_model(directory, "CPU", EXACT)
+        read_paged_graph(directory)
 
 
 def test_a_damaged_graph_is_refused(tmp_path: Path, nano_directory: ModelDirectory) -> None:
     (tmp_path / "openvino_model.xml").write_text("<net>nonsense</net>")
     (tmp_path / "openvino_model.bin").write_bytes(b"")
     with pytest.raises(ModelFormatError, match=r"cannot read .*openvino_model\.xml"):
-        compile_paged_model(ModelDirectory(tmp_path, "x", 8, frozenset()), "CPU", EXACT)
+        read_paged_graph(ModelDirectory(tmp_path, "x", 8, frozenset()))
 
 
 @pytest.mark.parametrize(
     "properties", [{"KV_CACHE_PRECISION": "bf16"}, {"INFERENCE_PRECISION_HINT": "nonsense"}]
 )
-def test_properties_the_device_refuses(nano_directory: ModelDirectory, properties: dict[str, Any]) -> None:
+def test_properties_the_device_refuses(load: Callable[..., LoadedModel], properties: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="None"):
-        compile_paged_model(nano_directory, "CPU", EXACT | properties)
+        load(**properties)

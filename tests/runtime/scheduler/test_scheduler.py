@@ -1,272 +1,351 @@
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentrt.priority import Priority
-from agentrt.runtime.context import BlockPool
-from agentrt.runtime.scheduler import Scheduler, Sequence, SequenceState, Slice
+from agentrt.runtime.heg import KernelKind, Role
+from agentrt.runtime.scheduler import SequenceState, Stage
+from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 
-BLOCK = 4
-
-
-def make(
-    *, blocks: int = 64, batch: int = 8, chunk: int = 8
-) -> tuple[Scheduler, BlockPool, Callable[..., Sequence]]:
-    pool = BlockPool(blocks)
-    scheduler = Scheduler(pool, block_tokens=BLOCK, max_batch_size=batch, prefill_chunk_tokens=chunk)
-    arrived = 0
-
-    def add(prompt: int, priority: Priority = Priority.REACTIVE) -> Sequence:
-        nonlocal arrived
-        sequence = Sequence(arrived, priority, list(range(prompt)))
-        arrived += 1
-        scheduler.add(sequence)
-        return sequence
-
-    return scheduler, pool, add
-
-
-def run(scheduler: Scheduler) -> list[Slice]:
-    """One step, as the engine does it: the next token of whoever sampled is its position."""
-    step = scheduler.plan()
-    scheduler.commit(step)
-    for sequence, _, samples in step:
-        if samples:
-            sequence.tokens.append(len(sequence.tokens))
-    scheduler.check_integrity()
-    return step
-
-
-def shape(step: list[Slice]) -> list[tuple[int, int, bool]]:
-    return [(sequence.id, length, samples) for sequence, length, samples in step]
+PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
 
 def test_a_prompt_in_chunks_then_one_token_at_a_time() -> None:
-    scheduler, pool, add = make(chunk=8)
-    sequence = add(18)
+    machine = Machine()
+    sequence = machine.add(37, answer=3)
     assert sequence.state is SequenceState.WAITING
-    assert shape(run(scheduler)) == [(0, 8, False)]
-    assert sequence.state is SequenceState.PREFILL
-    assert shape(run(scheduler)) == [(0, 8, False)]
-    assert shape(run(scheduler)) == [(0, 2, True)]
-    assert sequence.state is SequenceState.DECODE
-    assert shape(run(scheduler)) == [(0, 1, True)]
-    scheduler.finish(sequence)
-    assert (sequence.state, pool.free, scheduler.plan()) == (SequenceState.FINISHED, 64, [])
-    scheduler.finish(sequence)  # again changes nothing
-    scheduler.check_integrity()
+    assert machine.passes() == [
+        [(0, 16, False)],
+        [(0, 16, False)],
+        [(0, 5, True)],
+        [(0, 1, True)],
+        [(0, 1, True)],
+    ]
+    assert (sequence.state, machine.pool.free) == (SequenceState.FINISHED, 64)
+    machine.scheduler.finish(sequence)  # again changes nothing
+    machine.scheduler.check_integrity()
 
 
-def test_chunks_end_on_block_boundaries() -> None:
-    scheduler, _, add = make(chunk=9)  # rounded up to 12
-    add(7)
-    add(30)
-    assert shape(run(scheduler)) == [(0, 7, True), (1, 4, False)]
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 12, False)]
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 12, False)]
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 2, True)]
+def test_chunks_end_on_block_boundaries_and_short_prompts_share_a_pass() -> None:
+    machine = Machine()
+    machine.add(7, answer=1)
+    machine.add(30, answer=1)
+    assert machine.passes() == [[(0, 7, True), (1, 8, False)], [(1, 16, False)], [(1, 6, True)]]
 
 
-def test_decodes_share_a_step_with_a_prompt_and_are_batched() -> None:
-    scheduler, _, add = make()
-    add(3)
-    run(scheduler)
-    add(20)
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 8, False)]
-    run(scheduler)
-    run(scheduler)
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 1, True)]
+def test_decodes_are_batched_and_are_passes_of_their_own() -> None:
+    machine = Machine()
+    for _ in range(3):
+        machine.add(3, answer=3)
+    assert machine.passes() == [
+        [(0, 3, True), (1, 3, True), (2, 3, True)],
+        [(0, 1, True), (1, 1, True), (2, 1, True)],
+        [(0, 1, True), (1, 1, True), (2, 1, True)],
+    ]
 
 
-def test_reactive_first() -> None:
-    scheduler, _, add = make()
-    add(3, Priority.PROACTIVE)
-    add(20, Priority.PROACTIVE)
-    assert shape(run(scheduler)) == [(0, 3, True), (1, 4, False)]
-    add(20, Priority.REACTIVE)
-    # Its prompt takes the whole budget; the proactive decode rides along, the proactive prompt waits.
-    assert shape(run(scheduler)) == [(2, 8, False), (0, 1, True)]
-    run(scheduler)
-    assert shape(run(scheduler)) == [(2, 4, True), (0, 1, True)]
-    assert shape(run(scheduler)) == [(2, 1, True), (0, 1, True)], "reactive decodes are not lengthened either"
+def test_reactive_interrupts_between_two_kernels_and_nothing_is_computed_twice() -> None:
+    machine = Machine()
+    background = machine.add(16, PROACTIVE, answer=1)
+    machine.step()
+    machine.dispatch()  # the second layer of the background prompt runs now
+    running = machine.running[Role.DECODE]
+    user = machine.add(8, answer=1)
+    asked = machine.now
+    assert machine.until(user) == pytest.approx(running.end + 0.004), "one kernel, then its own four layers"
+    assert machine.now - asked <= QUANTUM + 0.004
+    assert machine.scheduler.preemptions == 1
+    machine.until(background)
+    layers = [kernel.dispatch.kernel.layers.start for kernel in machine.log if kernel.ids == [background.id]]
+    assert layers == [0, 1, 2, 3]
+
+
+def test_a_paused_pass_keeps_its_context() -> None:
+    machine = Machine()
+    machine.add(16, PROACTIVE)
+    context = machine.dispatch()[0].run.context
+    machine.step()
+    machine.add(8, answer=1)
+    machine.step()
+    assert (context.position, context.next_kernel) == (1, context.kernels[1])
+    resumed = machine.dispatch()[0]
+    assert resumed.run.context is context
+    assert resumed.kernel.index == 1
+
+
+def test_background_decodes_ride_along_up_to_the_backfill_batch() -> None:
+    machine = Machine(batch=16)
+    background = [machine.add(2, PROACTIVE, answer=50) for _ in range(10)]
+    while any(sequence not in machine.first for sequence in background):
+        machine.step()
+    user = machine.add(2, answer=50)
+    machine.until(user, first=True)
+    batch = machine.step()
+    assert batch is not None
+    # Eight sequences decode as fast as one here, a ninth costs more.
+    assert batch.ids == [user.id, *(sequence.id for sequence in background[:7])]
+
+
+def test_without_reactive_work_the_batch_is_as_large_as_it_may_be() -> None:
+    machine = Machine(batch=16)
+    for _ in range(12):
+        machine.add(2, PROACTIVE, answer=4)
+    assert max(map(len, machine.passes())) == 12
+
+
+def test_background_prompts_wait_for_reactive_decodes() -> None:
+    machine = Machine()
+    user = machine.add(2, answer=5)
+    background = machine.add(16, PROACTIVE)
+    machine.until(user)
+    assert background.computed == 0
+    machine.until(background)
+
+
+def test_reactive_prompts_keep_reactive_decodes_waiting_no_longer_than_the_gap() -> None:
+    machine = Machine(policy=policy(reactive_decode_gap_s=0.05))
+    first = machine.add(2, answer=40)
+    machine.until(first, first=True)
+    machine.add(160, answer=1)
+    times = []
+    while first not in machine.done:
+        length = len(first.tokens)
+        machine.step()
+        if len(first.tokens) > length:
+            times.append(machine.now)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert max(gaps) <= 0.05 + QUANTUM + 0.004 + 1e-9
+    assert max(gaps) > 0.03, "prompts do go first"
+
+
+def test_the_shortest_background_prompt_goes_first_and_an_old_one_before_it() -> None:
+    machine = Machine(policy=policy(promote_after_s=0.5))
+    long = machine.add(160, PROACTIVE, answer=1)
+    short = machine.add(20, PROACTIVE, answer=1)
+    machine.until(short)
+    assert long not in machine.first
+    machine.until(long, first=True)
+
+    machine = Machine(policy=policy(promote_after_s=0.5))
+    old = machine.add(160, PROACTIVE, answer=1)
+    while old not in machine.done:
+        machine.add(20, PROACTIVE, answer=1)
+        machine.step()
+    assert machine.done[old] < 3
+
+
+@pytest.mark.parametrize("xpus", [1, 2])
+def test_endless_reactive_load_does_not_starve_background_prompts(xpus: int) -> None:
+    machine = Machine(xpus=xpus, policy=policy(promote_after_s=1.0))
+    old = machine.add(64, PROACTIVE, answer=2)
+    user = machine.add(16, answer=2)
+    while old not in machine.done:
+        if user in machine.done:
+            user = machine.add(16, answer=2)
+        machine.step()
+        assert machine.now < 5, "promoted after 1 s, it needs about 0.3 s, and gets every fourth kernel"
+    kernels = [kernel for kernel in machine.log if kernel.start > 1]
+    assert sum(old.id in kernel.ids for kernel in kernels) <= len(kernels) / 2, "it does not take over"
+
+
+def test_a_deadline_promotes_and_then_ends() -> None:
+    machine = Machine(policy=policy(promote_after_s=100.0))
+    sequence = machine.add(160, PROACTIVE, answer=1, deadline=0.4)
+    user = machine.add(16, answer=100)
+    while machine.now < 0.4:
+        machine.step()
+    assert sequence.computed > 0, "half of its time was over"
+    assert machine.scheduler.expired(machine.now) == [sequence]
+    assert (sequence.state, machine.scheduler.expired(machine.now)) == (SequenceState.FINISHED, [])
+    machine.until(user)
+    assert machine.pool.free == machine.pool.total
 
 
 def test_among_equals_first_come_first_served() -> None:
-    scheduler, _, add = make(batch=2)
+    machine = Machine(batch=2)
     for _ in range(4):
-        add(2)
-    assert shape(run(scheduler)) == [(0, 2, True), (1, 2, True)]
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 1, True)]
+        machine.add(2, answer=2)
+    assert machine.passes() == [
+        [(0, 2, True), (1, 2, True)],
+        [(0, 1, True), (1, 1, True)],
+        [(2, 2, True), (3, 2, True)],
+        [(2, 1, True), (3, 1, True)],
+    ]
 
 
-def test_a_full_batch_makes_place_for_reactive_without_losing_blocks() -> None:
-    scheduler, _, add = make(batch=2)
-    background = [add(2, Priority.PROACTIVE) for _ in range(2)]
-    run(scheduler)
-    user = add(2, Priority.REACTIVE)
-    assert shape(run(scheduler)) == [(2, 2, True), (0, 1, True)]
-    assert background[1].blocks, "it only waits"
-    assert scheduler.preemptions == 0
-    scheduler.finish(user)
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 1, True)]
-
-
-def test_a_full_arena_takes_the_blocks_of_the_last_proactive_one() -> None:
-    scheduler, pool, add = make(blocks=7, chunk=16)
-    first, last = add(8, Priority.PROACTIVE), add(8, Priority.PROACTIVE)
-    run(scheduler)
-    assert pool.free == 3
-    user = add(13, Priority.REACTIVE)
-    assert shape(run(scheduler)) == [(2, 13, True), (0, 1, True)]
+def test_a_full_arena_takes_the_blocks_of_the_last_background_one() -> None:
+    machine = Machine(blocks=7)
+    first, last = machine.add(8, PROACTIVE, answer=9), machine.add(8, PROACTIVE, answer=9)
+    machine.until(last, first=True)
+    user = machine.add(13, answer=2)
+    machine.until(user)
     assert (first.state, last.state) == (SequenceState.DECODE, SequenceState.WAITING)
-    assert (last.blocks, last.computed, len(last.tokens), scheduler.preemptions) == ([], 0, 9, 1)
-    scheduler.finish(user)
-    # It starts again: the prompt as before, then the sampled token by itself, and only then a new one.
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 8, False)]
-    assert shape(run(scheduler)) == [(0, 1, True), (1, 1, True)]
+    assert machine.scheduler.evictions == 1
+    machine.until(first)
+    machine.until(last)
 
 
-def test_a_preempted_sequence_repeats_its_tokens_one_by_one() -> None:
-    scheduler, _, add = make(blocks=4, chunk=16)
-    sequence = add(6, Priority.PROACTIVE)
+def test_an_evicted_sequence_repeats_its_tokens_one_by_one() -> None:
+    machine = Machine(blocks=4)
+    sequence = machine.add(6, PROACTIVE, answer=6)
     for _ in range(5):
-        run(scheduler)
-    user = add(16, Priority.REACTIVE)
-    run(scheduler)
-    assert sequence.state is SequenceState.WAITING
+        machine.step()
     tokens = list(sequence.tokens)
-    scheduler.finish(user)
-    steps = [run(scheduler) for _ in range(6)]
-    assert [shape(step)[0][1:] for step in steps] == [
-        (6, False), (1, False), (1, False), (1, False), (1, False), (1, True),
-    ]  # fmt: skip
-    assert sequence.tokens[:-1] == tokens
+    assert len(tokens) == 11
+    machine.until(machine.add(15, answer=1))
+    machine.log.clear()
+    assert machine.passes()[:6] == [
+        [(0, 6, False)],
+        *[[(0, 1, False)]] * 4,
+        [(0, 1, True)],
+    ]
+    assert sequence.tokens[:11] == tokens
 
 
-def test_growing_sequences_preempt_the_last_one_and_all_finish() -> None:
-    scheduler, pool, add = make(blocks=5, chunk=32)
-    sequences = [add(5) for _ in range(3)]
-    finished = []
-    for _ in range(200):
-        run(scheduler)
-        for sequence in sequences:
-            if len(sequence.tokens) >= 18 and sequence.state is not SequenceState.FINISHED:
-                finished.append(sequence.id)
-                scheduler.finish(sequence)
-    assert finished == [0, 1, 2]
-    assert pool.free == 5
-    assert scheduler.preemptions > 0
+def test_growing_sequences_evict_the_last_one_and_all_finish() -> None:
+    machine = Machine(blocks=5)
+    sequences = [machine.add(5, answer=13) for _ in range(3)]
+    machine.passes()
+    assert sorted(machine.done, key=lambda sequence: machine.done[sequence]) == sequences
+    assert machine.scheduler.evictions > 0
 
 
 def test_admission_leaves_room_to_grow() -> None:
-    scheduler, _, add = make(blocks=4, chunk=32)
-    add(8)
-    run(scheduler)
-    late = add(4)
-    run(scheduler)
+    machine = Machine(blocks=3)
+    machine.add(8, answer=4)
+    machine.step()
+    late = machine.add(4)
+    machine.step()
     assert late.state is SequenceState.WAITING, "the last block is the first sequence's next one"
 
 
-@pytest.mark.parametrize("seed", range(5))
+def test_a_finished_sequence_in_a_running_kernel_keeps_its_blocks_until_it_ends() -> None:
+    machine = Machine()
+    sequence = machine.add(16)
+    machine.dispatch()
+    machine.scheduler.finish(sequence)
+    machine.scheduler.check_integrity()
+    assert machine.pool.free == 60
+    machine.step()
+    assert machine.pool.free == 64
+    assert machine.step() is None, "nobody wants the rest of its pass"
+
+
+def test_a_finished_sequence_in_a_paused_pass_frees_it_at_once() -> None:
+    machine = Machine()
+    sequence = machine.add(16, PROACTIVE)
+    machine.step()
+    context = sequence.in_pass.context if sequence.in_pass else None
+    machine.scheduler.finish(sequence)
+    assert machine.pool.free == 64
+    assert machine.scheduler.take_dropped() == [context]
+
+
+def test_overload_sheds_who_would_be_served_last() -> None:
+    machine = Machine(policy=policy(max_waiting=3))
+    kept = [machine.add(4, PROACTIVE), machine.add(9, PROACTIVE)]
+    longest = machine.add(30, PROACTIVE)
+    assert not machine.given_up
+    user = machine.add(5)
+    assert machine.given_up == [longest]
+    assert longest.state is SequenceState.FINISHED
+    refused = machine.add(50, PROACTIVE)
+    assert machine.given_up == [longest, refused]
+    for sequence in [*kept, user]:
+        machine.until(sequence)
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     rng = random.Random(seed)
-    scheduler, pool, add = make(blocks=32, batch=8)
-    sequences = [add(rng.choice([4, 8, 12]), rng.choice(list(Priority))) for _ in range(10_000)]
-    assert scheduler.waiting == 10_000
-    first: list[tuple[int, int]] = []
-    while step := scheduler.plan():
-        scheduler.commit(step)
-        for sequence, _, samples in step:
-            if samples:
-                first.append(sequence.order)
-                scheduler.finish(sequence)
-        if len(first) > 300:
-            break
-    assert [priority for priority, _ in first] == [Priority.REACTIVE] * len(first)
-    assert first == sorted(sequence.order for sequence in sequences)[: len(first)]
-    assert pool.free + sum(len(s.blocks) for s in sequences) == 32
+    machine = Machine(blocks=32)
+    sequences = [
+        machine.add(rng.choice([4, 8, 12]), rng.choice(list(Priority)), answer=1) for _ in range(10_000)
+    ]
+    assert machine.scheduler.waiting == 10_000
+    scheduler = machine.scheduler
+    served: list[int] = []
+    while len(served) < 300:
+        for decision in scheduler.dispatch(0.0):
+            through = scheduler.kernel_done(decision.role, 0.0)
+            for sequence, _, samples in through.slices if through else ():
+                if samples:
+                    served.append(sequence.id)
+                    scheduler.finish(sequence)
+    assert served == [sequence.id for sequence in sequences if sequence.priority is REACTIVE][: len(served)]
+    scheduler.check_integrity()
 
 
-class SchedulerMachine(RuleBasedStateMachine):
-    """Any interleaving of arrivals, steps, endings and cancellations, in an arena that is too small."""
+class TestTwoXPUs:
+    def test_whole_chunks_are_split_between_them(self) -> None:
+        machine = Machine(xpus=2)
+        machine.add(20, answer=1)
+        machine.passes()
+        kinds = [(kernel.dispatch.role, kernel.dispatch.kernel.kind) for kernel in machine.log]
+        assert kinds[:3] == [
+            (Role.PREFILL, KernelKind.TOKENS),
+            (Role.DECODE, KernelKind.ATTENTION),
+            (Role.PREFILL, KernelKind.TOKENS),
+        ]
+        assert kinds[-1] == (Role.DECODE, KernelKind.LAYERS), "the margin is dynamic"
 
-    BLOCKS = 7
-    BATCH = 3
+    def test_background_prefill_runs_beside_reactive_decode(self) -> None:
+        machine = Machine(xpus=2, decode_share=0.3)
+        user = machine.add(2, answer=100)
+        machine.until(user, first=True)
+        background = machine.add(32, PROACTIVE, answer=1)
+        alone = machine.now
+        tokens = len(user.tokens)
+        machine.until(background, first=True)
+        assert user not in machine.done
+        beside = [k for k in machine.log if k.start >= alone and k.dispatch.role is Role.PREFILL]
+        assert {kernel.dispatch.run.rank for kernel in beside} == {int(PROACTIVE)}
+        assert len(user.tokens) - tokens > 10
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.scheduler, self.pool, self.add = make(blocks=self.BLOCKS, batch=self.BATCH, chunk=8)
-        self.alive: list[Sequence] = []
-        self.written: dict[int, list[tuple[int, int]]] = {}
+    def test_high_pressure_keeps_kernels_apart(self) -> None:
+        machine = Machine(xpus=2, decode_share=0.95)
+        user = machine.add(2, answer=30)
+        machine.until(user, first=True)
+        machine.add(32, PROACTIVE, answer=1)
+        machine.until(user)
+        for kernel in machine.log:
+            if user.id in kernel.ids:
+                assert not [
+                    other
+                    for other in machine.log
+                    if other is not kernel and other.start < kernel.end and other.end > kernel.start
+                    and other.dispatch.kernel.kind is KernelKind.TOKENS
+                ]  # fmt: skip
 
-    @rule(prompt=st.integers(1, BLOCKS * BLOCK - 1), priority=st.sampled_from(Priority))
-    def arrive(self, prompt: int, priority: Priority) -> None:
-        self.alive.append(self.add(prompt, priority))
+    def test_prefill_migrates_to_an_idle_xpu(self) -> None:
+        machine = Machine(xpus=2, decode_share=0.3)
+        first, second = machine.add(64, PROACTIVE, answer=1), machine.add(64, PROACTIVE, answer=1)
+        machine.until(first)
+        machine.until(second)
+        prefill = [k for k in machine.log if k.dispatch.run.stage is Stage.PREFILL]
+        assert any(k.dispatch.kernel.kind is KernelKind.LAYERS and k.slices[0].length == 16 for k in prefill)
+        one_by_one = Machine(xpus=2, decode_share=0.3)
+        one_by_one.until(one_by_one.add(64, PROACTIVE, answer=1))
+        assert machine.now < 2 * one_by_one.now
 
-    @precondition(lambda self: self.alive)
-    @rule()
-    def step(self) -> None:
-        alive = sorted(self.alive, key=lambda s: s.order)
-        before = {s.id: s.computed for s in alive}
-        step = self.scheduler.plan()
-        assert step, "something is alive, so something runs"
-        assert step[0].sequence is alive[0], "the first in the order always advances"
-        orders = [s.order for s, _, _ in step]
-        assert orders == sorted(set(orders)), "in order, nobody twice"
-        assert len(step) <= self.BATCH
-        assert sum(length for s, length, _ in step if s.computed < s.prompt_tokens) <= 8
-        for sequence, length, samples in step:
-            start, end = sequence.computed, sequence.computed + length
-            assert start in (before[sequence.id], 0)
-            assert length > 0
-            assert end <= len(sequence.blocks) * BLOCK
-            assert samples == (end == len(sequence.tokens))
-            if start < sequence.prompt_tokens:
-                assert start % BLOCK == 0
-                assert end == sequence.prompt_tokens or end % BLOCK == 0
-                if alive[0].priority is Priority.REACTIVE:
-                    assert sequence.priority is Priority.REACTIVE, "a proactive prompt delays a reactive one"
-            else:
-                assert length == 1
-        self.scheduler.commit(step)
-        for sequence, _, samples in step:
-            if samples:
-                sequence.tokens.append(0)
-                if len(sequence.tokens) == self.BLOCKS * BLOCK:
-                    self.end(sequence)
-
-    @precondition(lambda self: self.alive)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        self.end(data.draw(st.sampled_from(self.alive)))
-
-    def end(self, sequence: Sequence) -> None:
-        self.scheduler.finish(sequence)
-        assert sequence.state is SequenceState.FINISHED
-        assert not sequence.blocks
-        self.alive.remove(sequence)
-
-    @invariant()
-    def nothing_is_lost(self) -> None:
-        self.scheduler.check_integrity()
-        assert self.scheduler.waiting + self.scheduler.running == len(self.alive)
-        assert self.pool.free == self.BLOCKS - sum(len(s.blocks) for s in self.alive)
-
-    def teardown(self) -> None:
-        # Left alone, everything ends.
-        for _ in range(10_000):
-            if not self.alive:
-                break
-            self.step()
-        assert not self.alive
-        assert self.pool.free == self.BLOCKS
-
-
-TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+    def test_a_background_kernel_is_out_of_the_way_when_reactive_work_comes_over(self) -> None:
+        machine = Machine(xpus=2, decode_share=0.3)
+        for _ in range(2):
+            machine.add(64, PROACTIVE, answer=4)
+        for _ in range(6):
+            machine.step()
+        user = machine.add(32, answer=2)
+        machine.until(user)
+        handed_over = [
+            (one.end, two.start)
+            for one, two in zip(
+                *[[k for k in machine.log if k.ids == [user.id]][i:] for i in (0, 1)], strict=False
+            )
+            if one.dispatch.run is two.dispatch.run and one.dispatch.role is Role.PREFILL
+        ]
+        late = [start - end for end, start in handed_over if start - end > 1e-9]
+        assert len(handed_over) > 3
+        assert not late[1:], "only what ran already when it came may delay it"

@@ -1,0 +1,75 @@
+"""One request in the engine, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from .sampling import TokenSampler
+from .scheduler import Sequence
+from .text import AnswerText
+
+OnText: TypeAlias = Callable[[str], None]
+StopReason: TypeAlias = Literal["stop", "length", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What became of one request. Times are seconds since it arrived."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    """Every sampled token, also one that ended the answer."""
+    stop_reason: StopReason
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens whose keys and values were already in memory."""
+    queued_s: float
+    time_to_first_token_s: float
+    total_s: float
+
+
+class Job:
+    """One submitted request. The engine thread owns everything but :attr:`completion`."""
+
+    def __init__(
+        self,
+        sequence: Sequence,
+        sampler: TokenSampler,
+        answer: AnswerText,
+        *,
+        end_tokens: frozenset[int],
+        max_total_tokens: int,
+        on_text: OnText | None,
+    ) -> None:
+        """``max_total_tokens`` bounds prompt and answer together."""
+        self.completion: Future[Completion] = Future()
+        # From the start, so that nobody but the engine can decide how it ends.
+        self.completion.set_running_or_notify_cancel()
+        self.sequence = sequence
+        self.sampler = sampler
+        self.answer = answer
+        self.end_tokens = end_tokens
+        self.max_total_tokens = max_total_tokens
+        self.on_text = on_text
+        self.started: float | None = None
+        """When its first kernel was started."""
+        self.first_token: float | None = None
+
+    def complete(self, reason: StopReason, now: float) -> None:
+        """Tell the one who waits what it came to."""
+        sequence = self.sequence
+        self.completion.set_result(
+            Completion(
+                text=self.answer.text,
+                token_ids=tuple(sequence.tokens[sequence.prompt_tokens :]),
+                stop_reason=reason,
+                prompt_tokens=sequence.prompt_tokens,
+                cached_tokens=sequence.cached_tokens or 0,
+                queued_s=(self.started or now) - sequence.arrived,
+                time_to_first_token_s=(self.first_token or now) - sequence.arrived,
+                total_s=now - sequence.arrived,
+            )
+        )

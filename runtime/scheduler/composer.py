@@ -1,0 +1,220 @@
+"""Forms passes, gives their sequences blocks, and takes passes apart when they are through or dropped."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from ..heg import PassContext
+from ..heg.graph import ExecutionGraph
+from .memory import Memory
+from .passes import Pass, Slice, Stage, shape_of
+from .policy import Policy, Preemption
+from .roster import Roster, by_order
+from .sequence import Sequence, SequenceState
+
+
+class Composer:
+    """Every pass in progress. A sequence is in at most one of them."""
+
+    def __init__(
+        self, graph: ExecutionGraph, policy: Policy, roster: Roster, memory: Memory, max_batch_size: int
+    ) -> None:
+        """No pass is in progress."""
+        self._graph = graph
+        self._policy = policy
+        self._roster = roster
+        self._memory = memory
+        self._max_batch_size = max_batch_size
+        self._backfill_batch = graph.max_decode_batch(policy.backfill_slowdown, limit=max_batch_size)
+        self._ids = itertools.count()
+        self.passes: list[Pass] = []
+        self.dropped: list[PassContext] = []
+        """Contexts of passes that nobody goes on with, until somebody takes them away."""
+        self.evictions = 0
+
+    def compose(self, stage: Stage, rank: int) -> Pass | None:
+        """Begin a pass with all who can be in it; None if nobody of ``rank`` can."""
+        slices: list[Slice] = []
+        lost: set[Sequence] = set()
+        budget: int | None = None
+        full = False
+        for sequence in self._candidates(stage, rank):
+            if len(slices) == self._max_batch_size:
+                break
+            waits = sequence.state is SequenceState.WAITING
+            if sequence in lost or (waits and full):
+                continue
+            if waits:
+                self._memory.attach_prefix(sequence)
+            prefills = sequence.prefills
+            if budget is None:
+                budget = self._chunk_tokens(sequence)
+            count = self._chunk(sequence, budget) if prefills else 1
+            held = count > 0 and self._hold(sequence, count, slices, lost)
+            if waits and held:
+                self._memory.drop_kept(sequence)
+                self._roster.admit(sequence)
+                if sequence.cached_tokens is None:
+                    sequence.cached_tokens = sequence.computed
+            elif waits:
+                self._memory.release(sequence)
+            if held:
+                budget -= count if prefills else 0
+                slices.append(Slice(sequence, count, sequence.computed + count == len(sequence.tokens)))
+            elif count and waits:
+                full = True  # nobody shall take the memory that one before it waits for
+        if not slices:
+            return None
+        shape = shape_of(slices)
+        context = PassContext(next(self._ids), None, shape, self._graph.kernels_for(shape))
+        run = Pass(slices, stage, min(sequence.rank for sequence, _, _ in slices), context)
+        for sequence, _, _ in slices:
+            sequence.in_pass = run
+        self.passes.append(run)
+        return run
+
+    def complete(self, run: Pass) -> None:
+        """Take ``run`` apart, every kernel of which is done: its tokens are in the arena."""
+        self.passes.remove(run)
+        for sequence, length, samples in run.slices:
+            sequence.in_pass = None
+            if sequence.state is SequenceState.FINISHED:
+                self._memory.release(sequence)
+                continue
+            before = sequence.computed
+            sequence.computed += length
+            self._memory.publish(sequence, before)
+            if samples:
+                sequence.state = SequenceState.DECODE
+                sequence.faults = 0
+
+    def drop(self, run: Pass) -> None:
+        """Do not go on with ``run``, of which no kernel is running; its sequences are as before it."""
+        self.passes.remove(run)
+        self.dropped.append(run.context)
+        for sequence, _, _ in run.slices:
+            sequence.in_pass = None
+            if sequence.state is SequenceState.FINISHED:
+                self._memory.release(sequence)
+
+    def fail(self, run: Pass, *, hung: bool) -> list[Sequence]:
+        """Drop ``run``, whose kernel failed; its sequences go on from the block that was being written.
+
+        Returns:
+            Those alive to whom it happened too often.
+        """
+        for sequence, length, _ in run.slices:
+            self._memory.roll_back(sequence, length, quarantine=hung)
+        self.drop(run)
+        alive = [s for s, _, _ in run.slices if s.state is not SequenceState.FINISHED]
+        for sequence in alive:
+            sequence.faults += 1
+            sequence.state = SequenceState.PREFILL
+            if not sequence.blocks:
+                self._roster.send_back(sequence)
+        return [sequence for sequence in alive if sequence.faults >= self._policy.max_faults]
+
+    def restart_prompts(self) -> None:
+        """Take from background prompts what was computed of them, but for those whose kernel is running."""
+        for sequence in [s for s in self._roster.running if s.rank and s.prefills and _evictable(s)]:
+            self._evict(sequence)
+
+    def _candidates(self, stage: Stage, rank: int) -> Iterable[Sequence]:
+        """Who can be in a new pass, the most urgent first."""
+        free = [sequence for sequence in self._roster.running if sequence.in_pass is None]
+        if stage is Stage.DECODE:
+            decoding = [sequence for sequence in free if not sequence.prefills]
+            own = [sequence for sequence in decoding if sequence.rank == rank][: self._max_batch_size]
+            if not own or not self._policy.backfill:
+                return own
+            others = [sequence for sequence in decoding if sequence.rank != rank]
+            return own + others[: max(0, self._backfill_batch - len(own))]
+        # No pass lets more in than it has places, so that a long queue costs nothing here.
+        queue = self._roster.queues[rank].first(self._max_batch_size)
+        if stage is Stage.MIXED:
+            return heapq.merge(free, queue, key=by_order)
+        resumed = [sequence for sequence in free if sequence.rank == rank and sequence.prefills]
+        return sorted(resumed + queue, key=self._roster.turn) if resumed else queue
+
+    def _chunk_tokens(self, first: Sequence) -> int:
+        """Prompt tokens in one pass: as many as keep each kernel of it within the quantum."""
+        if self._policy.whole_prompts:
+            return max(self._graph.max_chunk_tokens, first.prompt_tokens)
+        if self._policy.preemption is Preemption.NONE:
+            return self._graph.max_chunk_tokens
+        return self._graph.chunk_tokens(first.computed, self._graph.max_chunk_tokens)
+
+    def _chunk(self, sequence: Sequence, budget: int) -> int:
+        """How much of the rest of the prompt to compute now: all of it, or whole blocks within the budget."""
+        rest = sequence.prompt_tokens - sequence.computed
+        if rest <= budget:
+            return rest
+        return budget // self._graph.block_tokens * self._graph.block_tokens
+
+    def _hold(self, sequence: Sequence, count: int, slices: list[Slice], lost: set[Sequence]) -> bool:
+        """Give ``sequence`` blocks for ``count`` more tokens, or False; ``lost`` takes who went for it."""
+        admission = sequence.state is SequenceState.WAITING
+        # Whoever is let in gets blocks for all it has, and leaves every sequence ahead of it one to grow
+        # into: otherwise it would lose them again at once.
+        tokens = len(sequence.tokens) if admission else sequence.computed + count
+        needed = self._memory.blocks_for(tokens) - len(sequence.blocks)
+        if needed <= 0:
+            return True
+        ahead = bisect_left(self._roster.running, sequence.order, key=by_order) if admission else 0
+        if not self._make_room(needed + ahead, sequence, slices, lost):
+            return False
+        self._memory.grow(sequence, needed)
+        return True
+
+    def _make_room(self, blocks: int, sequence: Sequence, slices: list[Slice], lost: set[Sequence]) -> bool:
+        """Have ``blocks`` free for ``sequence``, from kept contexts and from those behind it in the order."""
+        if self._memory.free >= blocks or self._memory.make_room(blocks, sequence.rank):
+            return True
+        victims: list[Sequence] = []
+        chosen = {other for other, _, _ in slices}
+        for candidate in reversed(self._roster.running):
+            if candidate.order <= sequence.order:
+                break
+            if candidate in chosen or not _evictable(candidate):
+                continue
+            victims.append(candidate)
+            if self._memory.free + self._memory.freed_by(victim.blocks for victim in victims) >= blocks:
+                for victim in victims:
+                    self._evict(victim)
+                lost.update(victims)
+                return True
+        return False
+
+    def _evict(self, sequence: Sequence) -> None:
+        """Take a running sequence's blocks; it waits, and computes again what is not found any more."""
+        if sequence.in_pass is not None:
+            self.drop(sequence.in_pass)
+        self._memory.release(sequence)
+        self._roster.send_back(sequence)
+        self.evictions += 1
+
+    def check_integrity(self) -> None:
+        """Check that every sequence in a pass is in that one only, and that every block has its holders.
+
+        Raises:
+            AssertionError: always a bug.
+        """
+        members = [(sequence, run) for run in self.passes for sequence, _, _ in run.slices]
+        if len({sequence for sequence, _ in members}) < len(members):
+            raise AssertionError("a sequence is in two passes, or twice in one")
+        for sequence, run in members:
+            if sequence.in_pass is not run:
+                raise AssertionError(f"sequence {sequence.id} is in another pass than it says")
+        for sequence in self._roster.running:
+            if self._memory.blocks_for(sequence.computed) > len(sequence.blocks):
+                raise AssertionError(f"sequence {sequence.id} has computed more than its blocks hold")
+        self._memory.check_integrity({*self._roster.running, *(sequence for sequence, _ in members)})
+
+
+def _evictable(sequence: Sequence) -> bool:
+    """Whether its blocks can be taken now: a pass that will be begun again may hold nothing but prompts."""
+    run = sequence.in_pass
+    return run is None or (run.role is None and run.stage is Stage.PREFILL)

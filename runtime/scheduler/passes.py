@@ -1,0 +1,94 @@
+"""A pass as the scheduler sees it: which part of which sequences, and where it stands."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..heg import PassContext, PassInputs, PassShape, Role
+from .sequence import Sequence, SequenceState
+
+
+class Stage(enum.Enum):
+    """What a pass is for."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "mixed"
+    """Both; only where :attr:`Policy.mixed_passes`."""
+
+
+class Slice(NamedTuple):
+    """The part of one sequence that a pass computes: ``tokens[computed : computed + length]``."""
+
+    sequence: Sequence
+    length: int
+    samples: bool
+    """Whether the slice ends with the last known token, so that its logits give the next one."""
+
+
+@dataclass(slots=True, eq=False)
+class Pass:
+    """One forward over some slices, all of it or what is left of it.
+
+    Between two kernels it may pause as long as it likes: its residual stream stays in its context.
+    """
+
+    slices: list[Slice]
+    stage: Stage
+    rank: int
+    """The class whose turn it takes: that of its most urgent sequence."""
+    context: PassContext
+    """The paper's ``ReqContext``: the kernels, how many are done, and what lies between two of them."""
+    role: Role | None = None
+    """Where one of its kernels is running now."""
+    paused: bool = False
+    """Whether something more urgent has overtaken it since its last kernel."""
+
+    @property
+    def promoted(self) -> bool:
+        """Whether one of its sequences is."""
+        return any(sequence.promoted for sequence, _, _ in self.slices)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody wants its result any more."""
+        return all(sequence.state is SequenceState.FINISHED for sequence, _, _ in self.slices)
+
+
+def shape_of(slices: list[Slice]) -> PassShape:
+    """What a pass over ``slices`` costs depends on this."""
+    tokens = past = rows = 0
+    for sequence, length, samples in slices:
+        tokens += length
+        past += sequence.computed
+        rows += samples
+    return PassShape(tokens, len(slices), past, rows)
+
+
+def inputs_of(slices: list[Slice]) -> PassInputs:
+    """What a pass over ``slices`` computes, as numbers for an XPU; to be asked before the first kernel."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    past: list[int] = []
+    begins = [0]
+    rows: list[int] = []
+    longest = 0
+    for sequence, length, samples in slices:
+        start = sequence.computed
+        end = start + length
+        if length == 1:
+            tokens.append(sequence.tokens[start])
+            positions.append(start)
+        else:
+            tokens += sequence.tokens[start:end]
+            positions += range(start, end)
+        past.append(start)
+        begins.append(len(tokens))
+        if samples:
+            rows.append(len(tokens) - 1)
+        if end > longest:
+            longest = end
+    tables = [sequence.blocks for sequence, _, _ in slices]
+    return PassInputs(tokens, positions, past, begins, tables, longest, rows)

@@ -1,0 +1,183 @@
+"""A machine in virtual time whose kernels take exactly what their estimates say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentrt.priority import Priority
+from agentrt.runtime.context import BlockKeys, BlockPool
+from agentrt.runtime.heg import Role
+from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
+from agentrt.runtime.scheduler import Dispatch, Policy, Scheduler, Sequence, SequenceState, Slice
+
+BLOCK = 4
+QUANTUM = 0.025
+LAYERS = 4
+
+
+def profile(*, xpus: int = 1, decode_share: float = 0.8) -> Profile:
+    """Four layers; a token takes 1 ms in each, a decode step 4 ms in all, 9 MB of weights a layer."""
+    xpu = XPUProfile(
+        device="test",
+        layers=LayerCosts(
+            segment_s=0.0,
+            entry_s=0.0,
+            layer=Curve(counts=(1, 8, 16), seconds=(0.001, 0.001, 0.016)),
+            head=Curve(counts=(1,), seconds=(0.0,)),
+            read_s=0.0,
+            pair_s=0.0,
+            attention_s=0.001,
+        ),
+        peak_flops=1e12,
+        peak_bandwidth=1e10,
+        watts=10.0,
+    )
+    npu = XPUProfile(
+        device="test",
+        groups=StaticGroups(tokens=16, first_s=0.004, middle_s=0.008, last_s=0.006),
+        peak_flops=1e12,
+        peak_bandwidth=1e10,
+        watts=2.0,
+    )
+    return Profile(
+        fingerprint="test",
+        xpus={Role.DECODE: xpu} | ({Role.PREFILL: npu} if xpus == 2 else {}),
+        bandwidth=9e6 / 0.001 / decode_share,
+        measured=False,
+        power_measured=False,
+        block_tokens=BLOCK,
+        layers=LAYERS,
+        layer_bytes=9_000_000,
+        head_bytes=0,
+        layer_flops=1_000_000,
+        head_flops=0,
+        past_bytes=0,
+        activation_bytes=1,
+    )
+
+
+@dataclass
+class Kernel:
+    """One kernel as it ran."""
+
+    dispatch: Dispatch
+    slices: list[Slice]
+    start: float
+    end: float
+
+    @property
+    def ids(self) -> list[int]:
+        return [sequence.id for sequence, _, _ in self.slices]
+
+
+@dataclass
+class Machine:
+    """Drives a scheduler as the engine does; the next token of whoever samples is its position."""
+
+    blocks: int = 64
+    batch: int = 8
+    xpus: int = 1
+    policy: Policy = field(default_factory=Policy)
+    share_sampled: bool = False
+    decode_share: float = 0.8
+    watch: Callable[[Kernel], None] | None = None
+    """Told of every kernel when it starts."""
+
+    def __post_init__(self) -> None:
+        self.graph = ExecutionGraph(
+            profile(xpus=self.xpus, decode_share=self.decode_share),
+            tuple(range(LAYERS)),
+            block_tokens=BLOCK,
+            max_chunk_tokens=16,
+            quantum_s=QUANTUM,
+        )
+        self.pool = BlockPool(self.blocks)
+        self.scheduler = Scheduler(
+            self.pool, self.graph, self.policy, max_batch_size=self.batch, share_sampled=self.share_sampled
+        )
+        self.now = 0.0
+        self.running: dict[Role, Kernel] = {}
+        self.log: list[Kernel] = []
+        self.ends: dict[Sequence, int] = {}
+        self.first: dict[Sequence, float] = {}
+        self.done: dict[Sequence, float] = {}
+        self.given_up: list[Sequence] = []
+        self._ids = 0
+
+    def add(
+        self,
+        prompt: int | list[int],
+        priority: Priority = Priority.REACTIVE,
+        *,
+        answer: int = 3,
+        app: bytes | None = None,
+        deadline: float | None = None,
+    ) -> Sequence:
+        tokens = list(range(prompt)) if isinstance(prompt, int) else list(prompt)
+        keys = None if app is None else BlockKeys(app, BLOCK)
+        sequence = Sequence(self._ids, priority, tokens, keys, arrived=self.now, deadline=deadline)
+        self._ids += 1
+        self.ends[sequence] = len(tokens) + answer
+        shed = self.scheduler.arrive(sequence, self.now)
+        if shed is not None:
+            self.given_up.append(shed)
+        return sequence
+
+    def dispatch(self) -> list[Dispatch]:
+        """Start what may start; take a note of it."""
+        decisions = self.scheduler.dispatch(self.now)
+        for decision in decisions:
+            kernel = Kernel(decision, decision.run.slices, self.now, self.now + decision.cost.seconds)
+            assert decision.role not in self.running, "one kernel at a time on each XPU"
+            self.running[decision.role] = kernel
+            self.log.append(kernel)
+            if self.watch is not None:
+                self.watch(kernel)
+        self.scheduler.take_dropped()
+        self.scheduler.check_integrity()
+        return decisions
+
+    def step(self) -> Kernel | None:
+        """Start what may start, and let the kernel that ends first end."""
+        self.dispatch()
+        if not self.running:
+            return None
+        role, kernel = min(self.running.items(), key=lambda item: item[1].end)
+        del self.running[role]
+        self.now = kernel.end
+        through = self.scheduler.kernel_done(role, self.now)
+        for sequence, _, samples in through.slices if through else ():
+            if samples and sequence.state is not SequenceState.FINISHED:
+                sequence.tokens.append(len(sequence.tokens))
+                self.first.setdefault(sequence, self.now)
+                if len(sequence.tokens) >= self.ends[sequence]:
+                    self.done[sequence] = self.now
+                    self.scheduler.finish(sequence)
+        self.scheduler.check_integrity()
+        return kernel
+
+    def passes(self, most: int = 1000) -> list[list[tuple[int, int, bool]]]:
+        """Run until nothing is left; what each pass computed, in the order in which they ended."""
+        made = []
+        for _ in range(most):
+            kernel = self.step()
+            if kernel is None:
+                return made
+            if kernel.dispatch.kernel.last:
+                made.append([(sequence.id, length, samples) for sequence, length, samples in kernel.slices])
+        raise AssertionError("it does not come to an end")
+
+    def until(self, sequence: Sequence, *, first: bool = False) -> float:
+        """Run until ``sequence`` is done, or has its first token; when that was."""
+        times = self.first if first else self.done
+        while sequence not in times:
+            assert self.step() is not None, "nothing runs, but somebody waits"
+        return times[sequence]
+
+
+def policy(**changes: Any) -> Policy:
+    """Agent.xpu's own but for ``changes``."""
+    return replace(Policy(), **changes)

@@ -1,0 +1,168 @@
+"""Any order of arrivals, kernels, endings, failures and time, under every policy, on too little memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from agentrt.priority import Priority
+from agentrt.runtime.scheduler import POLICIES, Policy, Sequence, SequenceState
+from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Kernel, Machine
+
+BLOCKS = 9
+BATCH = 3
+APPS = (b"one", b"two")
+
+
+class AnyOrder(RuleBasedStateMachine):
+    policy: Policy
+    xpus: int
+
+    @initialize(share_sampled=st.booleans())
+    def start(self, share_sampled: bool) -> None:
+        self.machine = Machine(
+            blocks=BLOCKS, batch=BATCH, xpus=self.xpus, policy=self.policy, share_sampled=share_sampled
+        )
+        self.machine.watch = self.kernel_starts
+        self.scheduler = self.machine.scheduler
+        self.alive: list[Sequence] = []
+        self.finished: list[Sequence] = []
+        self.quarantined = 0
+        self.kernels: dict[int, int] = {}
+
+    @rule(
+        prompt=st.integers(1, (BLOCKS - 2) * BLOCK),
+        answer=st.integers(1, 5),
+        priority=st.sampled_from(Priority),
+        app=st.sampled_from([*APPS, None]),
+        deadline=st.none() | st.floats(0.001, 3),
+    )
+    def arrive(
+        self, prompt: int, answer: int, priority: Priority, app: bytes | None, deadline: float | None
+    ) -> None:
+        due = None if deadline is None else self.machine.now + deadline
+        if prompt + answer <= self.scheduler.usable_tokens:
+            self.alive.append(self.machine.add(prompt, priority, answer=answer, app=app, deadline=due))
+
+    @rule()
+    def dispatch(self) -> None:
+        self.machine.dispatch()
+        if not self.machine.running:
+            kept = self.scheduler.next_event() < float("inf")  # for a turn that waits for its tool
+            assert kept or not self.scheduler.waiting + self.scheduler.running, "somebody could run"
+        assert not self.machine.dispatch(), "what may run has been started"
+
+    def kernel_starts(self, kernel: Kernel) -> None:
+        run, started, role, cost = kernel.dispatch
+        assert role in started.roles
+        assert self.kernels.get(run.context.id, 0) == started.index, "in order, none twice"
+        self.kernels[run.context.id] = started.index + 1
+        assert cost.seconds <= QUANTUM or self.policy.whole_prompts or self.policy.mixed_passes
+        self._slices_make_sense(kernel)
+        self._reactive_goes_first(kernel)
+
+    def _slices_make_sense(self, kernel: Kernel) -> None:
+        assert len(kernel.slices) <= BATCH
+        for sequence, length, samples in kernel.slices:
+            start, end = sequence.computed, sequence.computed + length
+            assert length > 0
+            assert end <= len(sequence.blocks) * BLOCK
+            if sequence.state is not SequenceState.FINISHED:
+                assert samples == (end == len(sequence.tokens))
+            if start < sequence.prompt_tokens:
+                assert start % BLOCK == 0
+                assert end == sequence.prompt_tokens or end % BLOCK == 0
+            else:
+                assert length == 1
+
+    def _reactive_goes_first(self, kernel: Kernel) -> None:
+        """On one XPU reactive work waits for what runs when it comes, and for nothing but promoted work."""
+        if not self.policy.by_priority or self.policy.time_share or self.xpus == 2:
+            return
+        run = kernel.dispatch.run
+        if run.rank and not run.promoted:
+            ready = [s for s in self.alive if not s.rank and s.state is not SequenceState.WAITING]
+            assert not ready, "a background kernel was started before a reactive one"
+
+    @precondition(lambda self: self.machine.running)
+    @rule()
+    def kernel_ends(self) -> None:
+        self.machine.step()
+
+    @precondition(lambda self: self.machine.running)
+    @rule(data=st.data(), hung=st.booleans())
+    def kernel_fails(self, data: st.DataObject, hung: bool) -> None:
+        role = data.draw(st.sampled_from(sorted(self.machine.running, key=lambda role: role.value)))
+        slices = self.machine.running[role].slices
+        lost = sum(
+            -(-(sequence.computed + length) // BLOCK) - sequence.computed // BLOCK
+            for sequence, length, _ in slices
+        )
+        longest = max((self.machine.ends[s] for s in self.alive), default=0)
+        if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:
+            return  # the engine would end whom the rest cannot hold
+        del self.machine.running[role]
+        for sequence in self.scheduler.kernel_failed(role, hung=hung):
+            assert sequence.faults == self.policy.max_faults
+        self.quarantined += lost if hung else 0
+        self.scheduler.take_dropped()
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.sampled_from(self.alive))
+        self.scheduler.finish(sequence)
+        assert sequence.state is SequenceState.FINISHED
+
+    @precondition(lambda self: self.finished)
+    @rule(data=st.data())
+    def tool_waits(self, data: st.DataObject) -> None:
+        self.scheduler.tool_wait(data.draw(st.sampled_from(self.finished)), self.machine.now)
+
+    @rule(seconds=st.floats(0, 20))
+    def time_passes(self, seconds: float) -> None:
+        if not self.machine.running:
+            self.machine.now += seconds
+        for sequence in self.scheduler.expired(self.machine.now):
+            assert sequence.deadline is not None
+            assert sequence.deadline <= self.machine.now
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        self.scheduler.check_integrity()
+        self.finished += [s for s in self.alive if s.state is SequenceState.FINISHED]
+        self.alive = [s for s in self.alive if s.state is not SequenceState.FINISHED]
+        assert self.scheduler.waiting + self.scheduler.running == len(self.alive)
+        assert self.scheduler.usable_tokens == (BLOCKS - self.quarantined) * BLOCK
+
+    def teardown(self) -> None:
+        # Left alone, everything ends.
+        if not hasattr(self, "machine"):
+            return
+        for _ in range(20_000):
+            self.machine.step()
+            self.scheduler.expired(self.machine.now)
+            self.nothing_is_lost()
+            if not self.alive:
+                break
+            if not self.machine.running:
+                self.machine.now = min(self.scheduler.next_event(), self.machine.now + 1)
+        assert not self.alive
+        while self.machine.step():
+            pass
+        self.machine.now += self.policy.tool_wait_s
+        self.scheduler.dispatch(self.machine.now)
+        assert self.machine.pool.free == BLOCKS - self.quarantined
+
+
+@pytest.mark.parametrize("xpus", [1, 2])
+@pytest.mark.parametrize("name", POLICIES)
+def test_any_order(name: str, xpus: int) -> None:
+    patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
+    case = type("Case", (AnyOrder,), {"policy": patient, "xpus": xpus}).TestCase
+    case.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+    case("runTest").runTest()

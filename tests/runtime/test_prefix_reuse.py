@@ -1,0 +1,117 @@
+"""A turn does not compute again what its app's earlier turns have left in memory, and says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from agentrt.errors import InvalidRequestError
+from agentrt.priority import Priority
+from agentrt.runtime import LocalRuntime
+from tests.runtime.test_engine import submit
+
+BLOCK = 32
+SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 12}
+
+
+def open_with(open_runtime: Callable[..., LocalRuntime], blocks: int) -> LocalRuntime:
+    roomy = open_runtime().statistics()
+    return open_runtime(memory_bytes=blocks * roomy.arena_bytes // roomy.blocks)
+
+
+def conversation(runtime: LocalRuntime, **options: Any) -> list[Any]:
+    """Three turns of one agent, each with all that came before."""
+    messages: list[dict[str, Any]] = [SYSTEM]
+    made = []
+    for question in ("What is the weather in Oslo?", "And in Bergen?", "Find my notes about lasagne."):
+        messages.append({"role": "user", "content": question})
+        made.append(runtime.generate(messages, max_tokens=40, **options))
+        messages.append({"role": "assistant", "content": made[-1].text})
+    return made
+
+
+@pytest.mark.parametrize("precision", ["f32", "u8"])
+def test_the_next_turn_begins_where_the_last_one_ended(
+    open_runtime: Callable[..., LocalRuntime], precision: str
+) -> None:
+    first, second, third = conversation(open_runtime(kv_cache_precision=precision))
+    assert first.usage.cached_tokens == 0
+    for earlier, later in ((first, second), (second, third)):
+        prompt, answer = earlier.usage.prompt_tokens, earlier.usage.completion_tokens
+        # Quantised keys of an answer are not those that a prompt's would be: only the prompt is found again.
+        known = prompt + answer - 2 if precision == "f32" else prompt
+        assert known - 2 * BLOCK < later.usage.cached_tokens <= known
+        assert later.usage.cached_tokens % BLOCK == 0
+
+
+@pytest.mark.parametrize("precision", ["f32", "u8"])
+def test_the_same_tokens_with_and_without(open_runtime: Callable[..., LocalRuntime], precision: str) -> None:
+    runtime = open_runtime(kv_cache_precision=precision)
+    plain = conversation(open_runtime(kv_cache_precision=precision, policy="preempt-restart"))
+    assert not any(generation.usage.cached_tokens for generation in plain)
+    for _ in range(2):
+        again = conversation(runtime)
+        assert [generation.token_ids for generation in again] == [
+            generation.token_ids for generation in plain
+        ]
+    assert all(generation.usage.cached_tokens for generation in again)
+
+
+def test_nothing_is_shared_between_apps(runtime: LocalRuntime) -> None:
+    mine = conversation(runtime, app="mine")
+    theirs = conversation(runtime, app="theirs")
+    assert theirs[0].usage.cached_tokens == 0
+    assert [generation.token_ids for generation in mine] == [generation.token_ids for generation in theirs]
+
+
+def test_requests_at_once_share_what_is_complete(open_runtime: Callable[..., LocalRuntime]) -> None:
+    runtime = open_runtime()
+    messages = [SYSTEM, {"role": "user", "content": "Hello!"}]
+    alone = runtime.generate(messages, max_tokens=20)
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda _: runtime.generate(messages, max_tokens=20), range(8)))
+    assert {generation.token_ids for generation in together} == {alone.token_ids}
+    assert all(g.usage.cached_tokens == alone.usage.prompt_tokens // BLOCK * BLOCK for g in together)
+    assert runtime.statistics().engine.cached_tokens == sum(g.usage.cached_tokens for g in together)
+
+
+def test_kept_blocks_make_way_for_whoever_needs_them(open_runtime: Callable[..., LocalRuntime]) -> None:
+    runtime = open_with(open_runtime, blocks=12)
+    blocks = runtime.statistics().blocks
+    first = submit(runtime, 4, prompt=list(range(300, 300 + 5 * BLOCK)), prefix_salt=b"salt")
+    first.completion.result(30)
+    assert runtime.statistics().cached_blocks == 5
+    filling = [400 + n % 900 for n in range((blocks - 1) * BLOCK)]
+    assert submit(runtime, 4, prompt=filling, prefix_salt=b"salt").completion.result(30).cached_tokens == 0
+    again = submit(runtime, 4, prompt=first.sequence.tokens[: 5 * BLOCK], prefix_salt=b"salt")
+    assert again.completion.result(30).cached_tokens == 0
+
+
+def test_a_turn_that_waits_for_its_tool_keeps_its_context_under_pressure(
+    open_runtime: Callable[..., LocalRuntime],
+) -> None:
+    runtime = open_with(open_runtime, blocks=12)
+    prompt = list(range(300, 300 + 5 * BLOCK))
+    first = submit(runtime, 4, prompt=prompt, prefix_salt=b"salt")
+    first.completion.result(30)
+    runtime._engine.tool_wait(first)
+    room = runtime.statistics().blocks - 6
+    background = [300 + n % 900 for n in range(room * BLOCK)]
+    for _ in range(3):  # together they would need all the memory
+        job = submit(runtime, 4, prompt=background, priority=Priority.PROACTIVE, prefix_salt=b"other")
+        job.completion.result(30)
+        background = [token + 1 for token in background]
+    second = submit(runtime, 4, prompt=first.sequence.tokens + [7] * 10, prefix_salt=b"salt")
+    assert second.completion.result(30).cached_tokens == 5 * BLOCK
+    # Work that a person waits for may take it.
+    runtime._engine.tool_wait(first)
+    filling = [300 + n % 800 for n in range((room + 5) * BLOCK)]
+    assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").completion.result(30).stop_reason == "length"
+
+
+def test_an_app_is_a_name(runtime: LocalRuntime) -> None:
+    with pytest.raises(InvalidRequestError, match="app"):
+        runtime.generate([SYSTEM], app=3)  # type: ignore[arg-type]

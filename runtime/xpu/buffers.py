@@ -133,6 +133,7 @@ class BufferPool:
     def __init__(self) -> None:
         """Begin with none."""
         self._free: list[PassBuffers] = []
+        self._closed = False
 
     def take(self, inputs: PassInputs) -> PassBuffers:
         """Load a pass into free buffers, those of a pass as long if there are some: they are bound
@@ -145,9 +146,14 @@ class BufferPool:
 
     def give_back(self, buffers: PassBuffers) -> None:
         """Nobody uses ``buffers`` any more."""
-        if not buffers.abandoned:
+        if not buffers.abandoned and not self._closed:
             self._free.append(buffers)
 
     def clear(self) -> None:
         """Let go of all free buffers and of the inferences bound to them."""
         self._free.clear()
+
+    def close(self) -> None:
+        """Keep nothing from here on: what inferences are bound to goes away with them."""
+        self._closed = True
+        self.clear()

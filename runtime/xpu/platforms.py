@@ -121,3 +121,4 @@ class OpenVINOPlatform:
         """See :meth:`Platform.close`."""
         for xpu in self._xpus.values():
             xpu.close()
+        self._pool.close()

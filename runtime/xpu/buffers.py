@@ -73,17 +73,24 @@ class PassBuffers:
         self._activations: dict[str, _Growing] = {}
         self._tables: list[tuple[list[int], int]] = []
         self._current = 0
+        self._version = 0
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """Equal as long as every tensor is still the same one."""
+        return self._version, self._current
 
     def load(self, inputs: PassInputs) -> None:
         """Begin a pass: write its inputs."""
-        bound, vectors = self._bound, self._inputs
-        self.tokens = len(inputs.token_ids)
         self._current = 0
-        bound["input_ids"] = vectors["input_ids"].write(inputs.token_ids)
-        bound["position_ids"] = vectors["position_ids"].write(inputs.position_ids)
-        bound["past_lens"] = vectors["past_lens"].write(inputs.past_lens)
-        bound["subsequence_begins"] = vectors["subsequence_begins"].write(inputs.subsequence_begins)
-        bound["sampled_token_indices"] = vectors["sampled_token_indices"].write(inputs.sampled_rows)
+        if self.tokens != len(inputs.token_ids):
+            self.tokens = len(inputs.token_ids)
+            self._version += 1
+        self._write("input_ids", inputs.token_ids)
+        self._write("position_ids", inputs.position_ids)
+        self._write("past_lens", inputs.past_lens)
+        self._write("subsequence_begins", inputs.subsequence_begins)
+        self._write("sampled_token_indices", inputs.sampled_rows)
         self._max_context_len[...] = inputs.max_context_len
         self._write_tables(inputs.block_tables)
 
@@ -108,6 +115,12 @@ class PassBuffers:
         """The kernel has written the next residual stream: it is the current one from here on."""
         self._current ^= 1
 
+    def _write(self, name: str, values: Sequence[int]) -> None:
+        tensor = self._inputs[name].write(values)
+        if self._bound.get(name) is not tensor:
+            self._bound[name] = tensor
+            self._version += 1
+
     def _write_tables(self, tables: list[list[int]]) -> None:
         """Write the block tables, which change only when the batch does or a sequence enters a new block."""
         known = self._tables
@@ -123,8 +136,8 @@ class PassBuffers:
         for table in tables:
             indices += table
             begins.append(len(indices))
-        self._bound["block_indices"] = self._inputs["block_indices"].write(indices)
-        self._bound["block_indices_begins"] = self._inputs["block_indices_begins"].write(begins)
+        self._write("block_indices", indices)
+        self._write("block_indices_begins", begins)
 
 
 class BufferPool:

@@ -94,11 +94,15 @@ class BoundInference:
                 self._inputs.append((index, name, port))
         self._outputs = list(zip(range(len(outputs)), outputs, compiled.outputs, strict=False))
         self._moves_stream = HIDDEN in outputs
+        self._state: tuple[int, int] | None = None
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
         self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
 
     def bind(self, buffers: PassBuffers) -> None:
-        """Bind what has changed since the last time."""
+        """Bind what has changed since the last time; always the same buffers."""
+        if self._state == buffers.state:
+            return
+        self._state = buffers.state
         for index, name, port in self._inputs:
             if name == HIDDEN:
                 tensor = buffers.stream(port, next=False)

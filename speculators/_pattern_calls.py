@@ -104,6 +104,7 @@ class Situation:
         self._previous = self._calls[-1].tool if self._calls else "^"
         self._second = self._calls[-2].tool if len(self._calls) > 1 else "^"
         self._said = self._last_words()
+        self._words = sorted(self._said)  # so that sums, and with them guesses, are the same in every process
         self._asked = self._said | self._values.request
         self._rarity = self._rarities()
         self._covers = {tool.name: self._cover(tool) for tool in self._tools}
@@ -170,7 +171,7 @@ class Situation:
             "none", f"none@{where}", f"none@{where}<{previous}", f"none@{where}<{previous}<{self._second}",
             f"none@{self._status}", f"none@{self._status}<{previous}", f"none@{where}#{min(since, 4)}",
         ]  # fmt: skip
-        return said + ([f"none:{word}" for word in self._said] if where == "request" else [])
+        return said + ([f"none: word {word}" for word in self._words] if where == "request" else [])
 
     def _of_tool(self, tool: Tool) -> list[str]:
         where, previous, name = self._where, self._previous, tool.name
@@ -195,7 +196,7 @@ class Situation:
         if cover and cover == self._best_cover:
             said += ["likest", f"likest@{where}", f"likest#{min(2, made)}@{where}"]
         if where == "request":
-            said += [f"w:{word}>{name}" for word in self._said]
+            said += [f"word {word}>{name}" for word in self._words]
         if not tool.parameters:
             said.append("takes nothing")
         return said

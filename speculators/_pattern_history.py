@@ -13,6 +13,9 @@ from agentrt.calls import parse_arguments
 
 _MAX_EVENTS = 80
 _MAX_TEXT = 20_000
+_MAX_SYSTEM_PROMPT = 4_000
+SYSTEM_PROMPT = "system prompt"
+"""What a system prompt is called among the tools that returned something."""
 _JSON_START = re.compile(r"\s*[\[{]")
 
 
@@ -44,7 +47,7 @@ Event: TypeAlias = Said | Called | Returned
 
 
 def read_history(messages: Sequence[Mapping[str, Any]]) -> list[Event]:
-    """Return the events of a conversation in OpenAI's shape: the last ones, and always the first request.
+    """Return the events of a conversation in OpenAI's shape: the last ones, and always how it began.
 
     Never raises on a message of an unexpected shape: that one is left out.
     """
@@ -52,6 +55,8 @@ def read_history(messages: Sequence[Mapping[str, Any]]) -> list[Event]:
     tools: dict[str, str] = {}
     for message in messages:
         role = message.get("role")
+        if role in ("system", "developer"):  # as if someone had looked up who and when it is
+            events.append(Returned(SYSTEM_PROMPT, _text(message.get("content"))[:_MAX_SYSTEM_PROMPT]))
         if role in ("user", "assistant"):
             text = _text(message.get("content"))
             if text:
@@ -66,7 +71,7 @@ def read_history(messages: Sequence[Mapping[str, Any]]) -> list[Event]:
             name = tools.get(str(message.get("tool_call_id")), "")
             events.append(Returned(name, parse_result(_text(message.get("content")))))
     if len(events) > _MAX_EVENTS:
-        return [*events[:1], *events[1 - _MAX_EVENTS :]]
+        return [*events[:2], *events[2 - _MAX_EVENTS :]]
     return events
 
 

@@ -135,6 +135,18 @@ def test_values_that_keep_coming_are_known(predictor: PatternSpeculator) -> None
     assert guesses(predictor, request) == [ToolCall("forecast", {"city": "Reykjavik"})]
 
 
+def test_what_the_system_prompt_says_may_be_an_argument(predictor: PatternSpeculator) -> None:
+    tools = [tool("open_calendar", "user_id")]
+
+    def asked_by(user: str) -> DraftRequest:
+        told = {"role": "system", "content": f"You are a helpful assistant.\nThe user_id: {user}"}
+        return DraftRequest([told, {"role": "user", "content": "What is on my calendar?"}], tools)
+
+    for user in ("U100", "U200", "U300", "U400"):
+        predictor.learn(asked_by(user), [ToolCall("open_calendar", {"user_id": user})])
+    assert guesses(predictor, asked_by("U777"))[0] == ToolCall("open_calendar", {"user_id": "U777"})
+
+
 def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
     path = tmp_path / "new" / "history.sqlite"
     first = PatternSpeculator(path)

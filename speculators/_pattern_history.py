@@ -111,9 +111,11 @@ def _parse_cut(text: str) -> Any:
             ends.append((position + 1, "".join(reversed(closers))))
         elif character == ",":
             ends.append((position, "".join(reversed(closers))))
+    if not closers:  # its end is there, so it is no JSON
+        return text
     for end, closing in reversed(ends[-8:]):
         try:
-            return json.loads(text[:end] + closing)
+            return json.loads(text[:end] + closing) or text
         except (ValueError, RecursionError):
             continue
     return text

@@ -16,7 +16,7 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-_MONTH = "|".join(f"{month}|{month[:3]}" for month in _MONTHS)
+_MONTH = "|".join(["sept", *(f"{month}|{month[:3]}" for month in _MONTHS)])
 _DATE = re.compile(
     rf"\b(?:(?P<m1>{_MONTH})\.? (?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<y1>\d{{4}}))?"
     rf"|(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m2>{_MONTH})\.?(?:,? (?P<y2>\d{{4}}))?"
@@ -41,8 +41,8 @@ def name_words(name: str) -> tuple[str, ...]:
 
 def stem(word: str) -> str:
     """A word without the endings that vary between a request and a name."""
-    for ending in ("ing", "ies", "es", "ed", "s"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
+    for ending, least in (("ing", 3), ("ies", 3), ("es", 3), ("ed", 3), ("s", 2)):
+        if word.endswith(ending) and len(word) - len(ending) >= least:
             return word[: -len(ending)]
     return word
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from agentrt.adapters.langchain import ChatAgentRT, speculate
+from agentrt.bench._speculation_nano import NanoBench, Setting, nano_figures, nano_table
 from agentrt.bench._speculation_tasks import REQUESTS, TimedTools
-from agentrt.bench.speculation import _Bench, _figures, _Setting, _table
 from agentrt.perfmodel import TurnTimes
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
@@ -17,7 +17,7 @@ from agentrt.speculable import speculable_tool
 from agentrt.speculators import LocalSpeculator
 
 
-def setting(**changed: object) -> _Setting:
+def setting(**changed: object) -> Setting:
     values = {
         "ratio": 1.0,
         "plain_s": 10.0,
@@ -30,11 +30,11 @@ def setting(**changed: object) -> _Setting:
         "pairs": 8,
         "equal": 8,
     }
-    return _Setting(**{**values, **changed})  # type: ignore[arg-type]
+    return Setting(**{**values, **changed})  # type: ignore[arg-type]
 
 
 def test_figures_add_up_over_the_settings() -> None:
-    figures = _figures([setting(), setting(speculative_s=10.0, claims=0, equal=6)])
+    figures = nano_figures([setting(), setting(speculative_s=10.0, claims=0, equal=6)])
     assert figures["time_saved_pct"] == pytest.approx(10.0)
     # Eq. 1 saves half of the turns 2.0 - 1.2 seconds each in one setting and nothing in the other.
     assert figures["model_optimum_pct"] == pytest.approx(100 * 0.5 * 4 * 0.8 / 20)
@@ -45,14 +45,14 @@ def test_figures_add_up_over_the_settings() -> None:
 
 def test_a_model_that_calls_no_tools_gives_figures_too() -> None:
     idle = setting(times=None, turns=0, calls=0, claims=0, speculative_s=10.0)
-    assert _figures([idle]) == {
+    assert nano_figures([idle]) == {
         "time_saved_pct": 0.0,
         "model_optimum_pct": 0.0,
         "claim_rate": 0.0,
         "transcripts_equal": 1.0,
         "turns": 0.0,
     }
-    assert _table([idle]).rows[0][1:4] == (None, None, None)
+    assert nano_table("t", [idle]).rows[0][1:4] == (None, None, None)
 
 
 def test_the_tools_wait_and_answer_json() -> None:
@@ -76,9 +76,9 @@ def test_a_small_run_on_the_real_models() -> None:
     with LocalRuntime.open("nano", RuntimeConfig(memory_bytes=32 * 2**20, threads=1)) as runtime:
         plain = ChatAgentRT(runtime=runtime, max_tokens=64)
         speculative = speculate(plain, LocalSpeculator(DRAFT_DIRECTORY, threads=1))
-        bench = _Bench(plain, speculative, TimedTools(), REQUESTS[:1])
+        bench = NanoBench(plain, speculative, TimedTools(), REQUESTS[:1])
         settings = asyncio.run(bench.measure(2, messages.append))
-    figures = _figures(settings)
+    figures = nano_figures(settings)
     assert figures["transcripts_equal"] == 1.0
     assert 0.0 <= figures["claim_rate"] <= 1.0
     assert [one.ratio for one in settings] == [0.5, 1.0, 2.0]

@@ -44,9 +44,9 @@ class RuntimeConfig(BaseModel):
     max_batch_size: int = Field(default=16, ge=1, le=1024)
     """Sequences in one forward pass. More may be alive; the rest keep their blocks and wait."""
 
-    prefill_chunk_tokens: int = Field(default=256, ge=1)
+    prefill_chunk_tokens: int = Field(default=1024, ge=1)
     """Most prompt tokens in one forward pass, rounded up to whole KV blocks. The model's profile may advise
-    fewer, to stay within :attr:`quantum_s`."""
+    fewer, to stay within :attr:`quantum_s`. Each pass costs something beside its tokens."""
 
     policy: Literal["agent-xpu", "fcfs", "preempt-restart", "time-share", "iteration-level"] = "agent-xpu"
     """How requests are scheduled. All but the default are what it is compared with."""

@@ -27,6 +27,8 @@ class Role(enum.Enum):
     DECODE = "decode"
     """Kernels of any shape, decoding and attention above all: an integrated GPU, or the CPU."""
 
+    __hash__ = object.__hash__  # Enum's own is a Python function, and roles are looked up for every kernel
+
 
 class KernelKind(enum.Enum):
     """What a kernel is made of."""
@@ -37,6 +39,8 @@ class KernelKind(enum.Enum):
     """Token-level op group between two attentions (out-projection, MLP, next norm, QKV): static shape."""
     ATTENTION = "attention"
     """Sequence-level: the attention of one layer alone; any shape, no weights."""
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ..heg import PassContext
 from ..heg.graph import ExecutionGraph
 from .memory import Memory
 from .passes import Pass, Slice, Stage, shape_of
-from .policy import Policy, Preemption
+from .policy import Policy
 from .roster import Roster, by_order
 from .sequence import Sequence, SequenceState
 
@@ -141,10 +141,8 @@ class Composer:
 
     def _chunk_tokens(self, first: Sequence) -> int:
         """Prompt tokens in one pass: as many as keep each kernel of it within the quantum."""
-        if self._policy.whole_prompts:
-            return max(self._graph.max_chunk_tokens, first.prompt_tokens)
-        if self._policy.preemption is Preemption.NONE:
-            return self._graph.max_chunk_tokens
+        if self._policy.chunk_tokens is not None:
+            return self._policy.chunk_tokens
         return self._graph.chunk_tokens(first.computed, self._graph.max_chunk_tokens)
 
     def _chunk(self, sequence: Sequence, budget: int) -> int:

@@ -44,8 +44,8 @@ class Policy:
     """A pass holds prompt chunks and decodes at once, as continuous batching has it. Where False, they are
     passes of their own, so that a paused prompt holds up nobody's decoding (§5.2, disaggregation)."""
 
-    whole_prompts: bool = False
-    """Prompts are not cut into chunks."""
+    chunk_tokens: int | None = None
+    """Prompt tokens in one pass, whatever time its kernels take; None: as many as the quantum allows."""
 
     time_share: bool = False
     """Reactive and proactive work take turns, kernel by kernel (Fig. 4b)."""
@@ -94,6 +94,7 @@ FCFS: Final = Policy(
     by_priority=False,
     shortest_first=False,
     mixed_passes=True,
+    chunk_tokens=256,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
 )
@@ -119,7 +120,7 @@ ITERATION_LEVEL: Final = Policy(
     by_priority=False,
     shortest_first=False,
     mixed_passes=True,
-    whole_prompts=True,
+    chunk_tokens=2**20,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
 )

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..context import BlockPool
-from ..heg import Kernel, KernelCost, PassContext, Role
+from ..heg import Kernel, KernelCost, PassContext, PassShape, Role
 from ..heg.graph import ExecutionGraph
 from .composer import Composer
 from .contention import ActiveKernel, ActiveKernels, Verdict
@@ -37,6 +37,9 @@ from .passes import Pass, Stage
 from .policy import Policy, Preemption
 from .roster import Roster
 from .sequence import Sequence, SequenceState
+
+_PAST_STEP: Final = 256
+_MOST_COSTS: Final = 4096
 
 
 class Dispatch(NamedTuple):
@@ -84,6 +87,7 @@ class Scheduler:
         self._roster = Roster(policy, PrefillEstimate(graph))
         self._composer = Composer(graph, policy, self._roster, self._memory, max_batch_size)
         self._active = ActiveKernels(policy)
+        self._costs: dict[tuple[object, ...], KernelCost] = {}
         self._slack = dict.fromkeys(self._roles, 0.0)
         self._last_on = dict.fromkeys(self._roles, 0)
         self._since_promoted = 0
@@ -242,7 +246,7 @@ class Scheduler:
         self._memory.drop_expired(now)
         self._roster.promote(now)
         decisions: list[Dispatch] = []
-        while (decision := self._next(now)) is not None:
+        while len(self._active) < len(self._roles) and (decision := self._next(now)) is not None:
             decisions.append(decision)
         for run in [run for run in self._composer.passes if not run.context.position and run.role is None]:
             self._composer.drop(run)  # who can join it by the time that it may begin shall do so
@@ -316,14 +320,32 @@ class Scheduler:
                     yield option
 
     def _option(self, run: Pass, kernels: tuple[Kernel, ...], role: Role) -> _Option:
-        kernel = kernels[run.context.position]
-        return _Option(run, kernels, self._graph.profile.estimate(kernel, run.context.shape, role))
+        return _Option(run, kernels, self._cost(kernels[run.context.position], run.context.shape, role))
+
+    def _cost(self, kernel: Kernel, shape: PassShape, role: Role) -> KernelCost:
+        """The profile's estimate, asked anew only when the past has grown by some blocks."""
+        key = (
+            *(kernel.kind, kernel.layers.start, kernel.layers.stop, role),
+            *(shape.tokens, shape.sequences, shape.rows, shape.past_tokens // _PAST_STEP),
+        )
+        cost = self._costs.get(key)
+        if cost is None:
+            if len(self._costs) >= _MOST_COSTS:
+                self._costs.clear()
+            cost = self._costs[key] = self._graph.profile.estimate(kernel, shape, role)
+        return cost
 
     def _stages(self, rank: int, now: float) -> tuple[Stage, ...]:
         """What a class does first: prompts, unless its decodes have waited or are as many as a pass holds."""
         if self.policy.mixed_passes:
             return (Stage.MIXED,)
-        decoding = sum(s.rank == rank and not s.prefills for s in self._roster.running)
+        decoding = prompts = 0
+        for sequence in self._roster.running:
+            if sequence.rank == rank:
+                prompts += sequence.prefills
+                decoding += not sequence.prefills
+        if not prompts and not self._roster.queues[rank]:
+            return (Stage.DECODE,)
         if decoding:
             gap = self.policy.proactive_decode_gap_s if rank else self.policy.reactive_decode_gap_s
             if decoding >= self._max_batch_size or now - self._decoded.get(rank, now) >= gap:

@@ -61,7 +61,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert role in started.roles
         assert self.kernels.get(run.context.id, 0) == started.index, "in order, none twice"
         self.kernels[run.context.id] = started.index + 1
-        assert cost.seconds <= QUANTUM or self.policy.whole_prompts or self.policy.mixed_passes
+        assert cost.seconds <= QUANTUM or self.policy.mixed_passes
         self._slices_make_sense(kernel)
         self._reactive_goes_first(kernel)
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from ..errors import WorkloadNotFoundError
+from . import patterns
 from .machine import describe_machine
 from .report import BenchReport, Table
 
@@ -15,8 +17,8 @@ _METHOD = "transcripts_equal is the share of all runs whose messages are those o
 def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
     """Measure what speculation saves, and what it costs where it saves nothing.
 
-    ``workloads`` is a folder with BFCL's multi-turn tasks; without it the controlled runs are on made-up
-    ones.
+    ``workloads`` is a folder with BFCL's multi-turn tasks and recorded conversations; without the former
+    the controlled runs are on made-up ones, without the latter no calls are guessed from patterns.
     """
     from . import _speculation_controlled, _speculation_nano, _speculation_overhead, _speculation_peers
     from ._agent_tasks import agent_tasks
@@ -31,6 +33,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
     progress("the cost of speculating at all")
     median_ms, p99_ms = asyncio.run(_speculation_overhead.overhead_ms(300 if quick else 2000))
     peers, peer_table, peer_equal = _peers(quick, workloads, progress)
+    guessed = _patterns(quick, workloads, progress)
     paced, unpaced = nano_figures(nano.paced), nano_figures(nano.unpaced)
     equal = [
         *(each.equal for each in (*nano.paced, *nano.unpaced)), controlled.equal, sum(peer_equal),
@@ -50,6 +53,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
             "sdk_overhead_ms_per_turn_p50": median_ms,
             "sdk_overhead_ms_per_turn_p99": p99_ms,
             **peers,
+            **patterns.figures(guessed),
             "transcripts_equal": sum(equal) / sum(pairs),
         },
         tables=(
@@ -58,6 +62,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
             nano.by_samples,
             *controlled.tables,
             peer_table,
+            *([patterns.table(guessed)] if guessed else []),
         ),
         method=" ".join(
             (
@@ -65,10 +70,23 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
                 _speculation_controlled.METHOD.format(source=source, scale=scale),
                 _speculation_overhead.METHOD,
                 _speculation_peers.METHOD,
+                *([patterns.METHOD] if guessed else []),
                 _METHOD,
             )
         ),
     )
+
+
+def _patterns(
+    quick: bool, workloads: Path | None, progress: Callable[[str], None]
+) -> list[patterns.PatternResult]:
+    if workloads is None:
+        return []
+    try:
+        return patterns.measure(workloads, quick=quick, progress=progress)
+    except WorkloadNotFoundError as error:
+        progress(str(error))
+        return []
 
 
 def _peers(

@@ -158,7 +158,10 @@ def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
     """
     model = model.clone()
     probe = model.clone()
-    probe.reshape({"input_ids": [_PROBED_TOKENS], "position_ids": [_PROBED_TOKENS]})
+    try:
+        probe.reshape({"input_ids": [_PROBED_TOKENS], "position_ids": [_PROBED_TOKENS]})
+    except RuntimeError:
+        return model  # nothing is known about its shapes
     probed = {_name(node): node for node in probe.get_ordered_ops()}
     ids = next(node for node in model.get_parameters() if node.output(0).get_any_name() == "input_ids")
     count = opset.shape_of(ids, output_type="i64")
@@ -201,8 +204,9 @@ def _depends_on_tokens(nodes: list[ov.Node]) -> dict[str, bool]:
 
 
 def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
-    """The residual stream in front of each layer that has one tensor alive there, of known rank and type."""
+    """The residual stream in front of each layer where it is the only tensor alive."""
     depends = _depends_on_tokens(nodes)
+    by_name = {_name(node): node for node in nodes}
     last_use: dict[_Port, int] = {}
     for position, node in enumerate(nodes):
         for value in node.input_values():
@@ -220,11 +224,23 @@ def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
             if port in last_use
         }
         alive = {port for port in alive if last_use[port] > position}
-        if len(alive) == 1 and node.get_type_name() != "Result":
-            # The latest such place before the next attention: it leaves the least to compute twice.
-            seams[layer] = next(iter(alive))
+        if len(alive) == 1:
+            (port,) = alive
+            if _holds_token_rows(by_name[port.node].output(port.index)):
+                # The latest such place before the next attention: it leaves the least to compute twice.
+                seams[layer] = port
     seams.pop(layer, None)  # behind the last attention there is no layer
     return seams
+
+
+def _holds_token_rows(output: ov.Output) -> bool:
+    """Whether a tensor is ``[tokens, …]`` of a type that host memory can hold."""
+    shape = output.get_partial_shape()
+    if shape.rank.is_dynamic or shape.rank.get_length() < 2:
+        return False
+    tokens, *row = shape
+    known = tokens.is_dynamic and all(extent.is_static for extent in row)
+    return known and output.get_element_type() in (ov.Type.f32, ov.Type.f16)
 
 
 def _cut(output: ov.Output, name: str) -> None:

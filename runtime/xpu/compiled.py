@@ -33,9 +33,12 @@ class CompiledKernels:
         """
         self.device: Final = device
         core = ov.Core()
+        # What is said about CPU threads, say, means nothing to an NPU, which would refuse it.
+        known = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
+        understood = {name: value for name, value in properties.items() if name in known}
         try:
             self._compiled = {
-                kind: [core.compile_model(model, device, dict(properties)) for model in models]
+                kind: [core.compile_model(model, device, understood) for model in models]
                 for kind, models in pieces.items()
             }
         except (RuntimeError, TypeError) as error:

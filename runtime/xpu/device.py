@@ -34,12 +34,18 @@ class OpenVINOXPU:
     called for inferences that fail.
     """
 
-    def __init__(self, role: Role, pool: BufferPool, compile: Callable[[], CompiledKernels]) -> None:
-        """``compile`` builds the kernels, now and whenever the XPU has to start afresh."""
+    def __init__(
+        self,
+        role: Role,
+        pool: BufferPool,
+        kernels: CompiledKernels,
+        recompile: Callable[[], CompiledKernels],
+    ) -> None:
+        """``recompile`` builds ``kernels`` anew, for when the XPU has to start afresh."""
         self._role = role
         self._pool = pool
-        self._compile = compile
-        self.kernels = compile()
+        self._recompile = recompile
+        self.kernels = kernels
         self._caches: Mapping[str, ov.Tensor] = {}
         self._epoch = 0
         """Counts rebuilds: who finds it changed while waiting for a kernel was given up."""
@@ -78,7 +84,7 @@ class OpenVINOXPU:
         self._give_up()
         self._pool.clear()
         try:
-            self.kernels = self._compile()
+            self.kernels = self._recompile()
         except (ConfigurationError, RuntimeError) as error:
             raise DeviceLostError(self.kernels.device, last_line(error)) from error
 

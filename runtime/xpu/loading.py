@@ -108,15 +108,18 @@ def build_model(
     )
     pool = BufferPool()
     xpus = {
-        role: OpenVINOXPU(role, pool, functools.partial(_compile, role, device, graph, directory, properties))
+        role: OpenVINOXPU(
+            role,
+            pool,
+            _compile(role, device, graph, partition, properties),
+            functools.partial(_recompile, role, device, graph, directory, properties),
+        )
         for role, device in devices.items()
         if role is Role.DECODE or graph.static_tokens is not None
     }
-    segments = xpus[Role.DECODE].kernels
-    vocabulary = segments.logits.get_partial_shape()[2].get_length()
-    return LoadedModel(
-        OpenVINOPlatform(platform, xpus, pool), graph, KVLayout.of(segments.models), vocabulary
-    )
+    kernels = xpus[Role.DECODE].kernels
+    vocabulary = kernels.logits.get_partial_shape()[2].get_length()
+    return LoadedModel(OpenVINOPlatform(platform, xpus, pool), graph, KVLayout.of(kernels.models), vocabulary)
 
 
 def load_profile(
@@ -172,18 +175,21 @@ def load_profile(
     return store.profile(name, measure)
 
 
-def _compile(
+def _recompile(
     role: Role,
     device: Device,
     graph: ExecutionGraph,
     directory: ModelDirectory,
     properties: Mapping[str, Any],
 ) -> CompiledKernels:
-    """Read the model, cut it and compile what the XPU of ``role`` runs of it.
+    """Compile afresh what an XPU runs, from disk: keeping the model would keep a copy of its weights."""
+    return _compile(role, device, graph, Partition(read_paged_graph(directory)), properties)
 
-    The graph is read anew each time: keeping it between two times would keep a copy of the weights.
-    """
-    partition = Partition(read_paged_graph(directory))
+
+def _compile(
+    role: Role, device: Device, graph: ExecutionGraph, partition: Partition, properties: Mapping[str, Any]
+) -> CompiledKernels:
+    """Cut what the XPU of ``role`` runs of a model, and compile it."""
     split = graph.bounds[-1]
     pieces: dict[KernelKind, list[ov.Model]] = {}
     if role is Role.DECODE:

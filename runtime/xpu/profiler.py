@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import openvino as ov
 
-from ..heg.kernel import Kernel, KernelKind, PassContext, PassInputs, Role
+from ..heg.kernel import KernelKind, Role
 from ..heg.partition import Partition, with_static_tokens
 from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile, fit_roofline
 from ..heg.work import ModelWork
 from ..model.kv_layout import KVLayout
-from .buffers import BufferPool
-from .compiled import CompiledKernels
-from .device import OpenVINOXPU
+from .kernel_bench import MOST_TOKENS, SECONDS_A_POINT, KernelBench
 from .machine import PowerMeter
 from .platforms import Device
 
@@ -28,9 +26,7 @@ CHUNKS: Final = (32, 64, 128, 256, 512)
 STATIC_CHUNKS: Final = (64, 128, 256)
 """Candidates for the static shape of token-level kernels."""
 
-_PAST: Final = 1024
-_SECONDS_A_POINT: Final = 0.25
-_LEAST_RUNS, _MOST_RUNS = 2, 12
+_PAST: Final = MOST_TOKENS - CHUNKS[-1]
 _SATURATED: Final = 0.9
 """The shortest static chunk with this share of the best throughput is the turning point of §5.2."""
 
@@ -72,8 +68,8 @@ class Profiler:
         self._bandwidth = bandwidth
         self._advance = advance
         self._meter = PowerMeter.find()
-        self._idle_watts = self._watts(lambda: time.sleep(_SECONDS_A_POINT)) if self._meter else 0.0
-        self._layout: KVLayout | None = None
+        self._idle_watts = 0.0
+        self._idle_watts = self._watts(lambda: time.sleep(SECONDS_A_POINT))
 
     def measure(self, devices: Mapping[Role, Device], fingerprint: str) -> Profile:
         """Profile every device of a platform that can run kernels of this model."""
@@ -104,14 +100,16 @@ class Profiler:
         partition, work = self._partition, self._work
         bounds = (0, *sorted(partition.seams))
         sizes = [end - start for start, end in zip(bounds, [*bounds[1:], partition.layers], strict=True)]
-        fine = _Bench(device, self._properties, {KernelKind.LAYERS: partition.layer_segments(bounds[1:])})
+        fine = KernelBench(
+            device, self._properties, {KernelKind.LAYERS: partition.layer_segments(bounds[1:])}
+        )
         entry_s = 0.0
         layer: dict[int, float] = {}
         head: dict[int, float] = {}
         for tokens in (*BATCHES, *self._chunks):
             batch = tokens in BATCHES
             self._advance(f"{device.name}: {f'decode of {tokens}' if batch else f'prefill of {tokens}'}")
-            segments = fine.run_segments(tokens, tokens if batch else 1, rows=tokens if batch else 0)
+            segments = fine.run(tokens, tokens if batch else 1, rows=tokens if batch else 0)
             inner = [s / size for s, size in zip(segments[1:-1], sizes[1:-1], strict=True)]
             layer[tokens] = statistics.median(inner or [sum(segments) / partition.layers])
             if inner:
@@ -119,19 +117,19 @@ class Profiler:
                     entry_s = max(0.0, segments[0] - sizes[0] * layer[tokens])
                 if batch:
                     head[tokens] = max(0.0, segments[-1] - sizes[-1] * layer[tokens])
-        watts = self._watts(lambda: fine.run_segments(self._chunks[-1], 1, rows=0))
+        watts = self._watts(lambda: fine.run(self._chunks[-1]))
         self._advance(f"{device.name}: attention to {_PAST} tokens")
-        read_s, pair_s = self._fit_attention(fine, layer)
-        alone = sum(fine.run_segments(1, 1, rows=1))
+        read_s, pair_s = self._fit_attention(fine)
+        alone = sum(fine.run(1, rows=1))
         layout = fine.layout
         fine.close()
         self._advance(f"{device.name}: the model in one piece")
-        whole = _Bench(device, self._properties, {KernelKind.LAYERS: partition.layer_segments(())})
-        uncut = sum(whole.run_segments(1, 1, rows=1))
+        whole = KernelBench(device, self._properties, {KernelKind.LAYERS: partition.layer_segments(())})
+        uncut = sum(whole.run(1, rows=1))
         if not head:
             for rows in BATCHES:
-                with_rows = sum(whole.run_segments(rows, rows, rows=rows))
-                head[rows] = max(0.0, with_rows - sum(whole.run_segments(rows, rows, rows=0)))
+                with_rows = sum(whole.run(rows, rows, rows=rows))
+                head[rows] = max(0.0, with_rows - sum(whole.run(rows, rows)))
         whole.close()
         segment_s = max(0.0, alone - uncut) / max(1, len(bounds) - 1)
         layer = {tokens: max(seconds - segment_s, seconds / 10) for tokens, seconds in layer.items()}
@@ -155,14 +153,14 @@ class Profiler:
             watts=watts,
         ), layout
 
-    def _fit_attention(self, fine: _Bench, layer: Mapping[int, float]) -> tuple[float, float]:
+    def _fit_attention(self, fine: KernelBench) -> tuple[float, float]:
         """Seconds a layer takes to read a token of past, and for each pair of a new token and one of past."""
         longest = self._chunks[-1]
         layers = self._partition.layers
 
         def extra(tokens: int) -> float:
-            seconds = sum(fine.run_segments(tokens, 1, rows=0, past=_PAST))
-            return max(0.0, (seconds - sum(fine.run_segments(tokens, 1, rows=0))) / layers / _PAST)
+            seconds = sum(fine.run(tokens, past=_PAST))
+            return max(0.0, (seconds - sum(fine.run(tokens))) / layers / _PAST)
 
         one, many = extra(1), extra(longest)
         pair_s = max(0.0, many - one) / (longest - 1)
@@ -170,10 +168,10 @@ class Profiler:
 
     def _measure_attention(self, device: Device, layout: KVLayout) -> float:
         """An ATTENTION kernel alone, with nothing in the cache."""
-        bench = _Bench(
+        bench = KernelBench(
             device, self._properties, {KernelKind.ATTENTION: [self._partition.attention(0)]}, layout
         )
-        seconds = bench.run(KernelKind.ATTENTION, self._chunks[-1], 1, rows=0)[0]
+        seconds = bench.run(self._chunks[-1], kind=KernelKind.ATTENTION)[0]
         bench.close()
         return seconds
 
@@ -185,9 +183,9 @@ class Profiler:
         for tokens in _static_chunks(self._chunks[-1]):
             self._advance(f"{device.name}: token-level kernels of {tokens}")
             pieces = [with_static_tokens(group, tokens) for group in groups]
-            bench = _Bench(device, self._properties, {KernelKind.TOKENS: pieces})
-            found[tokens] = bench.run(KernelKind.TOKENS, tokens, 1, rows=0)
-            watts = self._watts(functools.partial(bench.run, KernelKind.TOKENS, tokens, 1, rows=0))
+            bench = KernelBench(device, self._properties, {KernelKind.TOKENS: pieces})
+            found[tokens] = bench.run(tokens, kind=KernelKind.TOKENS)
+            watts = self._watts(functools.partial(bench.run, tokens, kind=KernelKind.TOKENS))
             bench.close()
         rates = {tokens: tokens / sum(seconds) for tokens, seconds in found.items()}
         chosen = min(tokens for tokens, rate in rates.items() if rate >= _SATURATED * max(rates.values()))
@@ -214,84 +212,10 @@ class Profiler:
         if self._meter is None:
             return _ESTIMATED_WATTS
         joules, started = self._meter.joules(), time.perf_counter()
-        while time.perf_counter() - started < _SECONDS_A_POINT:
+        while time.perf_counter() - started < SECONDS_A_POINT:
             work()
         watts = (self._meter.joules() - joules) / (time.perf_counter() - started)
-        return max(watts - getattr(self, "_idle_watts", 0.0), 0.1)
-
-
-class _Bench:
-    """Some kernels on one device with a scratch cache, and how long each of them takes."""
-
-    def __init__(
-        self,
-        device: Device,
-        properties: Mapping[str, Any],
-        pieces: Mapping[KernelKind, Sequence[ov.Model]],
-        layout: KVLayout | None = None,
-    ) -> None:
-        self._counts = {kind: len(models) for kind, models in pieces.items()}
-        kernels = CompiledKernels(pieces, device.name, {**properties, **device.properties})
-        self._pool = BufferPool()
-        self._xpu = OpenVINOXPU(Role.DECODE, self._pool, lambda: kernels)
-        if KernelKind.LAYERS in pieces:
-            layout = KVLayout.of(kernels.models)
-        if layout is not None:
-            self.layout = layout
-            blocks = -(-(_PAST + CHUNKS[-1]) // layout.block_tokens)
-            self._table = list(range(blocks))
-            self._xpu.attach(
-                {
-                    cache.name: ov.Tensor(cache.element_type, ov.Shape([blocks, *cache.block_shape]))
-                    for cache in layout.caches
-                }
-            )
-        else:
-            self._table = []
-
-    def run_segments(self, tokens: int, sequences: int, *, rows: int, past: int = 0) -> list[float]:
-        """Seconds of each segment of one pass, the quickest of some runs."""
-        return self.run(KernelKind.LAYERS, tokens, sequences, rows=rows, past=past)
-
-    def run(self, kind: KernelKind, tokens: int, sequences: int, *, rows: int, past: int = 0) -> list[float]:
-        """Seconds of each piece of one kind, one after the other, the quickest of some runs."""
-        each = tokens // sequences
-        inputs = PassInputs(
-            token_ids=[1] * tokens,
-            position_ids=[past + at for _ in range(sequences) for at in range(each)],
-            past_lens=[past] * sequences,
-            subsequence_begins=list(range(0, tokens + 1, each)),
-            block_tables=[self._table] * sequences,
-            max_context_len=past + each,
-            sampled_rows=list(range(rows)),
-        )
-        count = self._counts[kind]
-        kernels = tuple(
-            Kernel(at, kind, range(at, at + 1), range(at, at + 1), (Role.DECODE,), at == count - 1)
-            for at in range(count)
-        )
-        best = [float("inf")] * count
-        begun = time.perf_counter()
-        for run in range(_MOST_RUNS + 1):
-            context = PassContext(0, inputs, inputs.shape, kernels)
-            for at, kernel in enumerate(kernels):
-                done = self._xpu.run(kernel, context, _TIMEOUT_S)
-                if done is None:
-                    raise TimeoutError(f"a kernel did not return within {_TIMEOUT_S:.0f} s")
-                if done.error is not None:
-                    raise done.error
-                if run:  # the first one allocates and repacks
-                    best[at] = min(best[at], done.ended - done.started)
-            self._pool.give_back(context.buffers)
-            if run >= _LEAST_RUNS and time.perf_counter() - begun > _SECONDS_A_POINT:
-                break
-        return best
-
-    def close(self) -> None:
-        self._xpu.close()
-
-
-_TIMEOUT_S: Final = 120.0
+        return max(watts - self._idle_watts, 0.1)
 
 
 def _curve(points: Mapping[int, float]) -> Curve:

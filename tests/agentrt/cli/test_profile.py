@@ -7,13 +7,13 @@ from typer.testing import CliRunner
 
 from agentrt.cli.main import app
 from agentrt.runtime.heg import Profile
-from agentrt.runtime.xpu import loading, profiler, simulated_profile
+from agentrt.runtime.xpu import kernel_bench, loading, simulated_profile
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(profiler, "_SECONDS_A_POINT", 0.0)
-    monkeypatch.setattr(profiler, "_LEAST_RUNS", 1)
+    monkeypatch.setattr(kernel_bench, "SECONDS_A_POINT", 0.0)
+    monkeypatch.setattr(kernel_bench, "_LEAST_RUNS", 1)
     monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
 

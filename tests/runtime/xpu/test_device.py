@@ -192,7 +192,7 @@ def test_a_device_that_cannot_be_rebuilt_is_lost(
         raise RuntimeError("No device found")
 
     xpu = loaded.platform.xpus[Role.DECODE]
-    monkeypatch.setattr(xpu, "_compile", gone)
+    monkeypatch.setattr(xpu, "_recompile", gone)
     with pytest.raises(DeviceLostError, match="No device found"):
         xpu.rebuild()
 

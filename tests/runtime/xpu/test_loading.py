@@ -11,7 +11,7 @@ from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.store import ProfileStore
 from agentrt.runtime.model import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.xpu import find_platform, load_model, load_profile, loading, profiler
+from agentrt.runtime.xpu import find_platform, kernel_bench, load_model, load_profile, loading
 from agentrt.runtime.xpu.loading import build_model
 from tests.runtime.heg.test_partition import with_skip_connection
 from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_model, uncut
@@ -20,8 +20,8 @@ from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_mode
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures what is always measured, but not well."""
-    monkeypatch.setattr(profiler, "_SECONDS_A_POINT", 0.0)
-    monkeypatch.setattr(profiler, "_LEAST_RUNS", 1)
+    monkeypatch.setattr(kernel_bench, "SECONDS_A_POINT", 0.0)
+    monkeypatch.setattr(kernel_bench, "_LEAST_RUNS", 1)
     monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
 
 

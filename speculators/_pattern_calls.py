@@ -228,11 +228,14 @@ class Situation:
         return self._runnable is None or tool.name in self._runnable
 
     def _find_cues(self) -> list[int]:
-        """What an earlier conversation may have in common with this one: its request, and its calls."""
+        """What an earlier conversation may have in common with this one: request, calls, last result."""
         cues = {call_digest(call.tool, call.arguments) for call in self._calls[-_MAX_CUES:] if call.arguments}
         said = next((event for event in self._history if isinstance(event, Said)), None)
         if said is not None:
             cues.add(digest_of(said.text))
+        last = self._history[-1] if self._history else None
+        if isinstance(last, Returned):
+            cues.add(digest_of(f"{last.tool} returned {key_of(last.value)}"))
         return sorted(cues)
 
     def _last_words(self) -> frozenset[str]:

@@ -47,8 +47,8 @@ class PatternSpeculator:
         self,
         store: str | os.PathLike[str] | None = None,
         *,
-        guesses: int = 4,
-        least_chance: float = 0.1,
+        guesses: int = 6,
+        least_chance: float = 0.08,
     ) -> None:
         """Open the ``store``, or learn for this process only.
 

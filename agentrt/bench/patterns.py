@@ -24,7 +24,7 @@ METHOD = (
     "Recorded conversations of public benchmarks are replayed in the order of their files, one workload "
     "after the other, each with a pattern speculator that knows nothing at its beginning. Before each answer "
     "of the recorded model it is shown the messages up to there and the tools on offer and may guess up to "
-    "four calls of tools that only read; afterwards it is told what the model really did. A guess counts "
+    "six calls of tools that only read; afterwards it is told what the model really did. A guess counts "
     "as a claim if the answer made that very call, name and all arguments, and as a wasted run otherwise. "
     "Tools that only read are told from others by their names; of AutoDroid every tap counts, though taps "
     "are navigation rather than reads. Where a benchmark has no tool schemas, names, parameters and types "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
+import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -12,6 +12,7 @@ import httpx2
 from openai import AsyncOpenAI
 from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncResponsesToolRunner
 
+from .._clock import monotonic
 from ..calls import ToolCall
 from ..speculable import Invocation, SpeculableOptions, SpeculableTool
 from ._speculation_peers import Oracle, StreamedTask
@@ -41,10 +42,10 @@ class _Endpoint:
             turn += 1
         calls = turns[turn] if turn < len(turns) else ()
         headers = {"content-type": "text/event-stream"}
-        return httpx2.Response(200, headers=headers, content=self._events(f"r{made}", calls))
+        return httpx2.Response(200, headers=headers, content=self._events(f"r{uuid.uuid4().hex}", calls))
 
     async def _events(self, id: str, calls: Sequence[ToolCall]) -> AsyncIterator[bytes]:
-        began, number = time.perf_counter(), 0
+        began, number = monotonic(), 0
         output: list[dict[str, Any]] = []
 
         def event(kind: str, **fields: Any) -> bytes:
@@ -57,7 +58,7 @@ class _Endpoint:
             return {**told, "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 
         async def at(share: float) -> None:
-            await asyncio.sleep(began + share * self._generation_s - time.perf_counter())
+            await asyncio.sleep(began + share * self._generation_s - monotonic())
 
         yield event("response.created", response=response("in_progress"))
         for index, call in enumerate(calls):
@@ -150,9 +151,9 @@ async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[st
     for name, do in (("openai eager runner", by_runner), ("agentrt", by_agentrt)):
         await do(tasks[0])  # warm
         asked.clear()
-        began = time.perf_counter()
+        began = monotonic()
         said = [await do(task) for task in tasks]
-        results[name] = (time.perf_counter() - began, [said, list(asked)])
+        results[name] = (monotonic() - began, [said, list(asked)])
     return results
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import BaseTool, StructuredTool
 
+from .._clock import monotonic
 from ..calls import ToolCall
 from ..drafts import DraftRequest
 from ..speculable import speculable
@@ -96,7 +96,7 @@ class StreamedChat(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        began = time.perf_counter()
+        began = monotonic()
         asked = next(message for message in messages if message.type == "human")
         turn = sum(isinstance(message, AIMessage) for message in messages)
         turns = self.tasks[str(asked.content)]
@@ -115,7 +115,7 @@ class StreamedChat(BaseChatModel):
                 }
                 pieces.append(AIMessageChunk(content="", tool_call_chunks=[piece]))  # type: ignore[list-item]
         for number, message in enumerate(pieces, 1):
-            await asyncio.sleep(began + self.generation_s * number / len(pieces) - time.perf_counter())
+            await asyncio.sleep(began + self.generation_s * number / len(pieces) - monotonic())
             yield ChatGenerationChunk(message=message)
 
 
@@ -180,7 +180,7 @@ async def compare(tasks: Sequence[StreamedTask], times: Times) -> dict[str, tupl
 
 
 async def _do_all(agent: Any, tasks: Sequence[StreamedTask]) -> tuple[float, list[Any]]:
-    began = time.perf_counter()
+    began = monotonic()
     said = []
     for task in tasks:
         last: list[Any] = []
@@ -191,4 +191,4 @@ async def _do_all(agent: Any, tasks: Sequence[StreamedTask]) -> tuple[float, lis
         ):
             last = part["messages"] if kind == "values" else last
         said.append([(m.type, m.text, repr(getattr(m, "tool_calls", None))) for m in last])
-    return time.perf_counter() - began, said
+    return monotonic() - began, said

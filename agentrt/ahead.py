@@ -20,7 +20,7 @@ from .config import TurnAhead
 from .drafts import DraftRequest, Speculator
 from .events import AheadKept, AheadStarted, AheadWasted
 from .futures import Speculation
-from .report import Reporter
+from .reporter import Reporter
 
 if TYPE_CHECKING:
     from .turn import Turn

@@ -10,7 +10,7 @@ from .ahead import AheadBook
 from .config import SpeculationConfig
 from .controller import Controller
 from .events import SpeculationObserver
-from .report import Reporter
+from .reporter import Reporter
 from .tracing import tracing_observers
 
 

@@ -37,7 +37,7 @@ from .events import (
     TurnAnswered,
 )
 from .futures import FuturesCache, Speculation
-from .report import TurnRecorder
+from .reporter import TurnRecorder
 from .speculable import SpeculableTool
 from .writes import write_log
 

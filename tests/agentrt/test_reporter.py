@@ -21,7 +21,8 @@ from agentrt.events import (
     TurnAnswered,
 )
 from agentrt.futures import Speculation
-from agentrt.report import PredictorReport, Reporter, SpeculationReport, ToolReport, TurnRecorder
+from agentrt.report import PredictorReport, SpeculationReport, ToolReport
+from agentrt.reporter import Reporter, TurnRecorder
 
 
 def test_nothing_has_happened_yet() -> None:

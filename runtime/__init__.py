@@ -19,13 +19,23 @@ except ImportError as error:
 
 from .config import RuntimeConfig
 from .engine import EngineStatistics
-from .generation import Finished, FinishReason, Generation, GenerationEvent, LogprobsDelta, Timing, Usage
+from .generation import (
+    CallAnswered,
+    Finished,
+    FinishReason,
+    Generation,
+    GenerationEvent,
+    LogprobsDelta,
+    Timing,
+    Usage,
+)
 from .preparation import GenerationOptions
 from .running import RunningGeneration
 from .sampling import SamplingParams, TokenLogprobs
 from .service import LocalRuntime, RuntimeStatistics
 
 __all__ = [
+    "CallAnswered",
     "EngineStatistics",
     "FinishReason",
     "Finished",

@@ -26,9 +26,10 @@ from .context import BlockKeys
 from .heg import Role
 from .job import Job, OnText, StopReason
 from .model import AnswerConstraint
-from .sampling import SamplingParams, TokenSampler, sample_batch
-from .scheduler import Pass, SequenceState, inputs_of
+from .sampling import Logits, SamplingParams, TokenSampler, sample_batch
+from .scheduler import Pass, SequenceState, Slice, inputs_of
 from .text import AnswerText
+from .toolcache import ToolCacheProposer, ToolTurn
 from .trace import Trace
 from .xpu import KernelDone, Platform
 
@@ -52,6 +53,12 @@ class EngineStatistics:
     cached_tokens: int
     """Prompt tokens that did not have to, because their keys and values were in memory."""
     sampled_tokens: int
+    drafted_tokens: int
+    """Tokens that were verified; behind the first wrong one of a draft none is."""
+    accepted_tokens: int
+    """Those that were sampled just so."""
+    given_tokens: int
+    """Tokens of tools' outputs that followed a call at once (SpecTools, O3)."""
     finished: int
     cancelled: int
     failed: int
@@ -88,6 +95,7 @@ class Engine:
         self._lock = threading.Lock()
         self._ended: RuntimeClosedError | EngineFailedError | None = None
         self._steps = self._kernels = self._computed = self._cached = self._sampled = 0
+        self._drafted = self._accepted = self._given = 0
         self._finished = self._cancelled = self._failed = self._rebuilds = 0
         self._progress = platform.now()
         self.trace: Trace | None = None
@@ -109,6 +117,7 @@ class Engine:
         arrived: float | None = None,
         deadline_s: float | None = None,
         prefix_salt: bytes | None = None,
+        tool_cache: ToolCacheProposer | None = None,
     ) -> Job:
         """Queue a prompt and return at once; ``completion`` of the job is set when it has ended. Thread-safe.
 
@@ -142,6 +151,7 @@ class Engine:
             end_tokens=end_tokens,
             max_total_tokens=max_total_tokens,
             on_text=on_text,
+            tool_cache=tool_cache,
         )
         with self._lock:
             if self._ended is not None:
@@ -184,6 +194,9 @@ class Engine:
             computed_tokens=self._computed,
             cached_tokens=self._cached,
             sampled_tokens=self._sampled,
+            drafted_tokens=self._drafted,
+            accepted_tokens=self._accepted,
+            given_tokens=self._given,
             finished=self._finished,
             cancelled=self._cancelled,
             failed=self._failed,
@@ -280,7 +293,7 @@ class Engine:
             context = decision.run.context
             if context.inputs is None:
                 context.inputs = inputs_of(decision.run.slices)
-                for sequence, _, _ in decision.run.slices:
+                for sequence in decision.run.sequences:
                     job = self._jobs[sequence.id]
                     if job.started is None:
                         job.started = now
@@ -384,45 +397,94 @@ class Engine:
     def _pass_through(self, run: Pass, now: float) -> None:
         """Sample from a pass that is through."""
         self._steps += 1
-        sampling: list[Job | None] = []
-        for sequence, count, samples in run.slices:
-            self._computed += count
-            if samples:
-                sampling.append(self._jobs.get(sequence.id))  # None: it ended while the pass was on its way
+        sampling: list[tuple[Job | None, Slice]] = []
+        firsts: list[int] = []
+        rows = 0
+        for part in run.slices:
+            self._computed += part.length + len(part.draft)
+            if part.samples:
+                # None: it ended while the pass was on its way.
+                sampling.append((self._jobs.get(part.sequence.id), part))
+                firsts.append(rows)
+                rows += part.rows
         if not sampling:
             return
         logits = run.context.logits
         assert logits is not None
-        samplers = [None if job is None else job.sampler for job in sampling]
-        for job, token in zip(sampling, sample_batch(samplers, logits), strict=True):
-            if job is None:
-                continue
+        samplers = [None if job is None else job.sampler for job, _ in sampling]
+        tokens = sample_batch(samplers, logits if rows == len(firsts) else logits[firsts])
+        for (job, part), first, token in zip(sampling, firsts, tokens, strict=True):
+            if job is not None:
+                self._verify(job, token, part.draft, logits[first + 1 : first + part.rows], now)
+
+    def _verify(
+        self, job: Job, token: int | Exception, draft: Sequence[int], logits: Logits, now: float
+    ) -> None:
+        """Take a sampled ``token``, and those behind it as long as they are sampled as they were drafted.
+
+        ``logits``, ``[draft, vocabulary]``, are those behind each drafted token. They are sampled from as if
+        the tokens had come one by one, so that drafts change nothing but the number of passes.
+        """
+        for place in range(len(draft) + 1):
             if isinstance(token, Exception):
                 self._fail(job, token)
-            else:
-                self._take(job, token, now)
+                return
+            agrees = place < len(draft) and token == draft[place]
+            self._drafted += place < len(draft)
+            self._accepted += agrees
+            if not self._take(job, token, now, computed=agrees) or not agrees:
+                return
+            (token,) = sample_batch([job.sampler], logits[place : place + 1])
 
-    def _take(self, job: Job, token: int, now: float) -> None:
-        """Append a sampled token, pass its text on, and end the job if this was its last."""
+    def _take(self, job: Job, token: int, now: float, *, computed: bool) -> bool:
+        """Append a sampled token, pass its text on, and end the job if this was its last.
+
+        Returns:
+            Whether a token is to be sampled behind it.
+        """
         self._sampled += 1
         sequence = job.sequence
         if job.first_token is None:
             job.first_token = now
             self._cached += sequence.cached_tokens or 0
         sequence.tokens.append(token)
+        if computed:
+            self._scheduler.accept(sequence)
         if token in job.end_tokens:
-            self._finish(job, "stop")
-            return
+            if not self._go_on_behind_tools(job, token):
+                self._finish(job, "stop")
+            return False
         text = job.answer.push(token)
         if text and job.on_text is not None and not self._tell(job, text):
-            return
+            return False
         if job.answer.stopped:
             self._finish(job, "stop")
-        elif len(sequence.tokens) >= job.max_total_tokens:
+            return False
+        if len(sequence.tokens) >= job.max_total_tokens:
             self._finish(job, "length")
+            return False
+        if job.tool_cache is not None:
+            draft = tuple(job.tool_cache.draft(token))
+            self._scheduler.propose(sequence, draft[: job.max_total_tokens - len(sequence.tokens) - 1])
+        return True
 
-    def _tell(self, job: Job, text: str) -> bool:
-        """Hand text to the listener. A listener that raises ends its own job and nobody else's."""
+    def _go_on_behind_tools(self, job: Job, end: int) -> bool:
+        """Answer the calls of a turn from the tool cache, if it can be (SpecTools, O3)."""
+        sequence = job.sequence
+        turn = job.tool_cache and job.tool_cache.follow(end, job.turn_text, len(sequence.tokens))
+        if not turn or len(sequence.tokens) + len(turn.reply.tokens) >= self._scheduler.usable_tokens:
+            return False
+        rest = job.answer.close()
+        if job.on_text is not None and not ((not rest or self._tell(job, rest)) and self._tell(job, turn)):
+            return True
+        given = turn.reply.tokens
+        self._given += len(given)
+        self._scheduler.extend(sequence, given)
+        job.begin_turn(given, self._scheduler.usable_tokens)
+        return True
+
+    def _tell(self, job: Job, text: str | ToolTurn) -> bool:
+        """Hand something to the listener. A listener that raises ends its own job and nobody else's."""
         assert job.on_text is not None
         try:
             job.on_text(text)

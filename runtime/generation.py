@@ -19,6 +19,7 @@ from agentrt.calls import (
 
 from .job import Completion
 from .sampling import TokenLogprobs
+from .toolcache import ToolTurn
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
 
@@ -51,12 +52,13 @@ class Generation:
     text: str
     """The answer without the text of its tool calls."""
     tool_calls: tuple[ToolCall, ...]
-    """The well-formed calls, in order, each with an id."""
+    """The well-formed calls, in order, each with an id, but for those that were answered on the way."""
     finish_reason: FinishReason
     usage: Usage
     timing: Timing
     token_ids: tuple[int, ...]
     """Every sampled token, also the one that ended the answer."""
+    answered_calls: tuple[CallAnswered, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One entry a sampled token, if they were asked for."""
 
@@ -75,7 +77,19 @@ class LogprobsDelta:
     tokens: tuple[TokenLogprobs, ...]
 
 
-GenerationEvent: TypeAlias = ParserEvent | LogprobsDelta | Finished
+@dataclass(frozen=True, slots=True)
+class CallAnswered:
+    """Call ``index`` was answered from the tool cache, and the model goes on with its ``output``.
+
+    It comes behind the :class:`CallFinished` of all calls of the turn; the caller must not run it.
+    """
+
+    index: int
+    call: ToolCall
+    output: str
+
+
+GenerationEvent: TypeAlias = ParserEvent | LogprobsDelta | CallAnswered | Finished
 
 
 class GenerationBuilder:
@@ -84,13 +98,29 @@ class GenerationBuilder:
     def __init__(self, call_format: ToolCallFormat | None) -> None:
         """``call_format`` None: no tools were offered, so that all text is text."""
         self._id = f"gen_{secrets.token_hex(12)}"
+        self._call_format = call_format
         self._parser: ToolCallParser | None = call_format and tool_call_parser(call_format)
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
+        self._answered: list[CallAnswered] = []
 
-    def feed(self, text: str) -> list[ParserEvent]:
-        """Take the next piece of text."""
-        return self._note([TextDelta(text)] if self._parser is None else self._parser.feed(text))
+    def feed(self, piece: str | ToolTurn) -> list[GenerationEvent]:
+        """Take the next piece of text, or the turn of tools that was answered behind it."""
+        if isinstance(piece, str):
+            return self._note([TextDelta(piece)] if self._parser is None else self._parser.feed(piece))
+        assert self._parser is not None
+        assert self._call_format is not None
+        events = self._note(self._parser.close())
+        answered = [
+            CallAnswered(index, call, output)
+            for index, (call, output) in enumerate(
+                zip(self._calls, piece.outputs, strict=True), len(self._answered)
+            )
+        ]
+        self._answered += answered
+        self._calls = []
+        self._parser = tool_call_parser(self._call_format)
+        return [*events, *answered]
 
     def finish(self, completion: Completion, logprobs: Sequence[TokenLogprobs] = ()) -> list[GenerationEvent]:
         """End the answer; the last event is :class:`Finished`."""
@@ -108,19 +138,22 @@ class GenerationBuilder:
             usage=Usage(completion.prompt_tokens, len(completion.token_ids), completion.cached_tokens),
             timing=Timing(completion.queued_s, completion.time_to_first_token_s, completion.total_s),
             token_ids=completion.token_ids,
+            answered_calls=tuple(self._answered),
             logprobs=tuple(logprobs),
         )
         return [*events, Finished(generation)]
 
-    def _note(self, events: list[ParserEvent]) -> list[ParserEvent]:
-        """Keep what the generation will hold; give each call its id."""
-        noted: list[ParserEvent] = []
+    def _note(self, events: list[ParserEvent]) -> list[GenerationEvent]:
+        """Keep what the generation will hold; give each call its id, and a number in the whole answer."""
+        noted: list[GenerationEvent] = []
         for event in events:
             if isinstance(event, TextDelta):
                 self._text.append(event.text)
-            elif isinstance(event, CallFinished):
-                call = replace(event.call, id=f"call_{secrets.token_hex(12)}")
-                self._calls.append(call)
-                event = CallFinished(event.index, call)
+                noted.append(event)
+                continue
+            event = replace(event, index=event.index + len(self._answered))
+            if isinstance(event, CallFinished):
+                event = replace(event, call=replace(event.call, id=f"call_{secrets.token_hex(12)}"))
+                self._calls.append(event.call)
             noted.append(event)
         return noted

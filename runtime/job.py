@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 from .sampling import TokenSampler
 from .scheduler import Sequence
 from .text import AnswerText
+from .toolcache import ToolCacheProposer, ToolTurn
 
-OnText: TypeAlias = Callable[[str], None]
+OnText: TypeAlias = Callable[["str | ToolTurn"], None]
 StopReason: TypeAlias = Literal["stop", "length", "cancelled"]
 
 
@@ -24,6 +25,7 @@ class Completion:
     """Every sampled token, also one that ended the answer."""
     stop_reason: StopReason
     prompt_tokens: int
+    """Tokens that were not sampled: the prompt's, and those of tools' outputs behind it."""
     cached_tokens: int
     """Prompt tokens whose keys and values were already in memory."""
     queued_s: float
@@ -43,6 +45,7 @@ class Job:
         end_tokens: frozenset[int],
         max_total_tokens: int,
         on_text: OnText | None,
+        tool_cache: ToolCacheProposer | None,
     ) -> None:
         """``max_total_tokens`` bounds prompt and answer together."""
         self.completion: Future[Completion] = Future()
@@ -54,9 +57,23 @@ class Job:
         self.end_tokens = end_tokens
         self.max_total_tokens = max_total_tokens
         self.on_text = on_text
+        self.tool_cache = tool_cache
+        self._turn_begins = 0
         self.started: float | None = None
         """When its first kernel was started."""
         self.first_token: float | None = None
+
+    @property
+    def turn_text(self) -> str:
+        """What the model has written since the last turn of tools."""
+        return self.answer.text[self._turn_begins :]
+
+    def begin_turn(self, given: tuple[int, ...], most: int) -> None:
+        """Go on behind tokens that were ``given``: they are not counted as the answer's."""
+        assert self.tool_cache is not None
+        self._turn_begins = len(self.answer.text)
+        self.max_total_tokens = min(self.max_total_tokens + len(given), self.tool_cache.context_tokens, most)
+        self.sampler.begin_turn(given)
 
     def complete(self, reason: StopReason, now: float) -> None:
         """Tell the one who waits what it came to."""
@@ -64,9 +81,9 @@ class Job:
         self.completion.set_result(
             Completion(
                 text=self.answer.text,
-                token_ids=tuple(sequence.tokens[sequence.prompt_tokens :]),
+                token_ids=tuple(sequence.sampled),
                 stop_reason=reason,
-                prompt_tokens=sequence.prompt_tokens,
+                prompt_tokens=len(sequence.tokens) - len(sequence.sampled),
                 cached_tokens=sequence.cached_tokens or 0,
                 queued_s=(self.started or now) - sequence.arrived,
                 time_to_first_token_s=(self.first_token or now) - sequence.arrived,

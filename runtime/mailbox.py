@@ -6,21 +6,23 @@ import asyncio
 import contextlib
 from collections import deque
 
+from .toolcache import ToolTurn
+
 
 class Mailbox:
-    """Carries text from the engine thread to one task; wakes its loop once, not once a token."""
+    """Carries what is generated from the engine thread to one task; wakes its loop once, not once a token."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """``loop`` runs the one task that reads."""
         self._loop = loop
-        self._pieces: deque[str] = deque()
+        self._pieces: deque[str | ToolTurn] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
         self._wake_pending = False
 
-    def put(self, text: str) -> None:
+    def put(self, piece: str | ToolTurn) -> None:
         """Called on the engine thread. Raises if the loop is closed, which ends the job: nobody reads."""
-        self._pieces.append(text)
+        self._pieces.append(piece)
         self._wake()
 
     def close(self) -> None:
@@ -29,8 +31,8 @@ class Mailbox:
         with contextlib.suppress(RuntimeError):  # the loop may be closed by now, and then nobody reads
             self._wake()
 
-    async def get(self) -> str | None:
-        """All text that has come since the last call, or None when there will be no more."""
+    async def get(self) -> str | ToolTurn | None:
+        """All text that has come since the last call, or a turn of tools, or None at the end."""
         while not self._pieces:
             if self._closed:
                 # The last piece was put before close, but perhaps after the look above.
@@ -39,10 +41,17 @@ class Mailbox:
             self._arrived.clear()
         return self._take()
 
-    def _take(self) -> str:
+    def _take(self) -> str | ToolTurn:
         text = ""
         while self._pieces:
-            text += self._pieces.popleft()
+            piece = self._pieces[0]
+            if not isinstance(piece, str):
+                if text:
+                    break
+                self._pieces.popleft()
+                return piece
+            text += piece
+            self._pieces.popleft()
         return text
 
     def _wake(self) -> None:

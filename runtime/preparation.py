@@ -12,7 +12,7 @@ from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.priority import Priority, current_priority
 
 from .answer_rules import answer_schema, call_rules
-from .model import AnswerConstraint, AnswerGrammar, Tokenizer
+from .model import AnswerConstraint, AnswerGrammar, CallRules, Tokenizer
 from .requests import check_messages, check_tools
 from .sampling import SamplingParams
 
@@ -60,8 +60,8 @@ class Request:
     priority: Priority
     call_format: ToolCallFormat | None
     """How to read calls out of the answer; None if it can have none."""
-    tools: Sequence[Mapping[str, Any]]
-    """The functions that the answer may call."""
+    rules: CallRules | None
+    """What it may call."""
     constraint: AnswerConstraint | None
     app: str
     deadline_s: float | None
@@ -108,9 +108,9 @@ class Preparer:
         )
 
     @property
-    def constrains_calls(self) -> bool:
-        """Whether every call that an answer begins is a valid one."""
-        return self._grammar.constrains_calls
+    def opening_token(self) -> int | None:
+        """The token that opens a call, where calls are constrained."""
+        return self._grammar.opening
 
     def prepare(
         self,
@@ -159,7 +159,7 @@ class Preparer:
             params,
             current_priority() if priority is None else _as_priority(priority),
             None if rules is None else self._call_format,
-            () if rules is None else rules.tools,
+            rules,
             constraint,
             _as_app(app),
             _as_deadline(deadline_s),

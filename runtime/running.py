@@ -18,18 +18,20 @@ class RunningGeneration:
     def __init__(
         self,
         request: Request,
-        submit: Callable[[Request, OnText], Job],
+        submit: Callable[[Request, OnText, ToolOutputs], Job],
         cancel: Callable[[Job], None],
         ended: Callable[[Job, GenerationEvent], None],
+        tool_outputs: ToolOutputs,
     ) -> None:
         """Submit ``request`` at once; an event loop must be running. ``ended`` is told of the last event."""
         self._request = request
         self._ended = ended
-        self.tool_outputs = ToolOutputs(request.tools)
-        """Outputs of tools that were run ahead of this answer's calls."""
+        self.tool_outputs = tool_outputs
+        """Where outputs of tools go that were run ahead of this answer's calls. A call whose output is there
+        is answered in the engine (SpecTools §3.2); :class:`CallAnswered` tells of it."""
         self._cancel = cancel
         self._mailbox = Mailbox(asyncio.get_running_loop())
-        self._job = submit(request, self._mailbox.put)
+        self._job = submit(request, self._mailbox.put, tool_outputs)
         self._job.completion.add_done_callback(lambda _: self._mailbox.close())
         self._builder = GenerationBuilder(request.call_format)
 
@@ -40,11 +42,11 @@ class RunningGeneration:
         """
         reported = 0
         try:
-            while (text := await self._mailbox.get()) is not None:
+            while (piece := await self._mailbox.get()) is not None:
                 for tokens in self._logprobs(reported):
                     reported += len(tokens.tokens)
                     yield tokens
-                for event in self._builder.feed(text):
+                for event in self._builder.feed(piece):
                     yield event
             completion = self._job.completion.result()
             for tokens in self._logprobs(reported):
@@ -55,6 +57,7 @@ class RunningGeneration:
             for last in rest:
                 yield last
         finally:
+            self.tool_outputs.close()
             self.cancel()
 
     def cancel(self) -> None:

@@ -151,6 +151,13 @@ class TokenSampler:
             self.logprobs.append(_logprobs(logits, token, self._params.logprobs))
         return token
 
+    def begin_turn(self, given: Sequence[int]) -> None:
+        """Go on behind ``given`` tokens as behind a prompt."""
+        if self._occurred is not None:
+            self._occurred[list(given)] = True
+        if self._constraint is not None:
+            self._constraint.begin_turn()
+
     def _adjust(self, logits: Logits) -> Logits:
         """Apply what also concerns greedy decoding: constraint, biases and repetition penalty."""
         if self._constraint is not None and self._constraint.active:

@@ -22,6 +22,7 @@ from .preparation import GenerationOptions, Message, Preparer, Request
 from .running import RunningGeneration
 from .scheduler import Scheduler
 from .text import AnswerText
+from .toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
 from .trace import Trace
 from .xpu import load_model
 
@@ -68,6 +69,7 @@ class LocalRuntime:
             cache_folder=config.profile_folder,
         )
         self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
+        self._turns = ToolTurns(self._tokenizer)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
         self._salts = PrefixSalts()
         self._pool = BlockPool(arena.blocks)
@@ -154,7 +156,7 @@ class LocalRuntime:
     @property
     def constrains_calls(self) -> bool:
         """Whether every tool call that an answer begins is a valid one, so that it may be shown at once."""
-        return self._preparer.constrains_calls
+        return self._preparer.opening_token is not None
 
     def token_text(self, token: int) -> bytes:
         """The text of one token, which need not be whole characters."""
@@ -192,13 +194,13 @@ class LocalRuntime:
         return self._iterate(self._preparer.prepare(messages, **options))
 
     def _iterate(self, request: Request) -> Iterator[GenerationEvent]:
-        pieces: SimpleQueue[str | None] = SimpleQueue()
+        pieces: SimpleQueue[str | ToolTurn | None] = SimpleQueue()
         job = self._submit(request, pieces.put)
         job.completion.add_done_callback(lambda _: pieces.put(None))
         builder = GenerationBuilder(request.call_format)
         try:
-            while (text := pieces.get()) is not None:
-                yield from builder.feed(text)
+            while (piece := pieces.get()) is not None:
+                yield from builder.feed(piece)
             completion = job.completion.result()
             request.check_followed()
             events = builder.finish(completion, job.sampler.logprobs)
@@ -224,13 +226,20 @@ class LocalRuntime:
     ) -> RunningGeneration:
         """Start one answer and return once the request is checked and accepted; read its events next."""
         request = await self._aprepare(messages, options)
-        return RunningGeneration(request, self._submit, self._engine.cancel, self._note_calls)
+        outputs = ToolOutputs(
+            request.rules.tools if request.rules is not None else (),
+            spell=self._turns.spelling,
+            most_tokens=self.context_length - len(request.prompt),
+        )
+        return RunningGeneration(request, self._submit, self._engine.cancel, self._note_calls, outputs)
 
     async def _aprepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
         return await asyncio.to_thread(self._preparer.prepare, messages, **options)
 
-    def _submit(self, request: Request, on_text: OnText | None = None) -> Job:
+    def _submit(
+        self, request: Request, on_text: OnText | None = None, outputs: ToolOutputs | None = None
+    ) -> Job:
         prompt_tokens = len(request.prompt)
         most = min(self.context_length, self._arena.capacity_tokens)
         if request.params.max_tokens is not None:
@@ -250,7 +259,15 @@ class LocalRuntime:
             arrived=request.arrived,
             deadline_s=request.deadline_s,
             prefix_salt=self._salts.of(request.app),
+            tool_cache=None if outputs is None else self._tool_cache(request, outputs),
         )
+
+    def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheProposer | None:
+        """What answers calls from ``outputs``; None if there are none, or a call is all that is wanted."""
+        if request.call_format is None or request.rules is None or request.rules.required:
+            return None
+        opening = self._preparer.opening_token
+        return ToolCacheProposer(outputs, self._turns, request.call_format, opening, self.context_length)
 
     def _assemble(self, request: Request, job: Job, completion: Completion) -> Generation:
         request.check_followed()

@@ -125,9 +125,9 @@ class Simulation:
     def _kernel_ended(self, done: KernelDone) -> None:
         self.trace.note(done, self.scheduler.running_on(done.role))
         through = self.scheduler.kernel_done(done.role, done.ended)
-        for sequence, _, samples in through.slices if through is not None else ():
-            if samples and sequence.state is not SequenceState.FINISHED:
-                self._take(sequence)
+        for part in through.slices if through is not None else ():
+            if part.samples and part.sequence.state is not SequenceState.FINISHED:
+                self._take(part.sequence)
         self._dispatch()
 
     def _take(self, sequence: Sequence) -> None:

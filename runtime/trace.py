@@ -59,7 +59,7 @@ class Trace:
                 done.kernel.kind.value,
                 run.stage.value,
                 run.rank == 0,
-                tuple(sequence.id for sequence, _, _ in run.slices),
+                tuple(sequence.id for sequence in run.sequences),
                 done.context.shape.tokens,
             )
         )

@@ -72,16 +72,21 @@ class AnswerConstraint:
         """``calls`` is what may follow the token ``opening``; ``text`` the whole answer if it is no call."""
         self._opening = opening if calls is not None else None
         self._calls = calls
-        self._text = text and text.deep_copy()
+        self._compiled_text = text
         self._one_call = rules is not None and not rules.parallel
         self._must_call = rules is not None and rules.required
         self._vocabulary_size = vocabulary_size
         self._end_tokens = sorted(end_tokens)
-        self._matcher: LLMatcher | None = None
         self._mask = np.zeros((vocabulary_size + 31) // 32, np.int32)
-        self._phase = _Phase.START if self._must_call or text is not None else _Phase.FREE
         self.error: str | None = None
         """Why the grammar could not be followed to its end; the answer was ended there."""
+        self.begin_turn()
+
+    def begin_turn(self) -> None:
+        """Hold what comes next to the same rules, from the beginning."""
+        self._matcher: LLMatcher | None = None
+        self._text = self._compiled_text and self._compiled_text.deep_copy()
+        self._phase = _Phase.START if self._must_call or self._text is not None else _Phase.FREE
 
     @property
     def active(self) -> bool:
@@ -157,9 +162,9 @@ class AnswerGrammar:
             self._opening = list(token_bytes or ()).index(_OPENING)
 
     @property
-    def constrains_calls(self) -> bool:
-        """Whether calls are held to their tools: those that open with a token of their own can be."""
-        return self._opening is not None
+    def opening(self) -> int | None:
+        """The token that opens a call; None if there is none, or calls are not held to their tools."""
+        return self._opening
 
     def constraint(
         self, rules: CallRules | None, schema: Mapping[str, Any] | None = None

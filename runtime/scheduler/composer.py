@@ -63,15 +63,17 @@ class Composer:
                 self._memory.release(sequence)
             if held:
                 budget -= count if prefills else 0
-                slices.append(Slice(sequence, count, sequence.computed + count == len(sequence.tokens)))
+                samples = sequence.computed + count == len(sequence.tokens)
+                draft = self._draft(sequence) if samples and not prefills else ()
+                slices.append(Slice(sequence, count, samples, draft))
             elif count and waits:
                 full = True  # nobody shall take the memory that one before it waits for
         if not slices:
             return None
         shape = shape_of(slices)
         context = PassContext(next(self._ids), None, shape, self._graph.kernels_for(shape))
-        run = Pass(slices, stage, min(sequence.rank for sequence, _, _ in slices), context)
-        for sequence, _, _ in slices:
+        run = Pass(slices, stage, min(part.sequence.rank for part in slices), context)
+        for sequence in run.sequences:
             sequence.in_pass = run
         self.passes.append(run)
         return run
@@ -79,23 +81,29 @@ class Composer:
     def complete(self, run: Pass) -> None:
         """Take ``run`` apart, every kernel of which is done: its tokens are in the arena."""
         self.passes.remove(run)
-        for sequence, length, samples in run.slices:
+        for part in run.slices:
+            sequence = part.sequence
             sequence.in_pass = None
             if sequence.state is SequenceState.FINISHED:
                 self._memory.release(sequence)
                 continue
-            before = sequence.computed
-            sequence.computed += length
-            self._memory.publish(sequence, before)
-            if samples:
+            self.advance(sequence, part.length)
+            if part.samples:
+                sequence.draft = ()
                 sequence.state = SequenceState.DECODE
                 sequence.faults = 0
+
+    def advance(self, sequence: Sequence, tokens: int) -> None:
+        """Note that so many more of its tokens are in the arena."""
+        before = sequence.computed
+        sequence.computed += tokens
+        self._memory.publish(sequence, before)
 
     def drop(self, run: Pass) -> None:
         """Do not go on with ``run``, of which no kernel is running; its sequences are as before it."""
         self.passes.remove(run)
         self.dropped.append(run.context)
-        for sequence, _, _ in run.slices:
+        for sequence in run.sequences:
             sequence.in_pass = None
             if sequence.state is SequenceState.FINISHED:
                 self._memory.release(sequence)
@@ -106,10 +114,10 @@ class Composer:
         Returns:
             Those alive to whom it happened too often.
         """
-        for sequence, length, _ in run.slices:
-            self._memory.roll_back(sequence, length, quarantine=hung)
+        for part in run.slices:
+            self._memory.roll_back(part.sequence, part.length + len(part.draft), quarantine=hung)
         self.drop(run)
-        alive = [s for s, _, _ in run.slices if s.state is not SequenceState.FINISHED]
+        alive = [s for s in run.sequences if s.state is not SequenceState.FINISHED]
         for sequence in alive:
             sequence.faults += 1
             sequence.state = SequenceState.PREFILL
@@ -147,10 +155,21 @@ class Composer:
 
     def _chunk(self, sequence: Sequence, budget: int) -> int:
         """How much of the rest of the prompt to compute now: all of it, or whole blocks within the budget."""
-        rest = sequence.prompt_tokens - sequence.computed
+        rest = sequence.prefill_end - sequence.computed
         if rest <= budget:
             return rest
-        return budget // self._graph.block_tokens * self._graph.block_tokens
+        # Tokens that were given behind sampled ones may begin inside a block.
+        end = (sequence.computed + budget) // self._graph.block_tokens * self._graph.block_tokens
+        return max(0, end - sequence.computed)
+
+    def _draft(self, sequence: Sequence) -> tuple[int, ...]:
+        """What to verify behind the last token: its draft, if memory for it is free. Nobody goes for it."""
+        needed = self._memory.blocks_for(len(sequence.tokens) + len(sequence.draft)) - len(sequence.blocks)
+        if needed > self._memory.free:
+            return ()
+        if needed > 0:
+            self._memory.grow(sequence, needed)
+        return sequence.draft
 
     def _hold(self, sequence: Sequence, count: int, slices: list[Slice], lost: set[Sequence]) -> bool:
         """Give ``sequence`` blocks for ``count`` more tokens, or False; ``lost`` takes who went for it."""
@@ -172,7 +191,7 @@ class Composer:
         if self._memory.free >= blocks or self._memory.make_room(blocks, sequence.rank):
             return True
         victims: list[Sequence] = []
-        chosen = {other for other, _, _ in slices}
+        chosen = {part.sequence for part in slices}
         for candidate in reversed(self._roster.running):
             if candidate.order <= sequence.order:
                 break
@@ -200,7 +219,7 @@ class Composer:
         Raises:
             AssertionError: always a bug.
         """
-        members = [(sequence, run) for run in self.passes for sequence, _, _ in run.slices]
+        members = [(sequence, run) for run in self.passes for sequence in run.sequences]
         if len({sequence for sequence, _ in members}) < len(members):
             raise AssertionError("a sequence is in two passes, or twice in one")
         for sequence, run in members:

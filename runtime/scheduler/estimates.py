@@ -25,6 +25,6 @@ class PrefillEstimate:
 
     def seconds_left(self, sequence: Sequence) -> float:
         """Until ``sequence`` can decode, if it ran alone from now on."""
-        tokens = max(0, sequence.prompt_tokens - sequence.computed)
+        tokens = max(0, sequence.prefill_end - sequence.computed)
         behind = sequence.computed + tokens / 2
         return tokens * (self._per_token + self._per_past_token * behind)

@@ -26,6 +26,13 @@ class Slice(NamedTuple):
     length: int
     samples: bool
     """Whether the slice ends with the last known token, so that its logits give the next one."""
+    draft: tuple[int, ...] = ()
+    """Tokens that are computed behind those, to be verified: each has its logits as well."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows of logits it gives."""
+        return 1 + len(self.draft) if self.samples else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -47,23 +54,28 @@ class Pass:
     """Whether something more urgent has overtaken it since its last kernel."""
 
     @property
+    def sequences(self) -> list[Sequence]:
+        """Whose parts it computes, in the order of its slices."""
+        return [part.sequence for part in self.slices]
+
+    @property
     def promoted(self) -> bool:
         """Whether one of its sequences is."""
-        return any(sequence.promoted for sequence, _, _ in self.slices)
+        return any(sequence.promoted for sequence in self.sequences)
 
     @property
     def abandoned(self) -> bool:
         """Whether nobody wants its result any more."""
-        return all(sequence.state is SequenceState.FINISHED for sequence, _, _ in self.slices)
+        return all(sequence.state is SequenceState.FINISHED for sequence in self.sequences)
 
 
 def shape_of(slices: list[Slice]) -> PassShape:
     """What a pass over ``slices`` costs depends on this."""
     tokens = past = rows = 0
-    for sequence, length, samples in slices:
-        tokens += length
-        past += sequence.computed
-        rows += samples
+    for part in slices:
+        tokens += part.length + len(part.draft)
+        past += part.sequence.computed
+        rows += part.rows
     return PassShape(tokens, len(slices), past, rows)
 
 
@@ -75,7 +87,7 @@ def inputs_of(slices: list[Slice]) -> PassInputs:
     begins = [0]
     rows: list[int] = []
     longest = 0
-    for sequence, length, samples in slices:
+    for sequence, length, samples, draft in slices:
         start = sequence.computed
         end = start + length
         if length == 1:
@@ -84,11 +96,15 @@ def inputs_of(slices: list[Slice]) -> PassInputs:
         else:
             tokens += sequence.tokens[start:end]
             positions += range(start, end)
+        if draft:
+            tokens += draft
+            positions += range(end, end + len(draft))
+            end += len(draft)
         past.append(start)
         begins.append(len(tokens))
         if samples:
-            rows.append(len(tokens) - 1)
+            rows += range(len(tokens) - 1 - len(draft), len(tokens))
         if end > longest:
             longest = end
-    tables = [sequence.blocks for sequence, _, _ in slices]
+    tables = [part.sequence.blocks for part in slices]
     return PassInputs(tokens, positions, past, begins, tables, longest, rows)

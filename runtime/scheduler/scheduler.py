@@ -167,6 +167,29 @@ class Scheduler:
         elif run.role is None and run.abandoned:
             self._composer.drop(run)
 
+    def propose(self, sequence: Sequence, draft: tuple[int, ...]) -> None:
+        """Let the next decode of a DECODE sequence compute ``draft`` as well, instead of any earlier one.
+
+        Sample from all rows of its slice, in order, as long as what is sampled is what was drafted, and
+        :meth:`accept` each such token.
+        """
+        sequence.draft = draft
+
+    def accept(self, sequence: Sequence) -> None:
+        """Note that a drafted token, by now the last of the sequence, was right: it need not be computed."""
+        self._composer.advance(sequence, 1)
+
+    def extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:
+        """Append ``tokens`` that nobody sampled to a DECODE sequence, which keeps what it holds.
+
+        They must fit the arena, and so must what may be sampled behind them.
+        """
+        begin = len(sequence.tokens)
+        sequence.tokens += tokens
+        sequence.given.append(range(begin, len(sequence.tokens)))
+        sequence.draft = ()
+        sequence.state = SequenceState.PREFILL
+
     def tool_wait(self, sequence: Sequence, now: float) -> None:
         """Hold the blocks of a FINISHED sequence whose tools are running, for its next turn."""
         if self.policy.tool_wait_s > 0:
@@ -185,7 +208,7 @@ class Scheduler:
             self._composer.drop(run)
         elif run.context.next_kernel is None:
             self._composer.complete(run)
-            for sequence, _, _ in run.slices:
+            for sequence in run.sequences:
                 if run.stage is Stage.PREFILL:
                     self._decoded.setdefault(sequence.rank, now)
                 else:

@@ -20,10 +20,13 @@ class SequenceState(enum.Enum):
                      admit               all known tokens computed
         WAITING ──────────────▶ PREFILL ───────────────────────────▶ DECODE
            ▲                    │  ▲                                  │
-           │                    │  └──────── kernel failed ───────────┤
+           │                    │  └──── kernel failed, extended ─────┤
            └── blocks taken ────┴──────────── blocks taken ───────────┤
                                                                       ▼
         any state ── finish (end, length, cancel, deadline, shed, fault) ▶ FINISHED
+
+    A sequence is *extended* by tokens that nobody sampled, those of a tool's output: they are computed as a
+    prompt is, in chunks, and behind them decoding goes on.
 
     Only PREFILL and DECODE sequences hold KV blocks. One that is in a pass may wait between two kernels of
     it for as long as something more urgent runs: that is a state of the :class:`Pass`, not of the sequence,
@@ -65,6 +68,10 @@ class Sequence:
     cached_tokens: int | None = None
     """Prompt tokens whose keys and values were in memory when it was first admitted."""
     in_pass: Pass | None = None
+    draft: tuple[int, ...] = ()
+    """What may come behind ``tokens``: its next decode computes it as well (sd.npu §2.2)."""
+    given: list[range] = field(default_factory=list)
+    """Where in ``tokens``, behind the prompt, lie those that were given and not sampled."""
     rank: int = 0
     """The class it competes in, lower first."""
     promoted: bool = False
@@ -78,8 +85,22 @@ class Sequence:
 
     @property
     def prefills(self) -> bool:
-        """Whether a part of the prompt is not computed yet."""
-        return self.computed < self.prompt_tokens
+        """Whether the next token to compute is a given one, so that it need not be computed by itself."""
+        return self.computed < self.prompt_tokens or any(self.computed in given for given in self.given)
+
+    @property
+    def prefill_end(self) -> int:
+        """Where the given tokens end that the next one to compute lies in."""
+        ends = [given.stop for given in self.given if self.computed in given]
+        return ends[0] if ends else self.prompt_tokens
+
+    @property
+    def sampled(self) -> list[int]:
+        """The tokens of the answer."""
+        sampled = self.tokens[self.prompt_tokens :]
+        for given in reversed(self.given):
+            del sampled[given.start - self.prompt_tokens : given.stop - self.prompt_tokens]
+        return sampled
 
     @property
     def order(self) -> tuple[int, bool, int]:

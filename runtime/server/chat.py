@@ -29,7 +29,8 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     """OpenAI's chat completions, whole or as server-sent events."""
     service = service_of(request)
     body.check_model(service.runtime.model_id)
-    options = [_of_choice(body.options(), index) for index in range(body.n or 1)]
+    asked: GenerationOptions = {**body.options(), "app": app_of(request)}
+    options = [_of_choice(asked, index) for index in range(body.n or 1)]
     envelope = Envelope(service.runtime, body.served_tier, body.calls_named_tool)
     with ExitStack() as ending:
         ending.enter_context(service.admission.one())

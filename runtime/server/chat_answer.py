@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from ..generation import Finished, Generation, GenerationEvent, LogprobsDelta, Usage
+from ..generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
 from ..sampling import TokenLogprobs
 from ..service import LocalRuntime
 from .probabilities import described
@@ -115,6 +115,7 @@ class ChoiceStream:
         self._progressive = envelope.runtime.constrains_calls
         self._more: dict[str, Any] = {"usage": None} if with_usage else {}
         self._begun: int | None = None
+        self._call_ids: dict[int, str] = {}
         self._logprobs: list[TokenLogprobs] = []
         self.generation: Generation | None = None
         """What was streamed, once it has ended."""
@@ -134,18 +135,32 @@ class ChoiceStream:
         elif isinstance(event, CallStarted):
             if self._progressive:
                 self._begun = event.index
-                yield self._call(event.index, _new_call(event.name))
+                yield self._new_call(event.index, event.name)
         elif isinstance(event, CallArgumentsDelta):
             if self._progressive:
                 yield self._call(event.index, {"function": {"arguments": event.text}})
         elif isinstance(event, CallFinished):
             if not self._progressive:
                 arguments = json.dumps(event.call.arguments, ensure_ascii=False)
-                yield self._call(event.index, _new_call(event.call.name, arguments))
+                yield self._new_call(event.index, event.call.name, arguments)
             self._begun = None
+        elif isinstance(event, CallAnswered):
+            # agentrt's own: OpenAI's completions have no place for a call that needs no client.
+            result = {
+                "index": event.index,
+                "tool_call_id": self._call_ids[event.index],
+                "name": event.call.name,
+                "content": event.output,
+            }
+            yield self._chunk({"tool_results": [result]})
         elif isinstance(event, Finished):
             self.generation = event.generation
             yield self._chunk({}, self._envelope.finish_reason(event.generation))
+
+    def _new_call(self, index: int, name: str, arguments: str = "") -> dict[str, Any]:
+        id = self._call_ids[index] = f"call_{secrets.token_hex(12)}"
+        function = {"name": name, "arguments": arguments}
+        return self._call(index, {"id": id, "type": "function", "function": function})
 
     def _call(self, index: int, call: Mapping[str, Any]) -> dict[str, Any]:
         return self._chunk({"tool_calls": [{"index": index, **call}]})
@@ -161,8 +176,3 @@ class ChoiceStream:
             "finish_reason": finish_reason,
         }
         return self._envelope.wrap("chat.completion.chunk", [choice], **self._more)
-
-
-def _new_call(name: str, arguments: str = "") -> dict[str, Any]:
-    function = {"name": name, "arguments": arguments}
-    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}

@@ -26,6 +26,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     service = service_of(request)
     body.check_model(service.runtime.model_id)
     messages, options = body.messages(), body.options()
+    options["app"] = app_of(request)
     writer = ResponseWriter(service.runtime, body)
     with ExitStack() as ending:
         ending.enter_context(service.admission.one())

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from ..generation import Finished, Generation, GenerationEvent, LogprobsDelta
+from ..generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ..service import LocalRuntime
 from .probabilities import described
 from .responses_request import ResponsesRequest
@@ -28,6 +28,7 @@ class ResponseWriter:
         self._asked = asked
         self._created = int(time.time())
         self._items: list[dict[str, Any]] = []
+        self._call_ids: list[str] = []
         self._text: list[str] = []
         self._logprobs: list[dict[str, Any]] = []
         self._fresh_logprobs: list[dict[str, Any]] = []
@@ -57,6 +58,12 @@ class ResponseWriter:
             if self._open("function_call") is None:
                 yield from self._start_call(event.call.name)
                 yield from self._write_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
+            yield from self._end_item("completed")
+        elif isinstance(event, CallAnswered):
+            yield from self._end_item("completed")
+            result = {"type": "function_call_output", "id": f"fco_{secrets.token_hex(12)}"}
+            call_id = self._call_ids[event.index]
+            yield from self._start_item(result | {"call_id": call_id, "output": event.output})
             yield from self._end_item("completed")
         elif isinstance(event, Finished):
             self._generation = event.generation
@@ -120,7 +127,8 @@ class ResponseWriter:
     def _start_call(self, name: str) -> Iterator[Event]:
         yield from self._end_item("completed")
         call = {"type": "function_call", "id": f"fc_{secrets.token_hex(12)}", "name": name, "arguments": ""}
-        yield from self._start_item(call | {"call_id": f"call_{secrets.token_hex(12)}"})
+        self._call_ids.append(f"call_{secrets.token_hex(12)}")
+        yield from self._start_item(call | {"call_id": self._call_ids[-1]})
 
     def _write_arguments(self, text: str) -> Iterator[Event]:
         self._text.append(text)
@@ -142,7 +150,7 @@ class ResponseWriter:
             yield self._part_event("response.output_text.done", text=text, logprobs=self._logprobs)
             yield self._part_event("response.content_part.done", part=part)
             item["content"] = [part]
-        else:
+        elif item["type"] == "function_call":
             yield self._item_event("response.function_call_arguments.done", arguments=text)
             item["arguments"] = text
         item["status"] = status

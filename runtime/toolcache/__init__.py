@@ -2,10 +2,11 @@
 
 from .outputs import OutputLimits, ToolOutput, ToolOutputs
 from .proposer import ToolCacheProposer
-from .turns import Spelling, ToolTurn, ToolTurns
+from .turns import Reply, Spelling, ToolTurn, ToolTurns
 
 __all__ = [
     "OutputLimits",
+    "Reply",
     "Spelling",
     "ToolCacheProposer",
     "ToolOutput",

@@ -110,7 +110,7 @@ class ToolOutputs:
         if size > limits.entry_bytes:
             return False
         spelling = self._spell(ToolCall(name, arguments), output) if self._spell else None
-        if spelling and self._most_tokens is not None and len(spelling.reply) > self._most_tokens:
+        if spelling and self._most_tokens is not None and len(spelling.reply.tokens) > self._most_tokens:
             return False
         expires = self._clock() + min(keep_alive_s, limits.most_keep_alive_s)
         with self._lock:

@@ -25,9 +25,16 @@ class ToolCacheProposer:
     """
 
     def __init__(
-        self, outputs: ToolOutputs, turns: ToolTurns, call_format: ToolCallFormat, opening: int | None
+        self,
+        outputs: ToolOutputs,
+        turns: ToolTurns,
+        call_format: ToolCallFormat,
+        opening: int | None,
+        context_tokens: int,
     ) -> None:
         """``opening`` is the token that starts a call; without one nothing is drafted."""
+        self.context_tokens = context_tokens
+        """How many tokens a sequence may have altogether."""
         self._outputs = outputs
         self._turns = turns
         self._call_format = call_format
@@ -59,8 +66,11 @@ class ToolCacheProposer:
                 break
         return self._expected
 
-    def follow(self, text: str) -> ToolTurn | None:
-        """What comes behind a turn in which the model wrote ``text``, if every call in it is answered."""
+    def follow(self, end: int, text: str, tokens: int) -> ToolTurn | None:
+        """What comes behind a turn in which the model wrote ``text``, if every call in it is answered.
+
+        ``end`` is the token that ended it, and ``tokens`` how many there are so far.
+        """
         self._call, self._expected = None, ()
         if not len(self._outputs):
             return None
@@ -75,8 +85,12 @@ class ToolCacheProposer:
             return None
         outputs = tuple(entry.output for entry in found)
         if len(found) == 1 and found[0].spelling is not None:
-            return ToolTurn(calls, outputs, found[0].spelling.reply)
-        try:
-            return ToolTurn(calls, outputs, self._turns.reply(calls, outputs))
-        except InvalidRequestError:
-            return None  # the template knows one call a turn only: the client answers these
+            reply = found[0].spelling.reply
+        else:
+            try:
+                reply = self._turns.reply(calls, outputs)
+            except InvalidRequestError:
+                return None  # the template knows one call a turn only: the client answers these
+        if end != reply.end or tokens + len(reply.tokens) >= self.context_tokens:
+            return None
+        return ToolTurn(calls, outputs, reply)

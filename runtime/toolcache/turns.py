@@ -15,15 +15,23 @@ from ..model import Tokenizer
 _OPENING = "<tool_call>"
 
 
+class Reply(NamedTuple):
+    """What follows a turn that calls."""
+
+    end: int
+    """The token that ends such a turn."""
+    tokens: tuple[int, ...]
+    """Those behind it: the outputs, and the opening of the model's next word."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolTurn:
-    """A turn of tools that the engine answers by itself, and the tokens up to the model's next word."""
+    """A turn of tools that the engine answers by itself."""
 
     calls: tuple[ToolCall, ...]
     outputs: tuple[str, ...]
     """One a call, in their order."""
-    tokens: tuple[int, ...]
-    """What the template writes behind the model's end token: the outputs and the opening of an answer."""
+    reply: Reply
 
 
 class Spelling(NamedTuple):
@@ -32,8 +40,8 @@ class Spelling(NamedTuple):
     call: tuple[int, ...]
     """As the model would write the call, from the token that opens it to the end of its turn; empty where
     calls do not open with a token of their own."""
-    reply: tuple[int, ...]
-    """The tokens of a :class:`ToolTurn` of this call alone."""
+    reply: Reply
+    """What follows a turn of this call alone."""
 
 
 class ToolTurns:
@@ -44,7 +52,7 @@ class ToolTurns:
         self._tokenizer = tokenizer
         # Where outputs will stand. Nobody can guess it, so that no output can hold it.
         self._secret = secrets.token_hex(16)
-        self._ends = [tokenizer.spell(token) for token in sorted(tokenizer.end_token_ids)]
+        self._ends = [(tokenizer.spell(token), token) for token in sorted(tokenizer.end_token_ids)]
 
     def spelling(self, call: ToolCall, output: str) -> Spelling:
         """Both sides of one call.
@@ -53,19 +61,20 @@ class ToolTurns:
             InvalidRequestError: the template has no such turn.
         """
         asked, answered = self._render([call])
-        end = self._end_of_turn(asked, answered)
-        opening = asked.rfind(_OPENING, 0, end)
-        spelled = self._tokenizer.encode(asked[opening:end]) if opening >= 0 else []
-        return Spelling(tuple(spelled), self._reply(answered[end:], [output]))
+        place, end = self._end_of_turn(asked, answered)
+        opening = asked.rfind(_OPENING, 0, place)
+        spelled = self._tokenizer.encode(asked[opening:place]) if opening >= 0 else []
+        return Spelling(tuple(spelled), Reply(end, self._tokens(answered[place:], [output])))
 
-    def reply(self, calls: Sequence[ToolCall], outputs: Sequence[str]) -> tuple[int, ...]:
-        """The tokens of a :class:`ToolTurn`.
+    def reply(self, calls: Sequence[ToolCall], outputs: Sequence[str]) -> Reply:
+        """What follows a turn of several calls.
 
         Raises:
             InvalidRequestError: the template has no such turn.
         """
         asked, answered = self._render(calls)
-        return self._reply(answered[self._end_of_turn(asked, answered) :], outputs)
+        place, end = self._end_of_turn(asked, answered)
+        return Reply(end, self._tokens(answered[place:], outputs))
 
     def _render(self, calls: Sequence[ToolCall]) -> tuple[str, str]:
         """A conversation that ends in ``calls``, and the one where marks answer them."""
@@ -87,17 +96,21 @@ class ToolTurns:
         ]
         return self._tokenizer.render(asked, None), self._tokenizer.render([*asked, *answers], None)
 
-    def _end_of_turn(self, asked: str, answered: str) -> int:
-        """Where, in both, the end token of the turn that calls ends."""
+    def _end_of_turn(self, asked: str, answered: str) -> tuple[int, int]:
+        """Where, in both, the turn that calls is over, and the token that ends it."""
         common = next(n for n in range(len(asked) + 1) if asked[n : n + 1] != answered[n : n + 1])
-        ends = [place + len(end) for end in self._ends if (place := asked.rfind(end, 0, common)) >= 0]
+        ends = [
+            (place + len(end), token)
+            for end, token in self._ends
+            if (place := asked.rfind(end, 0, common)) >= 0
+        ]
         if not ends or answered.count(self._mark(0)) != 1:
             raise InvalidRequestError(
                 "tools", "this model's chat template has no turn of tools. Run tools after its answers."
             )
         return max(ends)
 
-    def _reply(self, tail: str, outputs: Sequence[str]) -> tuple[int, ...]:
+    def _tokens(self, tail: str, outputs: Sequence[str]) -> tuple[int, ...]:
         for index, output in enumerate(outputs):
             tail = tail.replace(self._mark(index), self._tokenizer.escape(output))
         return tuple(self._tokenizer.encode(tail))

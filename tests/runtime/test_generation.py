@@ -11,7 +11,8 @@ TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</
 
 
 def completion(text: str, reason: StopReason = "stop") -> Completion:
-    return Completion(text, (5, 6, 2), reason, 11, queued_s=0.1, time_to_first_token_s=0.2, total_s=0.3)
+    times = {"queued_s": 0.1, "time_to_first_token_s": 0.2, "total_s": 0.3}
+    return Completion(text, (5, 6, 2), reason, prompt_tokens=11, cached_tokens=4, **times)
 
 
 def build(pieces: list[str], format: ToolCallFormat | None, reason: StopReason = "stop") -> list[object]:

@@ -130,7 +130,7 @@ def test_calls_without_an_opening_token_are_free_and_cannot_be_forced(
     tokenizer: Tokenizer, call_format: ToolCallFormat, token_bytes: Any
 ) -> None:
     made = AnswerGrammar(call_format, tokenizer.token_bytes if token_bytes is True else token_bytes, {1})
-    assert not made.constrains_calls
+    assert made.opening is None
     assert made.constraint(CallRules(TOOLS)) is None
     for rules in (CallRules(TOOLS, required=True), CallRules(TOOLS, parallel=False)):
         with pytest.raises(InvalidRequestError):

@@ -70,7 +70,7 @@ class Kernel:
 
     @property
     def ids(self) -> list[int]:
-        return [sequence.id for sequence, _, _ in self.slices]
+        return [part.sequence.id for part in self.slices]
 
 
 @dataclass
@@ -102,6 +102,7 @@ class Machine:
         self.running: dict[Role, Kernel] = {}
         self.log: list[Kernel] = []
         self.ends: dict[Sequence, int] = {}
+        self.habits: dict[Sequence, tuple[tuple[bool, ...], int]] = {}
         self.first: dict[Sequence, float] = {}
         self.done: dict[Sequence, float] = {}
         self.given_up: list[Sequence] = []
@@ -115,12 +116,16 @@ class Machine:
         answer: int = 3,
         app: bytes | None = None,
         deadline: float | None = None,
+        drafts: tuple[bool, ...] = (),
+        given: int = 0,
     ) -> Sequence:
+        """``drafts`` says which tokens of each draft are right; behind every third one come ``given``."""
         tokens = list(range(prompt)) if isinstance(prompt, int) else list(prompt)
         keys = None if app is None else BlockKeys(app, BLOCK)
         sequence = Sequence(self._ids, priority, tokens, keys, arrived=self.now, deadline=deadline)
         self._ids += 1
         self.ends[sequence] = len(tokens) + answer
+        self.habits[sequence] = (drafts, given)
         shed = self.scheduler.arrive(sequence, self.now)
         if shed is not None:
             self.given_up.append(shed)
@@ -149,15 +154,35 @@ class Machine:
         del self.running[role]
         self.now = kernel.end
         through = self.scheduler.kernel_done(role, self.now)
-        for sequence, _, samples in through.slices if through else ():
-            if samples and sequence.state is not SequenceState.FINISHED:
-                sequence.tokens.append(len(sequence.tokens))
-                self.first.setdefault(sequence, self.now)
-                if len(sequence.tokens) >= self.ends[sequence]:
-                    self.done[sequence] = self.now
-                    self.scheduler.finish(sequence)
+        for part in through.slices if through else ():
+            if part.samples:
+                self._sample(part)
         self.scheduler.check_integrity()
         return kernel
+
+    def _sample(self, part: Slice) -> None:
+        sequence, place = part.sequence, 0
+        drafts, given = self.habits[sequence]
+        while sequence.state is not SequenceState.FINISHED:
+            token = len(sequence.tokens)
+            sequence.tokens.append(token)
+            self.first.setdefault(sequence, self.now)
+            agrees = place < len(part.draft) and part.draft[place] == token
+            if agrees:
+                self.scheduler.accept(sequence)
+            if len(sequence.tokens) >= self.ends[sequence]:
+                self.done[sequence] = self.now
+                self.scheduler.finish(sequence)
+            elif given and len(sequence.sampled) % 3 == 0:
+                self.ends[sequence] += given
+                self.scheduler.extend(sequence, range(len(sequence.tokens), len(sequence.tokens) + given))
+                return
+            elif not agrees:
+                known = len(sequence.tokens)
+                draft = [known + n if right else -1 for n, right in enumerate(drafts)]
+                self.scheduler.propose(sequence, tuple(draft[: self.ends[sequence] - known - 1]))
+                return
+            place += 1
 
     def passes(self, most: int = 1000) -> list[list[tuple[int, int, bool]]]:
         """Run until nothing is left; what each pass computed, in the order in which they ended."""
@@ -167,7 +192,7 @@ class Machine:
             if kernel is None:
                 return made
             if kernel.dispatch.kernel.last:
-                made.append([(sequence.id, length, samples) for sequence, length, samples in kernel.slices])
+                made.append([(part.sequence.id, part.length, part.samples) for part in kernel.slices])
         raise AssertionError("it does not come to an end")
 
     def until(self, sequence: Sequence, *, first: bool = False) -> float:

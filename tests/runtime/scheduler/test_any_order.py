@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -40,13 +41,13 @@ class AnyOrder(RuleBasedStateMachine):
         priority=st.sampled_from(Priority),
         app=st.sampled_from([*APPS, None]),
         deadline=st.none() | st.floats(0.001, 3),
+        drafts=st.lists(st.booleans(), max_size=6).map(tuple),
+        given=st.sampled_from([0, 0, 1, 9]),
     )
-    def arrive(
-        self, prompt: int, answer: int, priority: Priority, app: bytes | None, deadline: float | None
-    ) -> None:
+    def arrive(self, prompt: int, answer: int, given: int, deadline: float | None, **more: Any) -> None:
         due = None if deadline is None else self.machine.now + deadline
-        if prompt + answer <= self.scheduler.usable_tokens:
-            self.alive.append(self.machine.add(prompt, priority, answer=answer, app=app, deadline=due))
+        if prompt + answer + given <= self.scheduler.usable_tokens:
+            self.alive.append(self.machine.add(prompt, answer=answer, given=given, deadline=due, **more))
 
     @rule()
     def dispatch(self) -> None:
@@ -67,15 +68,19 @@ class AnyOrder(RuleBasedStateMachine):
 
     def _slices_make_sense(self, kernel: Kernel) -> None:
         assert len(kernel.slices) <= BATCH
-        for sequence, length, samples in kernel.slices:
+        for sequence, length, samples, draft in kernel.slices:
             start, end = sequence.computed, sequence.computed + length
             assert length > 0
-            assert end <= len(sequence.blocks) * BLOCK
+            assert end + len(draft) <= len(sequence.blocks) * BLOCK
+            assert samples or not draft
             if sequence.state is not SequenceState.FINISHED:
                 assert samples == (end == len(sequence.tokens))
             if start < sequence.prompt_tokens:
                 assert start % BLOCK == 0
                 assert end == sequence.prompt_tokens or end % BLOCK == 0
+            elif given := [given for given in sequence.given if start in given]:
+                assert end == given[0].stop or end % BLOCK == 0
+                assert not draft
             else:
                 assert length == 1
 
@@ -99,10 +104,10 @@ class AnyOrder(RuleBasedStateMachine):
         role = data.draw(st.sampled_from(sorted(self.machine.running, key=lambda role: role.value)))
         slices = self.machine.running[role].slices
         lost = sum(
-            -(-(sequence.computed + length) // BLOCK) - sequence.computed // BLOCK
-            for sequence, length, _ in slices
+            -(-(sequence.computed + length + len(draft)) // BLOCK) - sequence.computed // BLOCK
+            for sequence, length, _, draft in slices
         )
-        longest = max((self.machine.ends[s] for s in self.alive), default=0)
+        longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
         if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:
             return  # the engine would end whom the rest cannot hold
         del self.machine.running[role]

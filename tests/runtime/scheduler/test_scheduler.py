@@ -271,10 +271,10 @@ def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     while len(served) < 300:
         for decision in scheduler.dispatch(0.0):
             through = scheduler.kernel_done(decision.role, 0.0)
-            for sequence, _, samples in through.slices if through else ():
-                if samples:
-                    served.append(sequence.id)
-                    scheduler.finish(sequence)
+            for part in through.slices if through else ():
+                if part.samples:
+                    served.append(part.sequence.id)
+                    scheduler.finish(part.sequence)
     assert served == [sequence.id for sequence in sequences if sequence.priority is REACTIVE][: len(served)]
     scheduler.check_integrity()
 

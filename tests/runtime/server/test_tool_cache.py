@@ -41,7 +41,18 @@ def test_outputs_reach_a_response_that_is_being_written(
         assert (answer.status_code, answer.json()) == (200, {"cached": 1})
         assert httpx.post(f"{http.base_url}{path}/{id}", json=[]).json() == {"cached": 0}
         gate.open()
-        assert list(lines)[-2:] == ["data: [DONE]", ""]
+        rest = [line[6:] for line in lines if line.startswith("data: ")]
+    assert rest.pop() == "[DONE]"
+    choices = [json.loads(chunk)["choices"][0] for chunk in rest]
+    (result,) = [place for place, choice in enumerate(choices) if "tool_results" in choice["delta"]]
+    calls = [
+        choice["delta"]["tool_calls"][0] for choice in choices[:result] if "tool_calls" in choice["delta"]
+    ]
+    assert choices[result]["delta"]["tool_results"] == [
+        {"index": 0, "tool_call_id": calls[0]["id"], "name": "get_weather", "content": "12 C, rain"}
+    ]
+    assert "12" in "".join(choice["delta"].get("content", "") for choice in choices[result:])
+    assert choices[-1]["finish_reason"] == "stop"
     late = http.post(f"{path}/{id}", json=[OUTPUT])
     assert (late.status_code, late.json()) == (200, {"cached": 0})
 
@@ -53,7 +64,18 @@ def test_outputs_reach_responses_too(http: httpx.Client, gate: Any, weather_tool
         answer = httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[OUTPUT])
         assert answer.json() == {"cached": 1}
         gate.open()
-        assert "response.completed" in "".join(lines)
+        done = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    assert done[-1]["type"] == "response.completed"
+    call, result, message = done[-1]["response"]["output"]
+    assert [item["type"] for item in (call, result, message)] == [
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    assert (result["call_id"], result["output"]) == (call["call_id"], "12 C, rain")
+    assert "12" in message["content"][0]["text"]
+    items = [event["item"] for event in done if event["type"] == "response.output_item.done"]
+    assert items == done[-1]["response"]["output"]
 
 
 def test_ids_belong_to_their_app(start: Callable[..., Running], gate: Any, weather_tool: Any) -> None:
@@ -107,7 +129,7 @@ def test_outputs_that_are_too_large(http: httpx.Client, gate: Any, weather_tool:
         assert httpx.post(path, json=[OUTPUT | {"output": "x" * 10_000_000}]).status_code == 413
         assert httpx.post(path, json=[OUTPUT | {"output": "x" * 500_000}]).json() == {"cached": 0}
         endless = OUTPUT | {"params": {"city": 10**400}}
-        assert httpx.post(path, json=[endless]).status_code == 200
+        assert httpx.post(path, json=[endless]).status_code == 400
         gate.open()
 
 

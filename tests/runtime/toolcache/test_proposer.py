@@ -7,7 +7,7 @@ import pytest
 
 from agentrt.calls import ToolCall, ToolCallFormat
 from agentrt.runtime.model import Tokenizer
-from agentrt.runtime.toolcache import ToolCacheProposer, ToolOutputs, ToolTurns
+from agentrt.runtime.toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS: list[dict[str, Any]] = [
@@ -28,7 +28,7 @@ def outputs(turns: ToolTurns) -> ToolOutputs:
 @pytest.fixture
 def proposer(outputs: ToolOutputs, turns: ToolTurns, tokenizer: Tokenizer) -> ToolCacheProposer:
     (opening,) = tokenizer.encode("<tool_call>")
-    return ToolCacheProposer(outputs, turns, ToolCallFormat.HERMES, opening)
+    return ToolCacheProposer(outputs, turns, ToolCallFormat.HERMES, opening, 4096)
 
 
 def spelled(turns: ToolTurns, name: str, city: str) -> tuple[int, ...]:
@@ -88,23 +88,30 @@ def call_text(name: str, city: str) -> str:
 
 
 def test_a_turn_is_answered_if_all_of_it_is(
-    proposer: ToolCacheProposer, outputs: ToolOutputs, turns: ToolTurns
+    proposer: ToolCacheProposer, outputs: ToolOutputs, turns: ToolTurns, tokenizer: Tokenizer
 ) -> None:
     one, other = call_text("weather", "Rome"), call_text("population", "Rome")
-    assert proposer.follow(one) is None
+    (end,) = tokenizer.end_token_ids
+
+    def follow(text: str) -> ToolTurn | None:
+        return proposer.follow(end, text, 100)
+
+    assert follow(one) is None
     outputs.put("weather", {"city": "Rome"}, "sun")
-    turn = proposer.follow(f"Let me look.\n{one}")
+    turn = follow(f"Let me look.\n{one}")
     assert turn is not None
     assert turn.outputs == ("sun",)
-    assert turn.tokens == turns.spelling(ToolCall("weather", {"city": "Rome"}), "sun").reply
-    assert proposer.follow(f"{one}\n{other}") is None
+    assert turn.reply == turns.spelling(ToolCall("weather", {"city": "Rome"}), "sun").reply
+    assert follow(f"{one}\n{other}") is None
     outputs.put("population", {"city": "Rome"}, "3M")
-    both = proposer.follow(f"{one}\n{other}")
+    both = follow(f"{one}\n{other}")
     assert both is not None
     assert both.outputs == ("sun", "3M")
     assert [call.name for call in both.calls] == ["weather", "population"]
-    assert both.tokens == turns.reply(both.calls, both.outputs)
-    assert proposer.follow("Nothing to do.") is None
+    assert both.reply == turns.reply(both.calls, both.outputs)
+    assert follow("Nothing to do.") is None
+    assert proposer.follow(end + 1, one, 100) is None  # a token that the template would not have written
+    assert proposer.follow(end, one, 4096 - len(turn.reply.tokens)) is None  # nothing could come behind it
 
 
 def test_a_reply_that_is_too_long_is_not_kept(turns: ToolTurns) -> None:

@@ -18,6 +18,7 @@ class BenchName(enum.StrEnum):
     """The benches; each is the module of that name in :mod:`agentrt.bench`."""
 
     ENGINE = "engine"
+    SCHEDULER = "scheduler"
     SPECULATION = "speculation"
 
 

@@ -1,0 +1,120 @@
+"""The requests of the scheduler bench: how long they are and when they come."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_CHARACTERS_A_TOKEN: Final = 4
+"""English text in a tokenizer of some tens of thousands of tokens."""
+
+# Medians of the public sets named beside them, for runs without a workloads folder.
+_REACTIVE: Final = ((60, 120), (180, 100), (420, 60), (640, 60), (900, 120))  # chat, function calls, RAG
+_PROACTIVE: Final = ((240, 40), (520, 60), (760, 80), (1100, 60))  # events, group chats, news articles
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Prompt and answer tokens of recorded requests, to draw from."""
+
+    reactive: tuple[tuple[int, int], ...]
+    proactive: dict[str, tuple[tuple[int, int], ...]]
+    """By kind of work."""
+    source: str
+
+    def any_proactive(self) -> tuple[tuple[int, int], ...]:
+        """All kinds together."""
+        return tuple(pair for pairs in self.proactive.values() for pair in pairs)
+
+    def fitting(self, most: int) -> Lengths:
+        """The same for a model whose context holds ``most`` tokens: longer ones are shortened."""
+
+        def fit(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+            return tuple((min(prompt, most), answer) for prompt, answer in pairs)
+
+        return Lengths(
+            fit(self.reactive), {kind: fit(pairs) for kind, pairs in self.proactive.items()}, self.source
+        )
+
+
+def recorded_lengths(folder: Path | None) -> Lengths:
+    """Lengths of the public sets in ``folder``, of those that are there; typical ones without it."""
+    if folder is None:
+        return Lengths(_REACTIVE, {"typical": _PROACTIVE}, "typical lengths")
+    reactive = [
+        *_chats(folder / "spec_bench.jsonl"),
+        *_retrieval(folder / "mtrag_un.jsonl"),
+        *_function_calls(folder / "bfcl_single.jsonl"),
+    ]
+    proactive = {
+        "events (ProactiveBench)": tuple(_events(folder / "proactive_reward.jsonl")),
+        "summaries (CNN/DailyMail)": tuple(_summaries(folder / "spec_bench.jsonl")),
+        "conversations (MTRAG)": tuple(_retrieval(folder / "mtrag_human_subset.jsonl")),
+    }
+    found = {kind: pairs for kind, pairs in proactive.items() if pairs}
+    if not reactive or not found:
+        return recorded_lengths(None)
+    return Lengths(tuple(reactive), found, "lengths of the public sets")
+
+
+def recorded_arrivals(folder: Path | None, count: int, rate: float, rng: random.Random) -> list[float]:
+    """``count`` arrivals at ``rate`` a second: the shape of a recorded trace rescaled, else Poisson.
+
+    The shape is a random stretch of the Azure conversation trace.
+    """
+    file = None if folder is None else folder / "trace_azure2023_conv.jsonl"
+    times = [record["t"] for record in _records(file)] if file is not None else []
+    if len(times) <= count:
+        now, arrivals = 0.0, []
+        for _ in range(count):
+            now += rng.expovariate(rate)
+            arrivals.append(now)
+        return arrivals
+    start = rng.randrange(len(times) - count)
+    stretch = times[start : start + count + 1]
+    scale = count / rate / max(stretch[-1] - stretch[0], 1e-9)
+    return [(time - stretch[0]) * scale for time in stretch[1:]]
+
+
+def _records(file: Path) -> Iterator[dict[str, Any]]:
+    if file.is_file():
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)
+
+
+def _tokens(*texts: object) -> int:
+    return max(8, sum(len(str(text)) for text in texts) // _CHARACTERS_A_TOKEN)
+
+
+def _chats(file: Path) -> Iterator[tuple[int, int]]:
+    for record in _records(file):
+        if record["category"] not in ("summarization", "rag") and record.get("turns"):
+            yield _tokens(record["turns"][0]), 120
+
+
+def _summaries(file: Path) -> Iterator[tuple[int, int]]:
+    for record in _records(file):
+        if record["category"] == "summarization":
+            yield _tokens(record["context"]), 80
+
+
+def _retrieval(file: Path) -> Iterator[tuple[int, int]]:
+    for record in _records(file):
+        passages = [passage["text"] for passage in record["context"]]
+        prompt = _tokens(*passages, *(message["content"] for message in record["messages"]))
+        yield prompt, min(160, _tokens(record["reference"]))
+
+
+def _function_calls(file: Path) -> Iterator[tuple[int, int]]:
+    for record in _records(file):
+        yield _tokens(json.dumps(record["tools"]), json.dumps(record["messages"])), 40
+
+
+def _events(file: Path) -> Iterator[tuple[int, int]]:
+    for record in _records(file):
+        yield 200 + _tokens(*(event["event"] for event in record["events"])), 40

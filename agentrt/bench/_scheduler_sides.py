@@ -1,0 +1,258 @@
+"""The two sides of the scheduler bench, each in a process of its own, serving one schedule of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
+
+_WORDS = "mail note plan garden roof dentist friday invoice oslo weather lasagne recipe meeting train ticket"
+_CACHE_GB = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request of a schedule."""
+
+    at_s: float
+    """When it is meant to arrive, from the beginning."""
+    prompt_tokens: int
+    """About so many: the text is made of whole words."""
+    answer_tokens: int
+    reactive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What became of an arrival. Seconds since it was meant to arrive, however late the side noticed it."""
+
+    arrival: Arrival
+    prompt_tokens: int
+    first_s: float
+    total_s: float
+    waited_s: float | None = None
+    """Until its first kernel began; None where the side cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One schedule served."""
+
+    served: tuple[Served, ...]
+    elapsed_s: float
+    """From the beginning to the last answer."""
+    preemption_s: tuple[float, ...] = ()
+    """For each reactive arrival that found a background kernel running: how long that went on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideSettings:
+    """What a side runs."""
+
+    model: str
+    policy: str = "agent-xpu"
+    trace: Path | None = field(default=None)
+    """Where to write what ran when, if anywhere."""
+
+
+class _Prompts:
+    """Texts of about so many tokens, no two alike, so that no cache helps."""
+
+    def __init__(self, count: Any) -> None:
+        words = _WORDS.split() * 8
+        self._tokens_a_word = max(0.5, (count(" ".join(words)) - count(words[0])) / (len(words) - 1))
+        self._rng = random.Random(3)
+
+    def text(self, tokens: int) -> str:
+        words = max(1, round(tokens / self._tokens_a_word))
+        return " ".join(self._rng.choices(_WORDS.split(), k=words))
+
+
+class _AgentRT:
+    def __init__(self, settings: SideSettings) -> None:
+        from agentrt.runtime import LocalRuntime, RuntimeConfig
+
+        policy: Any = settings.policy
+        self._runtime = LocalRuntime.open(
+            settings.model,
+            RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, policy=policy, constrain_tool_calls=False),
+        )
+        self._trace = settings.trace
+        self._prompts = _Prompts(lambda text: len(self._runtime._tokenizer.encode(text)))
+
+    def context_length(self) -> int:
+        return self._runtime.context_length
+
+    def serve(self, arrivals: Sequence[Arrival]) -> Run:
+        return asyncio.run(self._serve(arrivals))
+
+    async def _serve(self, arrivals: Sequence[Arrival]) -> Run:
+        texts = [self._prompts.text(arrival.prompt_tokens) for arrival in arrivals]
+        with self._runtime.record_trace() as trace:
+            begun = time.perf_counter()
+            served = await asyncio.gather(
+                *(self._one(arrival, text, begun) for arrival, text in zip(arrivals, texts, strict=True))
+            )
+            elapsed = time.perf_counter() - begun
+        if self._trace is not None:
+            trace.write_chrome(self._trace)
+        background = [kernel for kernel in trace.kernels if not kernel.reactive]
+        remaining = []
+        for one in served:
+            if one.arrival.reactive:
+                arrived = begun + one.arrival.at_s
+                found = [k.ended - arrived for k in background if k.started <= arrived < k.ended]
+                remaining += found[:1]
+        return Run(tuple(served), elapsed, tuple(remaining))
+
+    async def _one(self, arrival: Arrival, text: str, begun: float) -> Served:
+        from agentrt import Priority
+
+        await asyncio.sleep(begun + arrival.at_s - time.perf_counter())
+        late = time.perf_counter() - begun - arrival.at_s
+        made = await self._runtime.agenerate(
+            [{"role": "user", "content": text}],
+            max_tokens=arrival.answer_tokens,
+            ignore_eos=True,
+            priority=Priority.REACTIVE if arrival.reactive else Priority.PROACTIVE,
+        )
+        timing = made.timing
+        return Served(
+            arrival,
+            made.usage.prompt_tokens,
+            late + timing.time_to_first_token_s,
+            late + timing.total_s,
+            late + timing.queued_s,
+        )
+
+
+class _OpenVINOGenAI:
+    def __init__(self, settings: SideSettings) -> None:
+        import openvino_genai
+
+        scheduler = openvino_genai.SchedulerConfig()
+        scheduler.cache_size = _CACHE_GB
+        scheduler.max_num_batched_tokens = 256
+        scheduler.dynamic_split_fuse = True
+        scheduler.max_num_seqs = 16
+        self._genai = openvino_genai
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(settings.model, scheduler, "CPU")
+        self._tokenizer = self._pipeline.get_tokenizer()
+        self._prompts = _Prompts(lambda text: self._tokenizer.encode(text).input_ids.shape[1])
+
+    def context_length(self) -> int:
+        return 2**20
+
+    def serve(self, arrivals: Sequence[Arrival]) -> Run:
+        prompts = [
+            self._tokenizer.encode(
+                self._tokenizer.apply_chat_template(
+                    [{"role": "user", "content": self._prompts.text(arrival.prompt_tokens)}],
+                    add_generation_prompt=True,
+                ),
+                add_special_tokens=False,
+            ).input_ids
+            for arrival in arrivals
+        ]
+        coming = sorted(range(len(arrivals)), key=lambda index: arrivals[index].at_s)
+        handles: dict[int, Any] = {}
+        first: dict[int, float] = {}
+        served: dict[int, Served] = {}
+        begun = time.perf_counter()
+        while len(served) < len(arrivals):
+            now = time.perf_counter() - begun
+            while coming and arrivals[coming[0]].at_s <= now:
+                index = coming.pop(0)
+                # The handle must be kept: dropping it cancels the request.
+                handles[index] = self._pipeline.add_request(
+                    index, prompts[index], self._config(arrivals[index])
+                )
+            if not handles:
+                time.sleep(max(0.0, arrivals[coming[0]].at_s - now))
+                continue
+            self._pipeline.step()
+            now = time.perf_counter() - begun
+            for index, handle in list(handles.items()):
+                while handle.can_read():
+                    handle.read()
+                    first.setdefault(index, now)
+                if handle.get_status() == self._genai.GenerationStatus.FINISHED:
+                    arrival = arrivals[index]
+                    tokens = prompts[index].shape[1]
+                    served[index] = Served(arrival, tokens, first[index] - arrival.at_s, now - arrival.at_s)
+                    del handles[index]
+        return Run(tuple(served[index] for index in range(len(arrivals))), time.perf_counter() - begun)
+
+    def _config(self, arrival: Arrival) -> Any:
+        config = self._genai.GenerationConfig()
+        config.max_new_tokens = arrival.answer_tokens
+        config.min_new_tokens = arrival.answer_tokens
+        config.ignore_eos = True
+        config.do_sample = False
+        return config
+
+
+class Side:
+    """One side in its own process, which does nothing between two calls. A context manager."""
+
+    def __init__(self, name: SideName, settings: SideSettings) -> None:
+        """Start the process and load the model; returns when it is ready."""
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(theirs, name, settings), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.context_length = int(self._answer())
+        """Tokens that prompt and answer may have together."""
+
+    def serve(self, arrivals: Sequence[Arrival]) -> Run:
+        """Let the requests arrive as they are meant to, and wait for the last answer."""
+        self._connection.send(tuple(arrivals))
+        run = self._answer()
+        assert isinstance(run, Run)
+        return run
+
+    def __enter__(self) -> Self:
+        """Return the side itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(10)
+        self._process.kill()
+
+    def _answer(self) -> Any:
+        answer = self._connection.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(connection: Connection, name: SideName, settings: SideSettings) -> None:
+    """The process's main function: serve schedules until the other end hangs up."""
+    try:
+        side = _AgentRT(settings) if name == "agentrt" else _OpenVINOGenAI(settings)
+        connection.send(side.context_length())
+        while True:
+            try:
+                arrivals = connection.recv()
+            except EOFError:
+                return
+            connection.send(side.serve(arrivals))
+    except Exception as error:  # noqa: BLE001 - it is raised again where the call was made
+        connection.send(error)

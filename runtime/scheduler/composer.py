@@ -64,7 +64,7 @@ class Composer:
             if held:
                 budget -= count if prefills else 0
                 samples = sequence.computed + count == len(sequence.tokens)
-                draft = self._draft(sequence) if samples and not prefills else ()
+                draft = self._draft(sequence) if sequence.draft and samples and not prefills else ()
                 slices.append(Slice(sequence, count, samples, draft))
             elif count and waits:
                 full = True  # nobody shall take the memory that one before it waits for

@@ -86,7 +86,9 @@ class Sequence:
     @property
     def prefills(self) -> bool:
         """Whether the next token to compute is a given one, so that it need not be computed by itself."""
-        return self.computed < self.prompt_tokens or any(self.computed in given for given in self.given)
+        if self.computed < self.prompt_tokens:
+            return True
+        return bool(self.given) and any(self.computed in given for given in self.given)
 
     @property
     def prefill_end(self) -> int:

@@ -28,7 +28,7 @@ def test_events_and_generation_of_a_call() -> None:
     assert isinstance(last, Finished)
     generation = last.generation
     assert (generation.text, generation.finish_reason) == ("Let me see.", "tool_calls")
-    assert (generation.usage, generation.timing) == (Usage(11, 3, 0), Timing(0.1, 0.2, 0.3))
+    assert (generation.usage, generation.timing) == (Usage(11, 3, 4), Timing(0.1, 0.2, 0.3))
     assert generation.token_ids == (5, 6, 2)
     (call,) = generation.tool_calls
     assert (call.name, call.arguments) == ("look", {"what": "x"})

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import openai
 from openai import AsyncStream, Stream
+from openai._legacy_response import LegacyAPIResponse
 
 from agentrt._hosts import Host, running_loop, worker_loop
 from agentrt.context import SpeculationContext
@@ -66,10 +67,9 @@ class _Asked:
     def answered(self, result: Any) -> None:
         """Take what the client returns to the user, and bind the turn now or when the stream ends."""
         # Raw responses parse their body once and keep the result: the user gets the same object.
-        parse = getattr(result, "parse", None)
-        if isinstance(result, openai._legacy_response.LegacyAPIResponse) and parse is not None:
+        if isinstance(result, LegacyAPIResponse):
             with suppress(Exception):  # the user will meet it, if they parse it
-                result = parse()
+                result = result.parse()
         if isinstance(result, (Stream, AsyncStream)):
             weakref.finalize(result, self.turn.discard)  # in case nobody reads it
             result._iterator = (

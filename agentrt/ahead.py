@@ -8,8 +8,10 @@ turns out equal.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -52,6 +54,14 @@ class MainCall(Protocol):
     def ask(self) -> AsyncGenerator[Any, None]:
         """Make the request; yield the answer, in pieces if it is streamed."""
         ...
+
+
+def after_guess(request: DraftRequest, call: ToolCall) -> DraftRequest:
+    """What predictors that look ahead are shown: that the model has made ``call``, and not what it came to."""
+    guessed = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
+    made = {"id": f"ahead_{len(request.messages)}", "type": "function", "function": guessed}
+    message = {"role": "assistant", "content": "", "tool_calls": [made]}
+    return replace(request, messages=[*request.messages, message])
 
 
 class Ahead:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -17,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from ._clock import monotonic
 from ._hosts import Host
 from ._threads import loop_caller
-from .ahead import Ahead, MainCall
+from .ahead import Ahead, MainCall, after_guess
 from .answers import AnswerStream
 from .calls import ParserEvent, ToolCall
 from .claims import Ticket
@@ -37,11 +36,10 @@ from .events import (
     TurnAnswered,
 )
 from .futures import FuturesCache, Speculation
+from .guesses import MAX_GUESSES, Guess, Guesses
 from .reporter import TurnRecorder
 from .speculable import SpeculableTool
 from .writes import write_log
-
-_MAX_GUESSES = 256  # of one turn; an endless predictor must not fill the memory
 
 
 class Turn:
@@ -92,7 +90,7 @@ class Turn:
         self._answer = AnswerStream()
         self._cache = FuturesCache(context.config.max_speculations)
         self._speculations: list[Speculation] = []
-        self._guesses: dict[tuple[str, str], tuple[str, float]] = {}
+        self._guesses = Guesses()
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
         self._may_run_coroutines = False
@@ -152,7 +150,9 @@ class Turn:
         for call in calls:
             write_log.note(self._scope, call.name)
         keys = [self._key_of(call) for call in calls]
-        self._judge({key for key in keys if key is not None})
+        for guess, correct in self._guesses.judged(keys):
+            judged = DraftJudged(self._number, guess.predictor, guess.tool, correct, guess.draft_s)
+            self._reporter.note(judged)
         for call, key in zip(calls, keys, strict=True):
             if call.name in self._tools and call.id is not None:
                 self._tools[call.name].claims.leave(call.id, self._ticket(key), self._scope)
@@ -182,10 +182,6 @@ class Turn:
                 return tool.key(tool.bind(call.arguments))
         return None
 
-    def _judge(self, made: set[str]) -> None:
-        for (predictor, key), (tool, draft_s) in tuple(self._guesses.items()):
-            self._reporter.note(DraftJudged(self._number, predictor, tool, key in made, draft_s))
-
     def _ticket(self, key: str | None) -> Ticket:
         if key is None:
             return Ticket(None, None, self._recorder, "its arguments are not valid")
@@ -193,15 +189,10 @@ class Turn:
         if speculation is not None:
             speculation.expect()
             return Ticket(key, speculation, self._recorder)
-        guessed = [draft_s for (_, guess), (_, draft_s) in tuple(self._guesses.items()) if guess == key]
-        not_run = guessed and key not in self._cache
-        return Ticket(
-            key,
-            None,
-            self._recorder,
-            "guessed, but not run early" if not_run else reason,
-            min(guessed) if not_run else None,
-        )
+        guessed_s = None if key in self._cache else self._guesses.first_s(key)
+        if guessed_s is not None:
+            reason = "guessed, but not run early"
+        return Ticket(key, None, self._recorder, reason, guessed_s)
 
     def _teach(self, calls: Sequence[ToolCall]) -> None:
         for predictor in self._predictors:
@@ -256,9 +247,13 @@ class Turn:
                 answer=self._answer,
                 spend=functools.partial(self._charge, name),
             )
+            left = MAX_GUESSES
             async for call in predictor.drafts(request):
                 self._offer(call, name, runs)
                 await checkpoint()  # a predictor that never waits must not keep the loop from the main call
+                left -= 1
+                if not left:
+                    break
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way; the report says so
             self._note_failure(predictor, error)
 
@@ -292,8 +287,7 @@ class Turn:
             key = tool.key(invocation)
         except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
             return f"bad arguments ({type(error).__name__})"
-        if len(self._guesses) < _MAX_GUESSES:
-            self._guesses.setdefault((predictor, key), (tool.name, draft_s))
+        self._guesses.add(Guess(predictor, key, tool.name, draft_s))
         as_coroutine = tool.aearly is not None and self._may_run_coroutines
         if not as_coroutine and tool.early is None:
             return "a coroutine tool cannot run early in a sync turn"
@@ -339,17 +333,13 @@ class Turn:
             return
         if not self._context.ahead.allows(self._depth + 1):
             return
-        request = self._request()
-        guessed = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
-        made = {"id": f"ahead_{self._number}", "type": "function", "function": guessed}
-        message = {"role": "assistant", "content": "", "tool_calls": [made]}
-        following = dataclasses.replace(request, messages=[*request.messages, message])
+        request = functools.partial(after_guess, self._request(), call)
         ahead = Ahead(self._context.ahead, self._main, call, speculation)
         ahead.turn = Turn(
             self._context,
             tools=self._tools,
             predictors=[predictor for predictor in self._predictors if _looks_ahead(predictor)],
-            request=lambda: following,
+            request=request,
             scope=self._scope,
             earlier=ahead,
             depth=self._depth + 1,

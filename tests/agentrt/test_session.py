@@ -358,6 +358,108 @@ def test_bad_guesses_do_no_harm_and_are_reported(draft: ToolCall | Exception, pr
     assert runs == ["a"]
 
 
+RECURSIVE: dict[str, Any] = {}
+RECURSIVE["q"] = RECURSIVE
+
+
+class Wild:
+    """A predictor that does what predictors must not do."""
+
+    def __init__(self, *drafts: Any, endless: bool = False) -> None:
+        self._drafts = drafts
+        self._endless = endless
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        for draft in self._drafts:
+            if isinstance(draft, BaseException):
+                raise draft
+            yield draft
+        while self._endless:
+            yield call("never the right one")
+
+
+@pytest.mark.parametrize(
+    "predictor",
+    [
+        Wild(ToolCall("look", RECURSIVE)),
+        Wild(ToolCall("look", {"q": float("nan")})),
+        Wild({"name": "look"}),
+        Wild(None),
+        Wild(ToolCall(None, None)),  # type: ignore[arg-type]
+        Wild(SystemExit(3)),
+        Wild(endless=True),
+        object(),
+    ],
+)
+def test_a_predictor_that_runs_wild_is_not_noticed(predictor: Any) -> None:
+    async def main() -> tuple[str, float]:
+        async with SpeculationSession([slow_tool(2, [])], [predictor]) as session:
+            return await one_turn(session, 5, call("a"))
+
+    assert run_in_virtual_time(main) == ("found a", 7)
+
+
+def test_what_a_tool_returns_is_handed_on_as_it_is() -> None:
+    lock = threading.Lock()  # cannot be pickled, copied or compared
+
+    @speculable
+    async def look(q: str) -> Any:
+        return lock
+
+    async def main() -> Any:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            result, _ = await one_turn(session, 1, call("a"))
+            assert session.report().total.claims == 1
+        return result
+
+    assert run_in_virtual_time(main) is lock
+
+
+def test_calls_of_one_answer_with_one_id_are_all_made() -> None:
+    runs: list[str] = []
+
+    async def main() -> list[Any]:
+        guesses = ScriptedSpeculator([call("a"), call("b")])
+        async with SpeculationSession([slow_tool(1, runs)], [guesses]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([call("a", "same"), call("b", "same")])
+            return [await session.acall(call(q, "same")) for q in "ab"]
+
+    assert run_in_virtual_time(main) == ["found a", "found b"]
+    assert runs == ["a", "b", "a", "b"]
+
+
+def test_nothing_confidential_is_in_events_or_logs(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    class Listener:
+        def on_event(self, event: SpeculationEvent) -> None:
+            seen.append(repr(event))
+
+    @speculable
+    async def look(q: str) -> str:
+        raise LookupError(f"no {q} for swordfish")
+
+    async def main() -> str:
+        wild = [
+            Wild(call("swordfish"), ConnectionError("key swordfish")),
+            Wild(ToolCall("look", {"p": "swordfish"})),
+        ]
+        async with SpeculationSession([look], wild, observers=[Listener()]) as session:
+            with session.turn([{"role": "user", "content": "swordfish"}], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call("swordfish")])
+            with pytest.raises(LookupError):
+                await session.acall(call("swordfish"))
+            return repr(session.report()) + str(session.report())
+
+    with caplog.at_level(0):
+        told = run_in_virtual_time(main)
+    assert "swordfish" not in told + "".join(seen) + caplog.text
+    assert len(seen) > 5
+
+
 def test_the_runs_of_a_turn_and_of_a_tool_are_bounded() -> None:
     runs: list[str] = []
     look = slow_tool(5, runs)

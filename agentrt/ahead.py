@@ -57,7 +57,7 @@ class MainCall(Protocol):
 
 
 def after_guess(request: DraftRequest, call: ToolCall) -> DraftRequest:
-    """What predictors that look ahead are shown: that the model has made ``call``, and not what it came to."""
+    """What predictors that look ahead are shown: that the model has made ``call``, not what it came to."""
     guessed = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
     made = {"id": f"ahead_{len(request.messages)}", "type": "function", "function": guessed}
     message = {"role": "assistant", "content": "", "tool_calls": [made]}

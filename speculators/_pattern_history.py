@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from agentrt.calls import parse_arguments
 
 _MAX_EVENTS = 80
 _MAX_TEXT = 20_000
+_MAX_DEPTH = 64
 _MAX_SYSTEM_PROMPT = 4_000
 SYSTEM_PROMPT = "system prompt"
 """What a system prompt is called among the tools that returned something."""
@@ -75,6 +77,7 @@ def read_history(messages: Sequence[Mapping[str, Any]]) -> list[Event]:
     return events
 
 
+@functools.lru_cache(256)  # the next turn's history is this one's and a little more
 def parse_result(text: str) -> Any:
     """Parse a tool's output: JSON, JSON that was cut off somewhere, a Python literal, or just text."""
     if not _JSON_START.match(text):
@@ -104,6 +107,8 @@ def _parse_cut(text: str) -> Any:
             in_string = True
         elif character in "[{":
             closers.append("]" if character == "[" else "}")
+            if len(closers) > _MAX_DEPTH:
+                return text
             ends.append((position + 1, "".join(reversed(closers))))
         elif character in "]}":
             if not closers or closers.pop() != character:

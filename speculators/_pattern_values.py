@@ -166,7 +166,8 @@ class Values:
         return found
 
     def _lines(self, event: Returned, text: str, number: int, age: str) -> None:
-        found = [line.strip() for line in text.splitlines() if line.strip()][:_MAX_LINES]
+        # Cut, because to look for fields in a line takes time with the square of its length.
+        found = [line.strip()[:_MAX_CHARACTERS] for line in text.splitlines() if line.strip()][:_MAX_LINES]
         likeness = self._likeness([frozenset(words(line)) for line in found])
         for place, (line, like) in enumerate(zip(found, likeness, strict=True)):
             traits = (age, *like)

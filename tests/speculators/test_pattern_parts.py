@@ -227,3 +227,20 @@ def test_chances_of_an_argument_are_chances(given_value: str, required: bool) ->
     assert chances == sorted(chances, key=lambda each: -each[1])
     spot.learn(given_value, set())
     spot.learn(LEFT_OUT, set())
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 100_000, "[{" * 20_000, "word " * 20_000, "x: " * 20_000, "{" + "'" * 20_000]
+)
+def test_hostile_results_are_read_in_bounded_steps(text: str) -> None:
+    events = read_history(
+        [
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "c", "function": {"name": "look", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": text},
+        ]
+    )
+    longest = max((len(key) for key in values(*events).by_key), default=0)
+    assert longest <= 500

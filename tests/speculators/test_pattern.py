@@ -22,6 +22,7 @@ from agentrt.errors import (
     HistoryLockedError,
     HistoryStoreError,
 )
+from agentrt.events import SpeculationEvent, SpeculationStarted
 from agentrt.speculators import PatternSpeculator, Speculator
 
 
@@ -299,6 +300,13 @@ def test_a_slow_worker_drops_work_instead_of_piling_it_up(predictor: PatternSpec
 
 
 def test_in_a_session_it_learns_from_turns_and_its_guesses_are_claimed() -> None:
+    started = threading.Event()
+
+    class Observer:
+        def on_event(self, event: SpeculationEvent) -> None:
+            if isinstance(event, SpeculationStarted):
+                started.set()
+
     @speculable
     def list_orders(customer: str) -> list[str]:
         return [f"{customer}-1", f"{customer}-2"]
@@ -308,20 +316,21 @@ def test_in_a_session_it_learns_from_turns_and_its_guesses_are_claimed() -> None
         return f"contents of {order_id}"
 
     predictor = PatternSpeculator()
-    with SpeculationSession([list_orders, read_order], [predictor]) as session:
+    with SpeculationSession([list_orders, read_order], [predictor], observers=[Observer()]) as session:
         for number in range(8):
-            for request, calls in Conversation(f"C{number}", [f"C{number}-1", f"C{number}-2"]).turns():
-                calls = [ToolCall(call.name, call.arguments, f"id{id(call)}") for call in calls]
+            conversation = Conversation(f"C{number}", [f"C{number}-1", f"C{number}-2"])
+            for place, (request, calls) in enumerate(conversation.turns()):
+                calls = [ToolCall(call.name, call.arguments, f"c{number}.{place}") for call in calls]
+                started.clear()
                 with session.turn(request.messages, request.tools) as turn:
-                    if number == 7:
-                        guesses(
-                            predictor, request
-                        )  # the worker does one thing at a time: this turn's is done
+                    if number == 7 and calls:
+                        assert started.wait(20)  # by now it is sure of every call
                     turn.bind(calls)
                 for call in calls:
                     session.call(call)
     report = session.report()
-    assert report.predictors["pattern"].correct > 0
+    assert report.predictors["pattern"].correct >= 3
+    assert report.total.claims >= 3
     predictor.close()
 
 

@@ -407,7 +407,8 @@ class Scheduler:
         self._slack[role] += cost.seconds * (-1 if run.rank else self.policy.background_share)
         self._last_on[role] = run.rank
         self._slack[role] = min(max(self._slack[role], 0.0), self._graph.quantum_s)
-        self._since_promoted = 0 if run.promoted else self._since_promoted + 1
+        served = run.rank > 0 or self._roster.promoted.issubset(run.sequences)
+        self._since_promoted = 0 if served else self._since_promoted + 1
         return Dispatch(run, kernel, role, cost)
 
     def _given_up_at(self, active: ActiveKernel) -> float:

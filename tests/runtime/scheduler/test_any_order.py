@@ -34,6 +34,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.finished: list[Sequence] = []
         self.quarantined = 0
         self.kernels: dict[int, int] = {}
+        self.reactive_in_a_row = 0
 
     @rule(
         prompt=st.integers(1, (BLOCKS - 2) * BLOCK),
@@ -85,13 +86,15 @@ class AnyOrder(RuleBasedStateMachine):
                 assert length == 1
 
     def _reactive_goes_first(self, kernel: Kernel) -> None:
-        """On one XPU reactive work waits for what runs when it comes, and for nothing but promoted work."""
+        """On one XPU reactive work waits for what runs when it comes, and now and then for promoted work."""
         if not self.policy.by_priority or self.policy.time_share or self.xpus == 2:
             return
         run = kernel.dispatch.run
-        if run.rank and not run.promoted:
-            ready = [s for s in self.alive if not s.rank and s.state is not SequenceState.WAITING]
-            assert not ready, "a background kernel was started before a reactive one"
+        ready = [s for s in self.alive if not s.rank and s.state is not SequenceState.WAITING]
+        if run.rank and ready:
+            assert any(s.promoted for s in self.alive), "a background kernel before a reactive one"
+            assert self.reactive_in_a_row >= self.policy.promoted_stride
+        self.reactive_in_a_row = 0 if run.rank else self.reactive_in_a_row + 1
 
     @precondition(lambda self: self.machine.running)
     @rule()

@@ -151,6 +151,19 @@ def test_endless_reactive_load_does_not_starve_background_prompts(xpus: int) -> 
     assert sum(old.id in kernel.ids for kernel in kernels) <= len(kernels) / 2, "it does not take over"
 
 
+def test_promoted_decodes_that_ride_along_do_not_hold_up_a_promoted_prompt() -> None:
+    machine = Machine(policy=policy(promote_after_s=0.1))
+    riding = machine.add(2, PROACTIVE, answer=1000)
+    machine.until(riding, first=True)
+    prompt = machine.add(16, PROACTIVE, answer=1)
+    user = machine.add(2, answer=1000)
+    machine.until(prompt)
+    assert riding not in machine.done
+    assert user not in machine.done
+    others = [kernel.dispatch.run.rank for kernel in machine.log if kernel.start > 0.2]
+    assert not any(one and two for one, two in itertools.pairwise(others)), "never two in a row"
+
+
 def test_a_deadline_promotes_and_then_ends() -> None:
     machine = Machine(policy=policy(promote_after_s=100.0))
     sequence = machine.add(160, PROACTIVE, answer=1, deadline=0.4)

@@ -26,7 +26,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
     nano_figures, nano_table = _speculation_nano.nano_figures, _speculation_nano.nano_table
     machine = describe_machine()
     source, tasks = agent_tasks(workloads, 64)
-    scale = 0.03 if quick else 0.2
+    scale = 0.03 if quick else 0.1
     nano = _speculation_nano.measure_nano(quick=quick, progress=progress)
     controlled = _speculation_controlled.Controlled(tasks, scale, quick, progress)
     controlled.run()

@@ -10,11 +10,13 @@ from langchain_core.outputs import ChatGenerationChunk
 from agentrt.calls import CallArgumentsDelta, CallStarted, TextDelta
 from agentrt.turn import Turn
 
+from ._langchain_tool_cache import AnswerTurns
+
 
 class StreamedAnswer:
     """Shows a turn each chunk of the answer, and gathers the tool calls and nothing else of it."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn | AnswerTurns) -> None:
         """Nothing has come yet."""
         self._turn = turn
         self._chunks: list[AIMessageChunk] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, suppress
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -19,14 +20,15 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
-from agentrt.calls import CallFinished, TextDelta
-from agentrt.errors import ConfigurationError
+from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
+from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
+from agentrt.toolcache import TakeResult, answering
 
 from ._langchain_messages import openai_messages
 
 if TYPE_CHECKING:
-    from agentrt.runtime import Generation, GenerationEvent
+    from agentrt.runtime import CallAnswered, Generation, GenerationEvent
 
 
 class ChatAgentRT(BaseChatModel):
@@ -60,6 +62,11 @@ class ChatAgentRT(BaseChatModel):
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     seed: int | None = None
+    tool_cache: bool = False
+    """Whether calls may be answered inside the model's own answer, where :func:`speculate` has their results
+    by the time the model makes them (async only). Such calls do not pass through the agent's graph: no node,
+    interrupt or middleware sees them. They are ``server_tool_call`` and ``server_tool_result`` blocks of the
+    message, and the answer goes on behind them."""
 
     def __init__(self, **fields: Any) -> None:
         """See the class for the fields; opening a model raises what ``LocalRuntime.open`` raises."""
@@ -122,7 +129,10 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return _result(await self.runtime.agenerate(openai_messages(messages), **self._options(stop, kwargs)))
+        options = self._options(stop, kwargs)
+        if self.tool_cache and answering() is not None:
+            return _result(_generation([event async for event in self._events(messages, options)]))
+        return _result(await self.runtime.agenerate(openai_messages(messages), **options))
 
     def _stream(
         self,
@@ -144,12 +154,38 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        async with aclosing(
-            self.runtime.stream(openai_messages(messages), **self._options(stop, kwargs))
-        ) as events:
+        held: list[ChatGenerationChunk] = []
+        async with aclosing(self._events(messages, self._options(stop, kwargs))) as events:
             async for event in events:
-                for chunk in _chunks(event):
+                chunks = list(_chunks(event))
+                if self.tool_cache and isinstance(event, CallFinished):
+                    held += chunks  # whether it is the agent's to make is known when the turn ends
+                    continue
+                if _is_answer(event):
+                    held.clear()
+                elif not isinstance(event, (TextDelta, CallStarted, CallArgumentsDelta)):
+                    chunks = held + chunks
+                for chunk in chunks:
                     yield chunk
+
+    async def _events(
+        self, messages: list[BaseMessage], options: Mapping[str, Any]
+    ) -> AsyncGenerator[GenerationEvent, None]:
+        """The events of an answer, to which results of early runs go if they may."""
+        turns = answering() if self.tool_cache else None
+        running = await self.runtime.start(openai_messages(messages), **options)
+        if turns is not None:
+            turns.take_results(_submitter(running.tool_outputs.put))
+        answered: list[tuple[ToolCall, str]] = []
+        async with aclosing(running.events()) as events:
+            async for event in events:
+                if _is_answer(event):
+                    answered.append((event.call, event.output))
+                elif answered:
+                    assert turns is not None
+                    turns.answered(answered)
+                    answered = []
+                yield event
 
     def _defaults(self) -> dict[str, Any]:
         return {
@@ -205,8 +241,9 @@ def _metadata(generation: Generation) -> dict[str, Any]:
 
 
 def _result(generation: Generation) -> ChatResult:
+    blocks = [block for answered in generation.answered_calls for block in _answered_blocks(answered)]
     message = AIMessage(
-        content=generation.text,
+        content=[*blocks, {"type": "text", "text": generation.text}] if blocks else generation.text,
         tool_calls=[
             {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
             for call in generation.tool_calls
@@ -217,9 +254,52 @@ def _result(generation: Generation) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
+def _submitter(put: Callable[[str, Mapping[str, Any], str], bool]) -> TakeResult:
+    """Hand results to ``put`` on a thread of its own: it spells them in the model's tokens."""
+    loop = asyncio.get_running_loop()
+
+    def take(call: ToolCall, text: str) -> None:
+        def keep() -> None:
+            with suppress(RequestError):  # then the agent makes the call
+                put(call.name, call.arguments, text)
+
+        with suppress(RuntimeError):  # the loop is closed, and the answer over
+            loop.call_soon_threadsafe(loop.run_in_executor, None, keep)
+
+    return take
+
+
+def _is_answer(event: GenerationEvent) -> TypeGuard[CallAnswered]:
+    from agentrt.runtime import CallAnswered
+
+    return isinstance(event, CallAnswered)
+
+
+def _generation(events: Sequence[GenerationEvent]) -> Generation:
+    from agentrt.runtime import Finished
+
+    assert isinstance(events[-1], Finished)
+    return events[-1].generation
+
+
+def _answered_blocks(answered: CallAnswered) -> list[str | dict[str, Any]]:
+    call = answered.call
+    return [
+        {"type": "server_tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)},
+        {
+            "type": "server_tool_result",
+            "tool_call_id": call.id,
+            "status": "success",
+            "output": answered.output,
+        },
+    ]
+
+
 def _chunks(event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
     from agentrt.runtime import Finished
 
+    if _is_answer(event):
+        yield ChatGenerationChunk(message=AIMessageChunk(content=_answered_blocks(event)))
     if isinstance(event, TextDelta):
         yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
     elif isinstance(event, CallFinished):

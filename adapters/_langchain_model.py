@@ -21,9 +21,11 @@ from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError
 from agentrt.events import SpeculationObserver
 from agentrt.report import SpeculationReport
+from agentrt.toolcache import submitting
 
 from ._langchain_answers import StreamedAnswer
-from ._langchain_turns import BoundTools, Predictor, Setup, begin_turn, inside_turn_of
+from ._langchain_tool_cache import AnswerTurns
+from ._langchain_turns import Begun, BoundTools, Predictor, Setup, begin_turn, inside_turn_of
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
@@ -90,6 +92,14 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         bound._agentrt_tools = BoundTools(tools)
         return base.bind_tools(bound, tools, **kwargs)
 
+    def turns_of(
+        self: Any, begun: Begun, messages: Sequence[BaseMessage], options: Mapping[str, Any]
+    ) -> AnswerTurns:
+        def begin_next(history: Sequence[BaseMessage]) -> Begun | None:
+            return begin_turn(self, history, options, running_loop)
+
+        return AnswerTurns(begun, begin_next, messages, self._agentrt_tools.submittable)
+
     async def whole(
         self: Any, messages: Sequence[BaseMessage], options: Mapping[str, Any]
     ) -> AsyncGenerator[ChatResult, None]:
@@ -108,10 +118,12 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             async for chunk in chunks:
                 yield chunk
 
-    async def inside(self: Any, chunks: Any) -> AsyncGenerator[ChatGenerationChunk, None]:
+    async def inside(
+        self: Any, chunks: Any, turns: AnswerTurns | None = None
+    ) -> AsyncGenerator[ChatGenerationChunk, None]:
         async with aclosing(chunks):
             while True:
-                with inside_turn_of(self._agentrt_setup):
+                with inside_turn_of(self._agentrt_setup), submitting(turns):
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     return
@@ -135,12 +147,12 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         begun = begin_turn(self, messages, kwargs, running_loop, door)
         if begun is None:
             return await base._agenerate(self, messages, *args, **kwargs)
-        with begun.turn:
+        with turns_of(self, begun, messages, kwargs) as turns:
             results = [result async for result in begun.answered_ahead()]
             if not results:
-                with inside_turn_of(self._agentrt_setup):
+                with inside_turn_of(self._agentrt_setup), submitting(turns):
                     results = [await base._agenerate(self, messages, *args, **kwargs)]
-            begun.bind(results[0].generations[0].message)
+            turns.bind(results[0].generations[0].message)
         return results[0]
 
     @functools.wraps(base._stream)
@@ -173,20 +185,20 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             async for chunk in base._astream(self, messages, *args, **kwargs):
                 yield chunk
             return
-        answer = StreamedAnswer(begun.turn)
-        with begun.turn:
+        with turns_of(self, begun, messages, kwargs) as turns:
+            answer = StreamedAnswer(turns)
             answered = False
             async for chunk in begun.answered_ahead():
                 answered = True
                 answer.add(chunk)
                 yield chunk
             if not answered:
-                chunks = inside(self, base._astream(self, messages, *args, **kwargs))
+                chunks = inside(self, base._astream(self, messages, *args, **kwargs), turns)
                 async with aclosing(chunks):
                     async for chunk in chunks:
                         answer.add(chunk)
                         yield chunk
-            begun.bind(answer.message())
+            turns.bind(answer.message())
 
     def fill(namespace: dict[str, Any]) -> None:
         namespace.update(

@@ -60,6 +60,18 @@ class BoundTools:
                 )
 
     @functools.cached_property
+    def submittable(self) -> set[str]:
+        """Tools that have nothing but a text to say, so that somebody else may hand it to the model."""
+        return {
+            tool.name
+            for tool in self.given
+            if isinstance(tool, BaseTool)
+            and tool.name in self.speculable
+            and tool.response_format == "content"
+            and not tool.return_direct
+        }
+
+    @functools.cached_property
     def schemas(self) -> list[Mapping[str, Any]]:
         """The function tools in OpenAI's shape; a provider's built-in tools cannot be guessed."""
         schemas = [convert_to_openai_tool(tool) for tool in self.given]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from types import TracebackType
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -90,6 +91,8 @@ class Turn:
         self._answer = AnswerStream()
         self._cache = FuturesCache(context.config.max_speculations)
         self._speculations: list[Speculation] = []
+        self._runs: list[tuple[ToolCall, Speculation]] = []
+        self._listeners: list[Callable[[ToolCall, Any], None]] = []
         self._guesses = Guesses()
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
@@ -162,6 +165,38 @@ class Turn:
             self._ahead = None
         self._close("the model did not make this call")
         self._teach(calls)
+
+    def answered(self, calls: Sequence[ToolCall]) -> None:
+        """Take an answer whose calls were answered on the way, from what :meth:`on_finished` handed out."""
+        keys = [self._key_of(call) for call in calls]
+        used = [self._cache.take(key) for key in keys if key is not None]
+        self.bind(calls)
+        for call in calls:
+            if call.name in self._tools and call.id is not None:
+                self._tools[call.name].claims.take(call.id, self._scope)  # nobody will make it
+        for speculation in used:
+            if speculation is not None and speculation.done and speculation.result().usable:
+                self._recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=0.0)
+
+    def on_finished(self, listener: Callable[[ToolCall, Any], None]) -> None:
+        """Tell ``listener`` of every early run that ends well: the guessed call, and what the tool gave.
+
+        Also of those that have ended. It is called in whichever thread the run ends and must not block.
+        Preparations of tools that run in two phases have given nothing yet.
+        """
+        self._listeners.append(listener)
+        for call, speculation in tuple(self._runs):
+            self._tell_when_over(listener, call, speculation)
+
+    def _tell_when_over(
+        self, listener: Callable[[ToolCall, Any], None], call: ToolCall, speculation: Speculation
+    ) -> None:
+        def tell() -> None:
+            outcome = speculation.peek()
+            if outcome.usable and not self._tools[call.name].two_phase:
+                listener(call, outcome.value)
+
+        speculation.when_over(tell)
 
     def discard(self) -> None:
         """Drop everything that was not bound; without effect on what was."""
@@ -316,6 +351,9 @@ class Turn:
             tool.slots.release()
             return None if self._cache.closed else "max_speculations of the turn is reached"
         self._speculations.append(speculation)
+        self._runs.append((call, speculation))
+        for listener in tuple(self._listeners):
+            self._tell_when_over(listener, call, speculation)
         self._reporter.note(SpeculationStarted(self._number, tool.name, predictor))
         start_early(tool, invocation, speculation, runs, self._note_discard_failure)
         if self._first_run is None:

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agentrt import ToolCall, speculable
+from agentrt.session import SpeculationSession
+from agentrt.testing import ScriptedSpeculator
+from agentrt.toolcache import TakeResult, answering, result_text, submitting
+
+ROME = ToolCall("find", {"query": "rome"}, "call_1")
+
+
+class Nobody:
+    def take_results(self, take: TakeResult) -> None:
+        raise AssertionError
+
+    def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
+        raise AssertionError
+
+
+def test_what_is_in_force_ends_with_its_block() -> None:
+    assert answering() is None
+    outer = Nobody()
+    with submitting(outer):
+        assert answering() is outer
+        with submitting(None):
+            assert answering() is None
+        assert answering() is outer
+    assert answering() is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is", "as it is"),
+        ({"č": [1, None]}, '{"č": [1, null]}'),
+        (3, "3"),
+        (math.nan, None),
+        (object(), None),
+        ({1, 2}, None),
+    ],
+)
+def test_results_as_text(value: Any, text: str | None) -> None:
+    assert result_text(value) == text
+
+
+def test_a_turn_hands_out_what_its_runs_give_and_takes_it_as_claimed() -> None:
+    @speculable
+    async def find(query: str) -> str:
+        if query == "fails":
+            raise ValueError
+        return query.upper()
+
+    async def main() -> None:
+        told: list[tuple[str, Any]] = []
+        done = asyncio.Event()
+
+        def listen(call: ToolCall, value: Any) -> None:
+            told.append((call.arguments["query"], value))
+            if len(told) == 2:
+                done.set()
+
+        guesses = [ToolCall("find", {"query": query}) for query in ("fails", "rome", "oslo")]
+        async with SpeculationSession([find], [ScriptedSpeculator(guesses)]) as session:
+            with session.turn([{"role": "user", "content": "?"}], []) as turn:
+                turn.on_finished(listen)
+                await done.wait()
+                assert sorted(told) == [("oslo", "OSLO"), ("rome", "ROME")]
+                late: list[Any] = []
+                turn.on_finished(lambda call, value: late.append(value))
+                assert sorted(late) == ["OSLO", "ROME"]
+                turn.answered([ROME])
+            total = session.report().total
+            assert (total.claims, total.misses, total.wasted) == (1, 0, 2)
+            # The call was answered: making it again would be another call.
+            assert await session.acall(ROME) == "ROME"
+            assert session.report().total.claims == 1
+
+    asyncio.run(main())

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentrt.priority import Priority
+
 from .heg import Role
 from .scheduler import Pass
 from .xpu import KernelDone
@@ -29,7 +31,7 @@ class TracedKernel:
     stage: str
     """``"prefill"``, ``"decode"`` or ``"mixed"``."""
     reactive: bool
-    """Whether the most urgent request in it was."""
+    """Whether a user waits for one of its requests."""
     requests: tuple[int, ...]
     tokens: int
 
@@ -58,7 +60,7 @@ class Trace:
                 len(done.context.kernels),
                 done.kernel.kind.value,
                 run.stage.value,
-                run.rank == 0,
+                any(sequence.priority is Priority.REACTIVE for sequence in run.sequences),
                 tuple(sequence.id for sequence in run.sequences),
                 done.context.shape.tokens,
             )

@@ -7,9 +7,8 @@ import multiprocessing
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -54,16 +53,6 @@ class Run:
     """For each reactive arrival that found a background kernel running: how long that went on."""
 
 
-@dataclass(frozen=True, slots=True)
-class SideSettings:
-    """What a side runs."""
-
-    model: str
-    policy: str = "agent-xpu"
-    trace: Path | None = field(default=None)
-    """Where to write what ran when, if anywhere."""
-
-
 class _Prompts:
     """Texts of about so many tokens, no two alike, so that no cache helps."""
 
@@ -78,15 +67,12 @@ class _Prompts:
 
 
 class _AgentRT:
-    def __init__(self, settings: SideSettings) -> None:
+    def __init__(self, model: str) -> None:
         from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-        policy: Any = settings.policy
         self._runtime = LocalRuntime.open(
-            settings.model,
-            RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, policy=policy, constrain_tool_calls=False),
+            model, RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, constrain_tool_calls=False)
         )
-        self._trace = settings.trace
         self._prompts = _Prompts(lambda text: len(self._runtime._tokenizer.encode(text)))
 
     def context_length(self) -> int:
@@ -103,8 +89,6 @@ class _AgentRT:
                 *(self._one(arrival, text, begun) for arrival, text in zip(arrivals, texts, strict=True))
             )
             elapsed = time.perf_counter() - begun
-        if self._trace is not None:
-            trace.write_chrome(self._trace)
         background = [kernel for kernel in trace.kernels if not kernel.reactive]
         remaining = []
         for one in served:
@@ -136,7 +120,7 @@ class _AgentRT:
 
 
 class _OpenVINOGenAI:
-    def __init__(self, settings: SideSettings) -> None:
+    def __init__(self, model: str) -> None:
         import openvino_genai
 
         scheduler = openvino_genai.SchedulerConfig()
@@ -145,7 +129,7 @@ class _OpenVINOGenAI:
         scheduler.dynamic_split_fuse = True
         scheduler.max_num_seqs = 16
         self._genai = openvino_genai
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(settings.model, scheduler, "CPU")
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU")
         self._tokenizer = self._pipeline.get_tokenizer()
         self._prompts = _Prompts(lambda text: self._tokenizer.encode(text).input_ids.shape[1])
 
@@ -204,11 +188,11 @@ class _OpenVINOGenAI:
 class Side:
     """One side in its own process, which does nothing between two calls. A context manager."""
 
-    def __init__(self, name: SideName, settings: SideSettings) -> None:
+    def __init__(self, name: SideName, model: str) -> None:
         """Start the process and load the model; returns when it is ready."""
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, name, settings), daemon=True)
+        self._process = spawn.Process(target=_serve, args=(theirs, name, model), daemon=True)
         self._process.start()
         theirs.close()
         self.context_length = int(self._answer())
@@ -243,10 +227,10 @@ class Side:
         return answer
 
 
-def _serve(connection: Connection, name: SideName, settings: SideSettings) -> None:
+def _serve(connection: Connection, name: SideName, model: str) -> None:
     """The process's main function: serve schedules until the other end hangs up."""
     try:
-        side = _AgentRT(settings) if name == "agentrt" else _OpenVINOGenAI(settings)
+        side = _AgentRT(model) if name == "agentrt" else _OpenVINOGenAI(model)
         connection.send(side.context_length())
         while True:
             try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ..runtime.simulation import Simulation
+    from ..runtime.trace import Trace
 
 from ._scheduler_load import Lengths
 
@@ -38,6 +39,21 @@ class Point:
     """Mean think time of the user; None without one."""
     reactive_ms: float | None
     proactive_ms: float | None
+
+
+def figure4() -> dict[str, Trace]:
+    """A background request that a user interrupts in its prefill, under each policy of Fig. 4."""
+    from ..priority import Priority
+    from ..runtime.simulation import SimulatedRequest
+
+    traces = {}
+    for policy in ("preempt-restart", "time-share", "iteration-level", "agent-xpu"):
+        simulation = _simulation((_OURS[0], policy))
+        simulation.submit(SimulatedRequest(1024, 8, Priority.PROACTIVE), 0.0)
+        simulation.submit(SimulatedRequest(300, 8, Priority.REACTIVE), 0.7)
+        simulation.run()
+        traces[policy] = simulation.trace
+    return traces
 
 
 def figure6(lengths: Lengths, rates: Sequence[float], requests: int) -> list[Point]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ._scheduler_load import Lengths, recorded_arrivals, recorded_lengths
-from ._scheduler_sides import Arrival, Run, Served, Side, SideName, SideSettings
+from ._scheduler_sides import Arrival, Run, Served, Side, SideName
 from ._scheduler_simulated import (
     SYSTEMS,
     Point,
@@ -45,9 +45,7 @@ class _Size:
 
 
 _QUICK = _Size(8, 1, 6, (0.05, 0.2, 0.8), (20.0,), 12, ("nano",))
-_FULL = _Size(
-    30, 3, 16, (0.02, 0.04, 0.08, 0.12, 0.18, 0.27, 0.4, 0.6, 0.9), (10.0, 20.0, 40.0), 60, ("nano", "0.5B")
-)
+_FULL = _Size(30, 3, 16, (0.02, 0.05, 0.1, 0.2, 0.4, 0.8), (10.0, 20.0, 40.0), 40, ("nano", "0.5B"))
 
 
 def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
@@ -125,7 +123,7 @@ class _Live:
         kept: list[float] = []
         with ExitStack() as stack:
             self._progress(f"{self._name}: loading both sides")
-            sides = {name: stack.enter_context(Side(name, SideSettings(self._model))) for name in _SIDES}
+            sides = {name: stack.enter_context(Side(name, self._model)) for name in _SIDES}
             most = min(side.context_length for side in sides.values()) // 2
             lengths = self._lengths.fitting(min(most, 1500))
             for repetition in range(self._size.repetitions):

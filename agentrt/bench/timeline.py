@@ -1,7 +1,7 @@
 """Pictures of the scheduler: a trace like Fig. 4 of Agent.xpu, and its Figures 6 and 7 from a report.
 
-``python -m agentrt.bench.timeline TRACE.json PICTURE`` draws a trace, ``… REPORT.json FOLDER`` the figures.
-PICTURE's ending says how: ``.svg`` or ``.png``.
+``python -m agentrt.bench.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
+``… REPORT.json FOLDER`` Figures 6 and 7, and ``… figure-4 FOLDER`` a simulated Fig. 4.
 """
 
 from __future__ import annotations
@@ -118,8 +118,14 @@ def _matplotlib() -> tuple[Any, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Draw what the first file is into the second path."""
+    """Draw what the first argument is into the path that is the second."""
     source, target = map(Path, arguments)
+    if arguments[0] == "figure-4":
+        from ._scheduler_simulated import figure4
+
+        for policy, trace in figure4().items():
+            draw_trace(trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")
+        return
     content = json.loads(source.read_text(encoding="utf-8"))
     if "traceEvents" in content:
         draw_trace(content, target)

@@ -337,7 +337,7 @@ class Scheduler:
             kernel = run.context.next_kernel
             if kernel is None or not run.rank or run.role is not None or kernel.roles[0] is not role:
                 continue
-            if any(other.roles[0] is not role for other in run.context.kernels):
+            if run.context.kernels[0].roles[0] is not role:
                 option = self._option(run, run.context.kernels, role)
                 if option.cost.seconds <= self._slack[role]:
                     yield option

@@ -9,7 +9,7 @@ import pytest
 
 from agentrt.bench import scheduler
 from agentrt.bench._scheduler_load import Lengths, recorded_arrivals, recorded_lengths
-from agentrt.bench._scheduler_sides import Arrival, Run, Served, Side, SideSettings
+from agentrt.bench._scheduler_sides import Arrival, Run, Served, Side
 from agentrt.bench._scheduler_simulated import (
     SYSTEMS,
     Point,
@@ -99,7 +99,7 @@ def test_decisions_are_timed_while_many_wait() -> None:
 def test_a_side_serves_a_schedule(name: str) -> None:
     arrivals = [Arrival(0.0, 30, 3, False), Arrival(0.05, 20, 2, True)]
     side_name = "agentrt" if name == "agentrt" else "openvino_genai"
-    with Side(side_name, SideSettings(str(MODEL_DIRECTORY))) as side:
+    with Side(side_name, str(MODEL_DIRECTORY)) as side:
         run = side.serve(arrivals)
     assert [one.arrival for one in run.served] == arrivals
     for one in run.served:

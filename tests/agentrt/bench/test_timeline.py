@@ -61,3 +61,12 @@ def test_a_report_becomes_figures_6_and_7(tmp_path: Path) -> None:
 def test_another_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="agentrt bench scheduler"):
         timeline.draw_figures(report(), tmp_path)
+
+
+def test_figure_4_shows_every_policy(tmp_path: Path) -> None:
+    timeline.main(["figure-4", str(tmp_path)])
+    drawn = sorted(file.name for file in tmp_path.iterdir())
+    assert len(drawn) == 4
+    for name in drawn:
+        kind = "mixed" if "iteration" in name else "prefill"
+        assert f"reactive {kind}" in (tmp_path / name).read_text()

@@ -25,6 +25,13 @@ class AnswerReader(Protocol):
         """Take the next piece of a streamed answer, and yield what predictors see of it."""
         ...
 
+    def answered(self) -> Sequence[tuple[ToolCall, str]]:
+        """Return the calls that the endpoint has answered in this very answer, each once, with their results.
+
+        They are no longer among the calls of the answer.
+        """
+        ...
+
     def finished(self) -> Sequence[ToolCall] | None:
         """Return the calls of a streamed answer once all are complete, and only once."""
         ...
@@ -45,6 +52,7 @@ class ChatReader:
     def __init__(self) -> None:
         """Nothing has come yet."""
         self._parts: dict[int, dict[str, str]] = {}
+        self._answered: list[tuple[ToolCall, str]] = []
         self._finished: list[ToolCall] | None = None
 
     def whole(self, answer: Any) -> Sequence[ToolCall] | None:
@@ -77,9 +85,18 @@ class ChatReader:
                 if text:
                     part["arguments"] += text
                     yield CallArgumentsDelta(piece.index, text)
+            for result in (choice.delta.model_extra or {}).get("tool_results") or ():
+                part = self._parts.pop(result["index"])
+                for call in _calls([(part["name"], part["arguments"], part["id"])]):
+                    self._answered.append((call, result["content"]))
             if choice.finish_reason is not None:
                 parts = [self._parts[index] for index in sorted(self._parts)]
                 self._finished = _calls([(part["name"], part["arguments"], part["id"]) for part in parts])
+
+    def answered(self) -> Sequence[tuple[ToolCall, str]]:
+        """Return the calls whose results have come with the completion."""
+        answered, self._answered = self._answered, []
+        return answered
 
     def finished(self) -> Sequence[ToolCall] | None:
         """Return the calls when the choice has finished."""
@@ -95,6 +112,8 @@ class ResponsesReader:
         self._history = history
         self._body = body
         self._places: dict[int, int] = {}
+        self._made: dict[str, Any] = {}
+        self._answered: list[tuple[ToolCall, str]] = []
         self._finished: Sequence[ToolCall] | None = None
 
     def whole(self, answer: Any) -> Sequence[ToolCall] | None:
@@ -102,7 +121,8 @@ class ResponsesReader:
         if not isinstance(answer, Response) or answer.status in ("queued", "in_progress"):
             return None
         self._history.remember(self._body, answer)
-        made = [item for item in answer.output if item.type == "function_call"]
+        done = {item.call_id for item in answer.output if item.type == "function_call_output"}
+        made = [item for item in answer.output if item.type == "function_call" and item.call_id not in done]
         return _calls([(item.name, item.arguments, item.call_id) for item in made])
 
     def events(self, event: Any) -> Iterator[ParserEvent]:
@@ -115,8 +135,19 @@ class ResponsesReader:
                 yield CallStarted(place, event.item.name)
             case "response.function_call_arguments.delta" if event.output_index in self._places:
                 yield CallArgumentsDelta(self._places[event.output_index], event.delta)
+            case "response.output_item.done" if event.item.type == "function_call":
+                self._made[event.item.call_id] = event.item
+            case "response.output_item.done" if event.item.type == "function_call_output":
+                made = self._made.get(event.item.call_id)
+                for call in _calls([(made.name, made.arguments, made.call_id)] if made else []):
+                    self._answered.append((call, str(event.item.output)))
             case "response.completed" | "response.incomplete":
                 self._finished = self.whole(event.response)
+
+    def answered(self) -> Sequence[tuple[ToolCall, str]]:
+        """Return the calls whose results are items of the response."""
+        answered, self._answered = self._answered, []
+        return answered
 
     def finished(self) -> Sequence[ToolCall] | None:
         """Return the calls when the response is complete."""

@@ -6,7 +6,7 @@ import functools
 import logging
 import types
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from openai import AsyncStream, Stream
 from openai._legacy_response import LegacyAPIResponse
 
 from agentrt._hosts import Host, running_loop, worker_loop
+from agentrt.calls import ToolCall
 from agentrt.context import SpeculationContext
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.errors import ConfigurationError
@@ -24,7 +25,8 @@ from agentrt.toolbox import Toolbox
 from agentrt.turn import Turn
 
 from ._openai_answers import AnswerReader, ChatReader, ResponsesReader
-from ._openai_requests import ResponseHistory, chat_request
+from ._openai_requests import ResponseHistory, after_answered, chat_request
+from ._openai_tool_cache import ToolCacheEndpoint
 
 Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
 logger = logging.getLogger("agentrt")
@@ -37,6 +39,8 @@ class Setup:
     predictors: tuple[Speculator, ...]
     toolbox: Toolbox
     context: SpeculationContext
+    tool_cache: ToolCacheEndpoint | None = None
+    """None if results are not to be submitted."""
 
 
 def setup_of(client: Any) -> Setup:
@@ -57,12 +61,17 @@ def speculating_copy(client: Client, setup: Setup) -> Client:
     return copy  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
     """A request for an answer under way, and who reads the answer."""
 
+    client: Any
+    path: str
+    body: dict[str, Any]
+    host: Host
     turn: Turn
     reader: AnswerReader
+    response_id: str | None = None
 
     def answered(self, result: Any) -> None:
         """Take what the client returns to the user, and bind the turn now or when the stream ends."""
@@ -71,7 +80,7 @@ class _Asked:
             with suppress(Exception):  # the user will meet it, if they parse it
                 result = result.parse()
         if isinstance(result, (Stream, AsyncStream)):
-            weakref.finalize(result, self.turn.discard)  # in case nobody reads it
+            weakref.finalize(result, self._discard)  # in case nobody reads it
             result._iterator = (
                 self._read(result._iterator) if isinstance(result, Stream) else self._aread(result._iterator)
             )
@@ -82,25 +91,50 @@ class _Asked:
                 self.turn.bind(calls)
 
     def _read(self, events: Iterator[Any]) -> Iterator[Any]:
-        with self.turn:
+        try:
             for event in events:
                 self._note(event)
                 yield event
+        finally:
+            self.turn.discard()
 
     async def _aread(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        with self.turn:
+        try:
             async for event in events:
                 self._note(event)
                 yield event
+        finally:
+            self.turn.discard()
 
     def _note(self, event: Any) -> None:
         with self._unharmed():
+            if self.response_id is None:
+                self.response_id = getattr(getattr(event, "response", event), "id", None)
+                self._submit_results()
             for seen in self.reader.events(event):
                 self.turn.observe(seen)
+            answered = self.reader.answered()
+            if answered:
+                self._go_on(answered)
             # Before the event is handed on: whoever gets the last one may make the calls at once.
             calls = self.reader.finished()
             if calls is not None:
                 self.turn.bind(calls)
+
+    def _discard(self) -> None:
+        self.turn.discard()
+
+    def _submit_results(self) -> None:
+        endpoint = setup_of(self.client).tool_cache
+        if endpoint is not None and self.response_id is not None:
+            endpoint.follow(self.turn, self.client, self.response_id)
+
+    def _go_on(self, answered: Sequence[tuple[ToolCall, str]]) -> None:
+        """Take calls that the endpoint has answered, and speculate on what the answer goes on to."""
+        self.turn.answered([call for call, _ in answered])
+        self.body = after_answered(self.path, self.body, answered)
+        self.turn = _begin_turn(self.client, self.path, self.body, self.host)
+        self._submit_results()
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
@@ -119,6 +153,12 @@ def _ask(client: Any, path: str, body: Any, host: Host) -> _Asked | None:
         return None
     if not setup.toolbox.tools or not body.get("tools") or body.get("tool_choice") == "none":
         return None
+    reader = ChatReader() if path == "/chat/completions" else ResponsesReader(client._agentrt_history, body)
+    return _Asked(client, path, body, host, _begin_turn(client, path, body, host), reader)
+
+
+def _begin_turn(client: Any, path: str, body: dict[str, Any], host: Host) -> Turn:
+    setup: Setup = client._agentrt_setup
     history: ResponseHistory = client._agentrt_history
     samples = setup.context.samples
 
@@ -133,8 +173,7 @@ def _ask(client: Any, path: str, body: Any, host: Host) -> _Asked | None:
         scope=current_scope(),
     )
     turn.start(host)
-    reader = ChatReader() if path == "/chat/completions" else ResponsesReader(history, body)
-    return _Asked(turn, reader)
+    return turn
 
 
 @functools.cache

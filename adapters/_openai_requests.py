@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from openai.types.responses import Response
 
+from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
 
 _MAX_REMEMBERED = 256
@@ -18,6 +20,28 @@ def chat_request(body: Mapping[str, Any], samples: int) -> DraftRequest:
     """Return what a request of chat completions asks."""
     tools = [tool for tool in body["tools"] if tool.get("type") == "function"]
     return DraftRequest(list(body["messages"]), tools, samples)
+
+
+def after_answered(
+    path: str, body: Mapping[str, Any], answered: Sequence[tuple[ToolCall, str]]
+) -> dict[str, Any]:
+    """Return ``body`` as it would be if the client had made these calls of one answer and asked again."""
+    texts = [json.dumps(dict(call.arguments), ensure_ascii=False) for call, _ in answered]
+    if path == "/chat/completions":
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+            for (call, _), text in zip(answered, texts, strict=True)
+        ]
+        results = [{"role": "tool", "tool_call_id": call.id, "content": output} for call, output in answered]
+        made = {"role": "assistant", "content": None, "tool_calls": calls}
+        return {**body, "messages": [*body["messages"], made, *results]}
+    given = body.get("input") or ()
+    items: list[Any] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    for (call, _), text in zip(answered, texts, strict=True):
+        items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": text})
+    for call, output in answered:
+        items.append({"type": "function_call_output", "call_id": call.id, "output": output})
+    return {**body, "input": items}
 
 
 class ResponseHistory:

@@ -31,6 +31,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("openai", "openai") from error
 
 from ._openai_client import Setup, setup_of, speculating_copy
+from ._openai_tool_cache import ToolCacheEndpoint
 
 __all__ = ["arun_tool", "report_of", "run_tool", "speculate"]
 
@@ -45,6 +46,7 @@ def speculate(
     samples: int = 1,
     config: SpeculationConfig | None = None,
     observers: Sequence[SpeculationObserver] = (),
+    tool_cache: bool = False,
 ) -> Client:
     """Return a copy of ``client`` that speculates on the calls of ``tools``, which are ``@speculable``.
 
@@ -56,13 +58,20 @@ def speculate(
     One client may serve many runs at one time. Where the endpoint's call ids are not unique, as those of
     OpenAI are, say with :func:`agentrt.run_scope` which run is which: otherwise a repeated id is a miss.
 
+    With ``tool_cache``, results of early runs are submitted to an endpoint that names ``cache-tool-output``
+    among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer it
+    answers the call itself and goes on. Such a call comes with its result, in ``delta.tool_results`` of a
+    chunk or as a ``function_call_output`` item of the response, and is not yours to make. With any other
+    endpoint nothing changes.
+
     Raises:
         ConfigurationError: there is no predictor, or a tool is not speculable.
     """
     given = (predictors,) if isinstance(predictors, Speculator) else tuple(predictors)
     if not given or samples < 1:
         raise ConfigurationError("speculate() needs at least one predictor and one sample.")
-    setup = Setup(given, Toolbox(tools), SpeculationContext.create(samples, config, observers))
+    context = SpeculationContext.create(samples, config, observers)
+    setup = Setup(given, Toolbox(tools), context, ToolCacheEndpoint() if tool_cache else None)
     return speculating_copy(client, setup)
 
 

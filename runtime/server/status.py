@@ -22,6 +22,7 @@ def _model(service: Service) -> dict[str, Any]:
         "created": service.started,
         "owned_by": "agentrt",
         "max_model_len": runtime.context_length,
+        "capabilities": [] if runtime.call_format is None else ["cache-tool-output"],
     }
 
 

@@ -1,0 +1,153 @@
+"""Early results submitted to `agentrt serve` by the official client, over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from agentrt import ToolCall, speculable
+from agentrt.adapters.openai import report_of, run_tool, speculate
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.server import status
+from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.testing import ScriptedSpeculator
+from tests.runtime.conftest import Gate
+from tests.runtime.server.conftest import Running, running
+
+QUESTION = "What is the weather in Oslo?"
+OSLO = ToolCall("get_weather", {"city": "Oslo"})
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FUNCTION: Any = {"name": "get_weather", "description": "Current weather in a city.", "parameters": CITY}
+CHAT: Any = {
+    "model": "nano",
+    "messages": [{"role": "user", "content": QUESTION}],
+    "tools": [{"type": "function", "function": FUNCTION}],
+    "max_tokens": 80,
+    "stream": True,
+}
+RESPONSES: Any = {
+    "model": "nano",
+    "input": QUESTION,
+    "tools": [{"type": "function", **FUNCTION}],
+    "max_output_tokens": 80,
+    "stream": True,
+}
+
+
+@speculable
+def get_weather(city: str) -> dict[str, Any]:
+    return {"city": city, "temperature": 12, "sky": "rain"}
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[LocalRuntime]:
+    exact = RuntimeConfig(
+        memory_bytes=32 * 2**20, inference_precision="f32", kv_cache_precision="f32", threads=1
+    )
+    with LocalRuntime.open("nano", exact) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(runtime: LocalRuntime) -> Iterator[Running]:
+    with running(runtime) as server:
+        yield server
+
+
+@pytest.fixture
+def in_time(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The engine stands still until a result has come."""
+    gate = Gate(runtime, monkeypatch)
+    put = ToolOutputs.put
+
+    def put_and_go_on(self: ToolOutputs, *arguments: Any) -> bool:
+        kept = put(self, *arguments)
+        gate.open()
+        return kept
+
+    monkeypatch.setattr(ToolOutputs, "put", put_and_go_on)
+    yield
+    gate.open()
+
+
+def read(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -> tuple[list[Any], Any]:
+    """All events of an answer for the sync client, and the client."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as plain:
+        client = speculate(plain, predictor, tools=[get_weather], tool_cache=tool_cache)
+        return list(ask(client, body)), client
+
+
+def aread(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -> tuple[list[Any], Any]:
+    """The same for the async one."""
+
+    async def main() -> tuple[list[Any], Any]:
+        base_url = f"{server.url}/v1"
+        async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=60) as plain:
+            client = speculate(plain, predictor, tools=[get_weather], tool_cache=tool_cache)
+            return [event async for event in await ask(client, body)], client
+
+    return asyncio.run(main())
+
+
+def ask(client: Any, body: Any) -> Any:
+    return client.chat.completions.create(**body) if "messages" in body else client.responses.create(**body)
+
+
+Read = Callable[..., tuple[list[Any], Any]]
+
+
+@pytest.mark.parametrize("how", [read, aread])
+@pytest.mark.usefixtures("in_time")
+def test_a_chat_completion_goes_on_behind_its_call(server: Running, how: Read) -> None:
+    predictor = ScriptedSpeculator([OSLO])
+    chunks, client = how(server, CHAT, predictor)
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    (result,) = [delta.tool_results[0] for delta in deltas if getattr(delta, "tool_results", None)]
+    assert result["name"] == "get_weather"
+    assert result["content"] == '{"city": "Oslo", "temperature": 12, "sky": "rain"}'
+        "get_weather",
+        '{"city": "Oslo", "temperature": 12, "sky": "rain"}',
+    )
+    assert "12" in "".join(delta.content or "" for delta in deltas)
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    total = report_of(client).total
+    assert (total.claims, total.misses) == (1, 0)
+    assert [part["role"] for part in predictor.requests[1].messages] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("how", [read, aread])
+@pytest.mark.usefixtures("in_time")
+def test_a_response_goes_on_behind_its_call(server: Running, how: Read) -> None:
+    predictor = ScriptedSpeculator([OSLO])
+    events, client = how(server, RESPONSES, predictor)
+    assert [item.type for item in events[-1].response.output] == [
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    assert "12" in events[-1].response.output_text
+    total = report_of(client).total
+    assert (total.claims, total.misses) == (1, 0)
+    assert [part["role"] for part in predictor.requests[1].messages] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("tool_cache", [False, True])
+def test_an_endpoint_without_one_answers_as_ever(
+    server: Running, monkeypatch: pytest.MonkeyPatch, tool_cache: bool
+) -> None:
+    """Algorithm 2, and not a word about it."""
+    describe = status._model
+    monkeypatch.setattr(status, "_model", lambda service: describe(service) | {"capabilities": []})
+    monkeypatch.setattr(ToolOutputs, "put", None)
+    chunks, client = read(server, CHAT, ScriptedSpeculator([OSLO]), tool_cache)
+    calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    call = calls[0].model_copy(deep=True)
+    call.function.arguments = "".join(piece.function.arguments for piece in calls)
+    assert run_tool(client, call) == {"city": "Oslo", "temperature": 12, "sky": "rain"}
+    total = report_of(client).total
+    assert (total.claims, total.misses) == (1, 0)

@@ -6,14 +6,16 @@ import shutil
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrt.bench.random_gguf import ModelShape, write_random_gguf
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.model import Tokenizer, gguf, open_model_directory
+from agentrt.runtime.model import ModelDirectory, Tokenizer, gguf, open_model_directory
 from agentrt.runtime.model.gguf_file import read_gguf_header
+from tests.runtime.tiny import EXACT, Piece, forward, uncut
 
 SHAPE = ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024)
 
@@ -109,3 +111,18 @@ def test_another_kind_of_file_is_no_model(tmp_path: Path) -> None:
     file.write_bytes(b"x")
     with pytest.raises(ModelFormatError, match="GGUF file or a directory"):
         open_model_directory(file)
+
+
+def test_sharing_zero_points_changes_no_bit(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def logits(directory: ModelDirectory) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        unquantised = EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+        return forward(uncut(directory, unquantised), Piece(list(range(5, 45))))
+
+    shared = open_model_directory(file, tmp_path / "shared")
+    monkeypatch.setattr(gguf, "_share_zero_points", lambda graph: None)
+    plain = open_model_directory(file, tmp_path / "plain")
+    np.testing.assert_array_equal(logits(shared), logits(plain))
+    sizes = [directory.graph.with_suffix(".bin").stat().st_size for directory in (shared, plain)]
+    assert sizes[0] < sizes[1]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from agentrt.errors import (
     AgentRTError,
@@ -32,6 +32,9 @@ from .text import AnswerText
 from .toolcache import ToolCacheProposer, ToolTurn
 from .trace import Trace
 from .xpu import KernelDone, Platform
+
+_REST_AFTER_S: Final = 30.0
+"""Checking and giving back memory take milliseconds, which the next request should not wait for."""
 
 _Command: TypeAlias = tuple[Callable[[Any], None], Any]
 
@@ -98,6 +101,7 @@ class Engine:
         self._drafted = self._accepted = self._given = 0
         self._finished = self._cancelled = self._failed = self._rebuilds = 0
         self._progress = platform.now()
+        self._rested = False
         self.trace: Trace | None = None
         """Where every kernel is noted; may be set and taken away at any time, from any thread."""
         self._thread = threading.Thread(target=self._run, name="agentrt-engine", daemon=True)
@@ -254,12 +258,12 @@ class Engine:
     def _obey(self, *, wait: bool) -> bool:
         """Carry out what was asked meanwhile, or ``wait`` until something is due; False when closed."""
         commands = self._commands
-        if not self._jobs:
-            self._scheduler.check_integrity()
         while wait or not commands.empty():
             try:
                 command = commands.get(timeout=self._patience())
             except Empty:
+                if not self._jobs and not self._rested:
+                    self._rest()
                 return True
             if command is None:
                 return False
@@ -272,8 +276,16 @@ class Engine:
 
     def _patience(self) -> float | None:
         """Seconds until something is due that no command will tell of."""
+        if not self._jobs:
+            return None if self._rested else _REST_AFTER_S
         due = self._scheduler.next_event()
         return None if due == float("inf") else max(0.0, due - self._platform.now())
+
+    def _rest(self) -> None:
+        """Use the time that nobody wants: give memory back that kernels will ask for again (§6.5)."""
+        self._rested = True
+        self._scheduler.check_integrity()
+        self._platform.reclaim()
 
     def _advance(self) -> bool:
         """Start what may start; whether there is more to do before anybody says anything."""
@@ -318,6 +330,7 @@ class Engine:
             return
         self._kernels += 1
         self._progress = done.ended
+        self._rested = False
         if (trace := self.trace) is not None:
             trace.note(done, self._scheduler.running_on(done.role))
         run = self._scheduler.kernel_done(done.role, done.ended)

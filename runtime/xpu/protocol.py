@@ -91,5 +91,11 @@ class Platform(Protocol):
         was never submitted does nothing.
         """
 
+    def reclaim(self) -> None:
+        """Give back memory that kernels can do without while they do not run (Agent.xpu §6.5).
+
+        None may be running; the next run of each takes it again.
+        """
+
     def close(self) -> None:
         """Close every XPU."""

@@ -207,6 +207,9 @@ class SimulatedPlatform:
     def release(self, context: PassContext) -> None:
         """See :meth:`Platform.release`. There is nothing to take back."""
 
+    def reclaim(self) -> None:
+        """See :meth:`Platform.reclaim`. There is nothing to give back."""
+
     def close(self) -> None:
         """See :meth:`Platform.close`."""
         for xpu in self._xpus.values():

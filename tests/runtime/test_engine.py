@@ -10,7 +10,7 @@ import pytest
 
 from agentrt.errors import DeviceLostError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 from agentrt.priority import Priority
-from agentrt.runtime import EngineStatistics, LocalRuntime, SamplingParams
+from agentrt.runtime import EngineStatistics, LocalRuntime, SamplingParams, engine
 from agentrt.runtime.engine import Engine
 from agentrt.runtime.job import Job
 from agentrt.runtime.scheduler import SequenceState
@@ -186,6 +186,26 @@ def test_a_listener_that_raises_ends_only_its_own_job(runtime: LocalRuntime) -> 
     with pytest.raises(ValueError, match="no more"):
         bad.completion.result(30)
     assert good.completion.result(30).stop_reason == "length"
+
+
+def test_an_idle_engine_gives_memory_back_once_it_rests(
+    open_runtime: Callable[[], LocalRuntime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_REST_AFTER_S", 0.01)
+    runtime = open_runtime()
+    rested = threading.Semaphore(0)
+    reclaim = runtime._engine._platform.reclaim
+
+    def note() -> None:
+        reclaim()
+        rested.release()
+
+    monkeypatch.setattr(runtime._engine._platform, "reclaim", note)
+    tokens = set()
+    for _ in range(2):
+        tokens.add(submit(runtime, 5).completion.result(30).token_ids)
+        assert rested.acquire(timeout=30)
+    assert len(tokens) == 1
 
 
 def test_no_thread_is_left(open_runtime: Callable[[], LocalRuntime]) -> None:

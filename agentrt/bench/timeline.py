@@ -99,6 +99,9 @@ def _panel(axes: Any, rows: Sequence[Sequence[Any]], value: int) -> None:
         axes.plot(*zip(*points, strict=True), "o-", markersize=3, label=system)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    rates = sorted({row[2] for row in rows})
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
 
 
 def _table(report: BenchReport, title: str) -> Table:

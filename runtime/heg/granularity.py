@@ -21,6 +21,9 @@ CEILING_S: Final = 0.1
 _TYPICAL_PAST: Final = 1024
 """Tokens behind which granularities are compared: attention makes kernels longer as prompts grow."""
 
+_AS_GOOD: Final = 1.02
+"""Among granularities within this factor of the best, which no profile tells apart, fewest segments win."""
+
 _FREE_SCRATCH: Final = 64 * 2**20
 _FREE_SCRATCH_SHARE: Final = 0.2
 """Scratch memory counts beyond the larger of so many bytes and this share of the weights."""
@@ -60,7 +63,11 @@ def choose_granularity(
             )
             candidates.append((_cost(graph), graph))
             chunk //= 2
-    chosen = min(candidates, key=lambda candidate: candidate[0])[1]
+    least = min(cost for cost, _ in candidates)
+    _, chosen = min(
+        (candidate for candidate in candidates if candidate[0] <= least * _AS_GOOD),
+        key=lambda candidate: (len(candidate[1].bounds), candidate[0]),
+    )
     longest = _longest_kernel(chosen)
     if longest > max(CEILING_S, quantum_s):
         warnings.warn(

@@ -18,7 +18,7 @@ from .platforms import Device
 MOST_TOKENS: Final = 1536
 """Past and new tokens that a pass may have together."""
 SECONDS_A_POINT: Final = 0.25
-_LEAST_RUNS, _MOST_RUNS = 2, 12
+_LEAST_RUNS, _MOST_RUNS = 2, 30
 _TIMEOUT_S: Final = 120.0
 
 

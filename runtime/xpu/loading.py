@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
+import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import openvino as ov
 
@@ -25,9 +25,12 @@ from ..model.paged import read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
-from .machine import measure_read_bandwidth
+from .machine import busy_share, measure_read_bandwidth, usable_cores
 from .platforms import Device, OpenVINOPlatform, find_platform
 from .profiler import Profiler
+
+_BUSY: Final = 0.5
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def load_profile(
     core = ov.Core()
     machine = {
         "processor": core.get_property("CPU", "FULL_DEVICE_NAME"),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": usable_cores(),
     }
     name = fingerprint(
         platform=platform,
@@ -157,6 +160,15 @@ def load_profile(
     )
 
     def measure() -> Profile:
+        load = busy_share()
+        if load > _BUSY:
+            _log.warning(
+                "%s is measured on a busy machine (load %.1f a core) and will be cut by what that shows. "
+                "Measure it again when the machine is idle: agentrt profile %s",
+                directory.model_id,
+                load,
+                directory.model_id,
+            )
         advance("memory bandwidth")
         figures = store.machine(
             fingerprint(**machine), lambda: MachineFigures(read_bandwidth=measure_read_bandwidth())

@@ -18,12 +18,23 @@ _TIMES: Final = 5
 _POWERCAP: Final = Path("/sys/class/powercap")
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def busy_share() -> float:
+    """Processes that ran or wanted to over the last minute, for each core; 0 where nobody counts
+    (Windows)."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+
+
 def measure_read_bandwidth(advance: Callable[[], None] = lambda: None) -> float:
     """Bytes a second that all cores together read from memory, the best of a few tries; about half a second.
 
     ``advance`` is called after each try.
     """
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = usable_cores()
     parts = [np.ones(_BYTES // threads // 8, np.int64) for _ in range(threads)]
     best = 0.0
     for _ in range(_TIMES):

@@ -129,3 +129,13 @@ def test_estimates_follow_what_was_measured(tiny_folder: Path, tmp_path: Path) -
 
 def test_the_made_up_profile_of_these_tests_is_one() -> None:
     assert Profile.model_validate_json(made_up_profile(3).model_dump_json()) == made_up_profile(3)
+
+
+def test_measuring_on_a_busy_machine_is_said(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for share in (0.9, 0.1):
+        monkeypatch.setattr(loading, "busy_share", lambda share=share: share)
+        caplog.clear()
+        measure(tiny_model(tiny_folder, "qwen2"), "cpu", tmp_path / str(share), [])
+        assert ("agentrt profile" in caplog.text) == (share > 0.5)

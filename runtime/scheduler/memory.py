@@ -120,8 +120,9 @@ class Memory:
 
     def drop_expired(self, now: float) -> None:
         """Hold no longer what has waited its time."""
-        for key in [key for key, kept in self._kept.items() if kept.until <= now]:
-            self._let_go(key)
+        if self._kept:
+            for key in [key for key, kept in self._kept.items() if kept.until <= now]:
+                self._let_go(key)
 
     def make_room(self, blocks: int, rank: int) -> bool:
         """Let go of kept contexts, oldest first, for a sequence of ``rank``; whether that is enough.

@@ -246,7 +246,9 @@ class Scheduler:
 
     def take_dropped(self) -> list[PassContext]:
         """The contexts of passes that will not be gone on with, since last asked: to be released."""
-        dropped, self._composer.dropped = self._composer.dropped, []
+        dropped = self._composer.dropped
+        if dropped:
+            self._composer.dropped = []
         return dropped
 
     def check_integrity(self) -> None:
@@ -297,9 +299,9 @@ class Scheduler:
     def _choose(self, rank: int, role: Role, now: float) -> Dispatch | Verdict:
         """The kernel that work of ``rank`` runs on ``role`` now, or why there is none."""
         options = self._options(rank, role, now)
-        if not rank and not self._last_on[role]:
+        if len(self._roles) > 1 and not rank and not self._last_on[role]:
             options = itertools.chain(self._affordable(role), options)
-        if any(active.run.rank < rank for active in self._active):
+        if self._active and any(active.run.rank < rank for active in self._active):
             # Backfill beside reactive work: the most work for the energy first (§6.3).
             options = iter(sorted(options, key=_Option.efficiency, reverse=True))
         for option in options:

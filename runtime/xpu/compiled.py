@@ -88,6 +88,8 @@ class BoundInference:
         logits.
         """
         self.request = compiled.create_infer_request()
+        self.seconds = float("inf")
+        """What it last took."""
         self._inputs: list[tuple[int, str, ov.Output]] = []
         for index, port in enumerate(compiled.inputs):
             name = port.get_any_name()

@@ -11,7 +11,7 @@ import pytest
 
 from agentrt.errors import DeviceLostError, EngineFailedError
 from agentrt.runtime.heg import Kernel, PassContext, Role
-from agentrt.runtime.xpu import KernelDone, LoadedModel, device
+from agentrt.runtime.xpu import KernelDone, LoadedModel, device, watchdog
 from agentrt.runtime.xpu.compiled import BoundInference
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
 
@@ -37,6 +37,9 @@ class Hang:
 
     def start_async(self, share_inputs: bool) -> None:
         pass
+
+    def infer(self, share_inputs: bool, share_outputs: bool) -> None:
+        self.wait_for(int(1e9))
 
     def cancel(self) -> None:
         if self._heeds_cancel:
@@ -125,6 +128,7 @@ def test_a_kernel_that_never_returns_is_given_up_and_the_rest_goes_on(
     blocking: bool,
 ) -> None:
     monkeypatch.setattr(device, "_GRACE_S", 0.01)
+    monkeypatch.setattr(device, "_QUICK_S", 0.0)
     expected = forward(loaded, Piece(TOKENS))
     paused = begin(loaded, Piece(TOKENS))
     step(loaded, paused)
@@ -150,6 +154,24 @@ def test_a_kernel_that_never_returns_is_given_up_and_the_rest_goes_on(
     hang.let_go.set()  # it comes back after all: nobody hears of it
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
     assert done.empty()
+
+
+def test_a_quick_kernel_that_never_returns_is_cancelled_where_it_runs(
+    loaded: LoadedModel, hang_next: Callable[..., SimpleQueue[Hang]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_QUICK_S", 1e9)
+    monkeypatch.setattr(watchdog, "_LOOK_EVERY_S", 0.01)
+    expected = forward(loaded, Piece(TOKENS))
+    hung = begin(loaded, Piece(TOKENS))
+    hangs = hang_next(heeds_cancel=True)
+    xpu = loaded.platform.xpus[Role.DECODE]
+    kernel = hung.next_kernel
+    assert kernel is not None
+    assert xpu.run(kernel, hung, 0.01) is None
+    assert hangs.get().waiting.is_set()
+    xpu.rebuild()
+    loaded.platform.release(hung)
+    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
 
 
 def test_a_kernel_that_fails_is_reported_and_the_xpu_lives_on(loaded: LoadedModel) -> None:

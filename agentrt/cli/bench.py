@@ -20,6 +20,7 @@ class BenchName(enum.StrEnum):
     ENGINE = "engine"
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
+    TOOLCACHE = "toolcache"
 
 
 def bench(

@@ -19,6 +19,7 @@ from .grammar import GrammarCompiler
 
 _OPENING: Final = b"<tool_call>"
 _CLOSING: Final = "</tool_call>"
+_NEWLINE: Final = "\n"
 # One way to write JSON, the one that models are taught to write calls in: where any whitespace may come, a
 # small model goes on writing spaces, and a large one spends tokens on indentation.
 _JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -219,8 +220,9 @@ def _calls_grammar(tools: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         # The model spells a call in its own tokens; forced ones would be strange to it.
         '%llguidance {"no_forcing": true}',
-        f"start: SPACE ({calls}) SPACE {_text(_CLOSING)}",
-        r"SPACE: /[ \n]{0,4}/",
+        # On lines of its own, as every chat template of this format writes it: so what the model writes is
+        # what it will be shown when it is asked again.
+        f"start: {_text(_NEWLINE)} ({calls}) {_text(_NEWLINE + _CLOSING)}",
     ]
     for index, tool in enumerate(tools):
         function = tool["function"]

@@ -57,8 +57,13 @@ def bind(config: ServerConfig) -> Iterator[socket.socket]:
 
 def _tcp(config: ServerConfig) -> socket.socket:
     try:
-        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
+        family, kind, protocol, _, address = found[0]
+        # With its protocol named: asyncio switches Nagle's algorithm off only where it sees that this is TCP,
+        # and with it each answer would wait for the client's delayed acknowledgement.
+        listener = socket.socket(family, kind, protocol)
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -328,4 +328,5 @@ def test_the_interpreter_ends_although_nobody_closed() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (result.returncode, result.stdout) == (0, "started\n"), result.stderr
-    assert result.stderr == ""
+    # A profile that is measured while other tests run says so.
+    assert [line for line in result.stderr.splitlines() if "busy machine" not in line] == []

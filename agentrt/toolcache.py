@@ -1,9 +1,9 @@
 """Results of early runs, on their way to a model that can use them before its answer ends (SpecTools §3.2).
 
-The client's half of the engine-side tool cache, Algorithm 4: while the model writes an answer, what early runs
-have given by then is submitted to its engine; when the model makes such a call, the engine answers it and
-goes on, and no request has to be made in between. A model that cannot do this never asks for results, and
-everything stays as it is without (Algorithm 2).
+The client's half of the engine-side tool cache, Algorithm 4: while the model writes an answer, what early
+runs have given by then is submitted to its engine; when the model makes such a call, the engine answers it
+and goes on, and no request has to be made in between. A model that cannot do this never asks for results,
+and everything stays as it is without (Algorithm 2).
 
 A speculating adapter puts the turns of an answer in force with :func:`submitting`. A model that can take
 results finds them there with :func:`answering`, and says which calls were answered.

@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -56,7 +56,7 @@ class Run:
 class _Prompts:
     """Texts of about so many tokens, no two alike, so that no cache helps."""
 
-    def __init__(self, count: Any) -> None:
+    def __init__(self, count: Callable[[str], int]) -> None:
         words = _WORDS.split() * 8
         self._tokens_a_word = max(0.5, (count(" ".join(words)) - count(words[0])) / (len(words) - 1))
         self._rng = random.Random(3)
@@ -73,7 +73,11 @@ class _AgentRT:
         self._runtime = LocalRuntime.open(
             model, RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, constrain_tool_calls=False)
         )
-        self._prompts = _Prompts(lambda text: len(self._runtime._tokenizer.encode(text)))
+        self._prompts = _Prompts(self._count)
+
+    def _count(self, text: str) -> int:
+        made = self._runtime.generate([{"role": "user", "content": text}], max_tokens=1)
+        return made.usage.prompt_tokens
 
     def context_length(self) -> int:
         return self._runtime.context_length

@@ -16,7 +16,8 @@ class Drafter(Protocol):
     sequence's sampler chooses token by token from the results as it always would. Those that it chooses
     just so are kept; at the first that differs the rest is forgotten. So what the drafter proposes need only
     be likely, and tokens are the same with and without it, also under sampling, where the same random
-    numbers meet the same probabilities.
+    numbers meet the same probabilities: in f32 to the last bits of a sum, and elsewhere as nearly as a
+    batch of another size has the same logits.
     """
 
     def draft(self, token: int) -> Sequence[int]:

@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from .errors import ApiError
+from .errors import ApiError, too_many
 
 T = TypeVar("T")
 
@@ -32,13 +32,7 @@ class Admission:
             ApiError: 429, there is none.
         """
         if self.active >= self._limit:
-            raise ApiError(
-                429,
-                f"{self._limit} requests are under way. Ask again in a moment.",
-                kind="rate_limit_error",
-                code="rate_limit_exceeded",
-                headers={"retry-after": "1"},
-            )
+            raise too_many(f"{self._limit} requests are under way. Ask again in a moment.")
         self.active += 1
         try:
             yield

@@ -13,11 +13,7 @@ from .identity import Tokens
 
 
 class ServerConfig(BaseModel):
-    """Where a server listens, whom it serves, and how much of anything it takes. Immutable.
-
-    Raises:
-        ConfigurationError: requests from other machines would be served without a token.
-    """
+    """Where a server listens, whom it serves, and how much of anything it takes. Immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
@@ -45,7 +41,11 @@ class ServerConfig(BaseModel):
     """The engine is unhealthy if work has waited so long and no forward pass has ended."""
 
     def check(self) -> None:
-        """Check that nothing is open to others that should not be."""
+        """Check that nothing is open to others that should not be.
+
+        Raises:
+            ConfigurationError: requests from other machines would be served without a token.
+        """
         if self.uds is None and self.tokens is None and not self.loopback:
             raise ConfigurationError(
                 f"host {self.host} is reachable from other machines, and nothing would ask for a token. "

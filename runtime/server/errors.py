@@ -10,7 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from agentrt.errors import AgentRTError, InvalidRequestError, PromptTooLongError, RuntimeClosedError
+from agentrt.errors import (
+    AgentRTError,
+    InvalidRequestError,
+    OverloadedError,
+    PromptTooLongError,
+    RuntimeClosedError,
+)
 
 INVALID = "invalid_request_error"
 
@@ -44,6 +50,17 @@ class ApiError(HTTPException):
         return JSONResponse(self.body(), self.status_code, self.headers)
 
 
+def too_many(message: str) -> ApiError:
+    """The answer to one request more than can be taken now."""
+    return ApiError(
+        429,
+        message,
+        kind="rate_limit_error",
+        code="rate_limit_exceeded",
+        headers={"retry-after": "1"},
+    )
+
+
 def api_error(error: Exception) -> ApiError:
     """How ``error`` is told to a client. What is no fault of the request tells nothing of the inside."""
     if isinstance(error, ApiError):
@@ -52,6 +69,8 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(400, str(error), param=error.field, code="invalid_value")
     if isinstance(error, PromptTooLongError):
         return ApiError(400, str(error), param="messages", code="context_length_exceeded")
+    if isinstance(error, OverloadedError):
+        return too_many(str(error))
     if isinstance(error, RuntimeClosedError):
         return ApiError(503, "the server is stopping. Ask again when it is back.", kind="server_error")
     if isinstance(error, AgentRTError):

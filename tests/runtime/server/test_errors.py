@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from agentrt import errors
+from agentrt.runtime.server.errors import ApiError, api_error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind", "code"),
+    [
+        (errors.InvalidRequestError("stop", "x. Do."), 400, "invalid_request_error", "invalid_value"),
+        (
+            errors.PromptTooLongError(9, 8, "it", "Shorten."),
+            400,
+            "invalid_request_error",
+            "context_length_exceeded",
+        ),
+        (errors.OverloadedError("full. Wait."), 429, "rate_limit_error", "rate_limit_exceeded"),
+        (errors.RuntimeClosedError("closed. Open."), 503, "server_error", None),
+        (errors.EngineFailedError("secret"), 500, "server_error", None),
+        (HTTPException(404), 404, "invalid_request_error", "unknown_url"),
+        (ValueError("secret"), 500, "server_error", None),
+    ],
+)
+def test_every_error_has_its_answer(error: Exception, status: int, kind: str, code: str | None) -> None:
+    told = api_error(error)
+    assert (told.status_code, told.kind, told.code) == (status, kind, code)
+    assert set(told.body()["error"]) == {"message", "type", "param", "code"}
+    assert "secret" not in told.detail or isinstance(error, errors.AgentRTError)
+
+
+def test_an_answer_stays_what_it_is() -> None:
+    told = ApiError(418, "x")
+    assert api_error(told) is told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..toolcache import ToolOutputs
 from .json_text import StrictRoute
 from .state import app_of, service_of
 
@@ -46,10 +48,15 @@ async def cache_tool_output(
     outputs = service_of(request).open_responses.outputs_of(response_id, app_of(request))
     if outputs is None:
         return JSONResponse({"cached": 0})
-    cached = sum(
-        outputs.put(entry.name, entry.params or {}, _text(entry.output), entry.keep_alive) for entry in body
+    # Each output is spelled in the model's tokens, which takes milliseconds.
+    return JSONResponse({"cached": await asyncio.to_thread(_put_all, outputs, body)})
+
+
+def _put_all(outputs: ToolOutputs, entries: list[ToolOutputEntry]) -> int:
+    return sum(
+        outputs.put(entry.name, entry.params or {}, _text(entry.output), entry.keep_alive)
+        for entry in entries
     )
-    return JSONResponse({"cached": cached})
 
 
 def _text(output: Any) -> str:

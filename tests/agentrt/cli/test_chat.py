@@ -16,6 +16,14 @@ from agentrt.cli.chat import _Conversation
 from agentrt.errors import PromptTooLongError
 
 
+@pytest.fixture(autouse=True)
+def interrupts_reach_python() -> Iterator[None]:
+    """Where the tests run in the background, a shell may have had this process ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @tool
 def look_up(word: str) -> str:
     """Look up a word."""

@@ -18,7 +18,6 @@ except ImportError as error:
     raise MissingExtraError(error.name or "openvino", "runtime") from error
 
 from .config import RuntimeConfig
-from .engine import EngineStatistics
 from .generation import (
     CallAnswered,
     Finished,
@@ -33,6 +32,7 @@ from .preparation import GenerationOptions
 from .running import RunningGeneration
 from .sampling import SamplingParams, TokenLogprobs
 from .service import LocalRuntime, RuntimeStatistics
+from .statistics import EngineStatistics
 
 __all__ = [
     "CallAnswered",

@@ -14,13 +14,14 @@ from typing import Self, Unpack
 
 from .config import RuntimeConfig
 from .context import BlockPool, KVArena, PrefixSalts
-from .engine import Engine, EngineStatistics
+from .engine import Engine
 from .generation import Finished, Generation, GenerationBuilder, GenerationEvent
 from .job import Completion, Job, OnText
 from .model import Tokenizer, detect_call_format, open_model_directory
 from .preparation import GenerationOptions, Message, Preparer, Request
 from .running import RunningGeneration
 from .scheduler import Scheduler
+from .statistics import EngineStatistics
 from .text import AnswerText
 from .toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
 from .trace import Trace

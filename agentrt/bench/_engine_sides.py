@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from ._process import SideProcess
 
 Messages: TypeAlias = list[dict[str, Any]]
 SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
@@ -124,68 +123,23 @@ class _OpenVINOGenAI:
         return config
 
 
-class SideProcess:
-    """One side in its own process, which does nothing between two calls. A context manager."""
+class EngineSide(SideProcess):
+    """One side in its own process."""
 
     def __init__(self, name: SideName, model: str, settings: Settings) -> None:
         """Start the process and load the model; returns when it is ready."""
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, name, model, settings), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._answer()
+        super().__init__(_AgentRT if name == "agentrt" else _OpenVINOGenAI, model, settings)
 
     def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
         """The tokens of the greedy answer, the end token included."""
-        return list(self._ask("greedy_tokens", messages, tools, most))
+        return list(self.call("greedy_tokens", messages, tools, most))
 
     def time_one(self, prompt: str, new_tokens: int) -> Timed:
         """Time one answer of exactly ``new_tokens`` tokens."""
-        timed = self._ask("time_one", prompt, new_tokens)
+        timed = self.call("time_one", prompt, new_tokens)
         assert isinstance(timed, Timed)
         return timed
 
     def time_batch(self, prompts: Sequence[str], new_tokens: int) -> float:
         """Seconds for answers of exactly ``new_tokens`` tokens to all prompts at once."""
-        return float(self._ask("time_batch", list(prompts), new_tokens))
-
-    def __enter__(self) -> Self:
-        """Return the side itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End the process."""
-        self._connection.close()
-        self._process.join(10)
-        self._process.kill()
-
-    def _ask(self, method: str, *arguments: object) -> Any:
-        self._connection.send((method, arguments))
-        return self._answer()
-
-    def _answer(self) -> Any:
-        answer = self._connection.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def _serve(connection: Connection, name: SideName, model: str, settings: Settings) -> None:
-    """The process's main function: answer calls until the other end hangs up."""
-    try:
-        side = _AgentRT(model, settings) if name == "agentrt" else _OpenVINOGenAI(model, settings)
-        connection.send(None)
-        while True:
-            try:
-                method, arguments = connection.recv()
-            except EOFError:
-                return
-            connection.send(getattr(side, method)(*arguments))
-    except Exception as error:  # noqa: BLE001 - it is raised again where the call was made
-        connection.send(error)
+        return float(self.call("time_batch", list(prompts), new_tokens))

@@ -14,9 +14,8 @@ from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncRespo
 
 from .._clock import monotonic
 from ..calls import ToolCall
-from ..speculable import Invocation, SpeculableOptions, SpeculableTool
 from ._speculation_peers import Oracle, StreamedTask
-from ._timed_agents import Times
+from ._timed_agents import TimedTool, Times
 
 _CALL_SHARE = 0.15  # of an answer's time that each of its calls takes
 
@@ -124,7 +123,7 @@ async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[st
         )
         return response.output_text
 
-    tools = [_SpeculableFunction(name, run) for name in names]
+    tools = [TimedTool(name, run) for name in names]
     predictors = [Oracle(tasks, times.draft, wrong_every=5), StreamSpeculator()]
     fast = speculate(client, predictors, tools=tools)  # type: ignore[arg-type]
 
@@ -155,18 +154,3 @@ async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[st
         said = [await do(task) for task in tasks]
         results[name] = (monotonic() - began, [said, list(asked)])
     return results
-
-
-class _SpeculableFunction:
-    def __init__(self, name: str, run: Any) -> None:
-        async def call(arguments: dict[str, Any]) -> str:
-            said: str = await run(name, arguments)
-            return said
-
-        self.__speculable__ = SpeculableTool(
-            name,
-            bind=lambda arguments: Invocation(kwargs={"arguments": dict(arguments)}),
-            call=None,
-            acall=call,
-            options=SpeculableOptions(canonical=lambda arguments: arguments),
-        )

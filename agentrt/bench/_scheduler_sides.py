@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from ._process import SideProcess
 
 SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
 
@@ -189,58 +188,17 @@ class _OpenVINOGenAI:
         return config
 
 
-class Side:
-    """One side in its own process, which does nothing between two calls. A context manager."""
+class Side(SideProcess):
+    """One side in its own process."""
 
     def __init__(self, name: SideName, model: str) -> None:
         """Start the process and load the model; returns when it is ready."""
-        spawn = multiprocessing.get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, name, model), daemon=True)
-        self._process.start()
-        theirs.close()
-        self.context_length = int(self._answer())
+        super().__init__(_AgentRT if name == "agentrt" else _OpenVINOGenAI, model)
+        self.context_length = int(self.call("context_length"))
         """Tokens that prompt and answer may have together."""
 
     def serve(self, arrivals: Sequence[Arrival]) -> Run:
         """Let the requests arrive as they are meant to, and wait for the last answer."""
-        self._connection.send(tuple(arrivals))
-        run = self._answer()
+        run = self.call("serve", tuple(arrivals))
         assert isinstance(run, Run)
         return run
-
-    def __enter__(self) -> Self:
-        """Return the side itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End the process."""
-        self._connection.close()
-        self._process.join(10)
-        self._process.kill()
-
-    def _answer(self) -> Any:
-        answer = self._connection.recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def _serve(connection: Connection, name: SideName, model: str) -> None:
-    """The process's main function: serve schedules until the other end hangs up."""
-    try:
-        side = _AgentRT(model) if name == "agentrt" else _OpenVINOGenAI(model)
-        connection.send(side.context_length())
-        while True:
-            try:
-                arrivals = connection.recv()
-            except EOFError:
-                return
-            connection.send(side.serve(arrivals))
-    except Exception as error:  # noqa: BLE001 - it is raised again where the call was made
-        connection.send(error)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import statistics
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class TimedWorld:
         self.generations: list[float] = []
         self.runs: list[float] = []
         self._tasks = {task.request: task for task in tasks}
-        self.tools = [_TimedTool(name, self.run) for name in tools_of(tasks)]
+        self.tools = [TimedTool(name, self.run) for name in tools_of(tasks)]
 
     def place(self, messages: Sequence[Message]) -> tuple[Task, int]:
         """Which task a history is of, and how many calls it has made."""
@@ -80,8 +80,12 @@ class TimedWorld:
         return max(0.0, random.Random(seed).gauss(mean, self.times.spread * mean))
 
 
-class _TimedTool:
-    def __init__(self, name: str, run: Any) -> None:
+class TimedTool:
+    """A speculable tool of any arguments; ``run(name, arguments)`` does its work."""
+
+    def __init__(self, name: str, run: Callable[[str, Any], Awaitable[str]]) -> None:
+        """``run`` is called for early and for real runs alike."""
+
         async def call(arguments: Mapping[str, Any]) -> str:
             said: str = await run(name, arguments)
             return said

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._engine_sides import Messages, Settings, SideName, SideProcess
+from ._engine_sides import EngineSide, Messages, Settings, SideName
 from .machine import describe_machine
 from .report import BenchReport, Cell, Table
 
@@ -123,10 +123,10 @@ def _method(threads: int, size: _Size) -> str:
 
 
 @contextmanager
-def _both(model: str, settings: Settings) -> Iterator[dict[SideName, SideProcess]]:
+def _both(model: str, settings: Settings) -> Iterator[dict[SideName, EngineSide]]:
     """Both engines, loaded and warm."""
     with ExitStack() as stack:
-        sides = {name: stack.enter_context(SideProcess(name, model, settings)) for name in _SIDES}
+        sides = {name: stack.enter_context(EngineSide(name, model, settings)) for name in _SIDES}
         warm_up = _prompts(seed=1)
         for side in sides.values():
             for _ in range(3):
@@ -142,7 +142,7 @@ def _prompts(seed: int) -> Iterator[Callable[[int], str]]:
         yield lambda words: " ".join(rng.choices(_WORDS.split(), k=words))
 
 
-def _count_equal(sides: dict[SideName, SideProcess]) -> int:
+def _count_equal(sides: dict[SideName, EngineSide]) -> int:
     """Of 50 prompts, half of them with tools, those whose greedy tokens are equal."""
     rng = random.Random(0)
     prompts = _prompts(seed=2)
@@ -155,19 +155,19 @@ def _count_equal(sides: dict[SideName, SideProcess]) -> int:
     return equal
 
 
-def _speeds(sides: dict[SideName, SideProcess], size: _Size, progress: Callable[[str], None]) -> list[_Rates]:
+def _speeds(sides: dict[SideName, EngineSide], size: _Size, progress: Callable[[str], None]) -> list[_Rates]:
     """Prefill rates for each of ``_PREFILL_WORDS``, then decode, then batch."""
     prompts = _prompts(seed=3)
 
-    def prefill(side: SideProcess, prompt: str) -> float:
+    def prefill(side: EngineSide, prompt: str) -> float:
         timed = side.time_one(prompt, 1)
         return timed.prompt_tokens / timed.total_s
 
-    def decode(side: SideProcess, prompt: str) -> float:
+    def decode(side: EngineSide, prompt: str) -> float:
         timed = side.time_one(prompt, size.decode_tokens)
         return (timed.new_tokens - 1) / timed.decode_s
 
-    def batch(side: SideProcess, prompt: str) -> float:
+    def batch(side: EngineSide, prompt: str) -> float:
         batched = [f"{number} {prompt}" for number in range(_BATCH)]
         return _BATCH * size.batch_tokens / side.time_batch(batched, size.batch_tokens)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,23 +14,13 @@ from langchain_core.tools import BaseTool, tool
 from agentrt import ToolCall, speculable
 from agentrt.adapters._langchain_messages import openai_messages
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
-from tests.runtime.conftest import Gate
 
 QUESTION = HumanMessage("What is the weather in Oslo?")
 OSLO = ToolCall("get_weather", {"city": "Oslo"})
 RESULT = '{"city": "Oslo", "temperature": 12, "sky": "light rain"}'
-
-
-@pytest.fixture(scope="module")
-def runtime() -> Iterator[LocalRuntime]:
-    exact = RuntimeConfig(
-        memory_bytes=32 * 2**20, inference_precision="f32", kv_cache_precision="f32", threads=1
-    )
-    with LocalRuntime.open("nano", exact) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -51,25 +41,9 @@ def weather(runs: list[str]) -> BaseTool:
     return get_weather
 
 
-@pytest.fixture
-def in_time(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine stands still until a result has come."""
-    gate = Gate(runtime, monkeypatch)
-    put = ToolOutputs.put
-
-    def put_and_go_on(self: ToolOutputs, *arguments: Any) -> bool:
-        kept = put(self, *arguments)
-        gate.open()
-        return kept
-
-    monkeypatch.setattr(ToolOutputs, "put", put_and_go_on)
-    yield
-    gate.open()
-
-
-def model(runtime: LocalRuntime, *turns: list[ToolCall], tool_cache: bool = True) -> tuple[Any, Any]:
+def model(exact_runtime: LocalRuntime, *turns: list[ToolCall], tool_cache: bool = True) -> tuple[Any, Any]:
     predictor = ScriptedSpeculator(*turns)
-    chat = ChatAgentRT(runtime=runtime, max_tokens=80, tool_cache=tool_cache)
+    chat = ChatAgentRT(runtime=exact_runtime, max_tokens=80, tool_cache=tool_cache)
     return speculate(chat, predictor), predictor
 
 
@@ -89,9 +63,9 @@ async def streamed(chat: Any, messages: Any) -> AIMessage:
 @pytest.mark.parametrize("ask", [whole, streamed])
 @pytest.mark.usefixtures("in_time")
 def test_a_call_whose_result_is_there_is_answered_in_the_answer(
-    runtime: LocalRuntime, weather: BaseTool, runs: list[str], ask: Callable[..., Any]
+    exact_runtime: LocalRuntime, weather: BaseTool, runs: list[str], ask: Callable[..., Any]
 ) -> None:
-    chat, predictor = model(runtime, [OSLO])
+    chat, predictor = model(exact_runtime, [OSLO])
     message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
     assert message.tool_calls == []
     blocks = [block for block in message.content if isinstance(block, dict)]
@@ -111,12 +85,12 @@ def test_a_call_whose_result_is_there_is_answered_in_the_answer(
 
 @pytest.mark.usefixtures("in_time")
 def test_an_unchanged_agent_says_what_it_would_have_said(
-    runtime: LocalRuntime, weather: BaseTool, runs: list[str]
+    exact_runtime: LocalRuntime, weather: BaseTool, runs: list[str]
 ) -> None:
-    chat, _ = model(runtime, [OSLO])
+    chat, _ = model(exact_runtime, [OSLO])
     agent = create_agent(chat, [weather])
     answered = asyncio.run(agent.ainvoke({"messages": [QUESTION]}))["messages"]
-    plain = create_agent(ChatAgentRT(runtime=runtime, max_tokens=80), [weather])
+    plain = create_agent(ChatAgentRT(runtime=exact_runtime, max_tokens=80), [weather])
     usual = asyncio.run(plain.ainvoke({"messages": [QUESTION]}))["messages"]
     assert [type(message) for message in answered] == [HumanMessage, AIMessage]
     assert [type(message) for message in usual] == [HumanMessage, AIMessage, ToolMessage, AIMessage]
@@ -130,9 +104,9 @@ def test_an_unchanged_agent_says_what_it_would_have_said(
 @pytest.mark.parametrize("ask", [whole, streamed])
 @pytest.mark.parametrize("guess", [[], [ToolCall("get_weather", {"city": "Rome"})]])
 def test_other_calls_are_the_agents(
-    runtime: LocalRuntime, weather: BaseTool, ask: Callable[..., Any], guess: list[ToolCall]
+    exact_runtime: LocalRuntime, weather: BaseTool, ask: Callable[..., Any], guess: list[ToolCall]
 ) -> None:
-    chat, _ = model(runtime, guess)
+    chat, _ = model(exact_runtime, guess)
     message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
     assert [(call["name"], call["args"]) for call in message.tool_calls] == [
         ("get_weather", {"city": "Oslo"})
@@ -142,16 +116,16 @@ def test_other_calls_are_the_agents(
 
 @pytest.mark.parametrize("ask", [whole, streamed])
 def test_without_the_tool_cache_nothing_is_submitted(
-    runtime: LocalRuntime, weather: BaseTool, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]
+    exact_runtime: LocalRuntime, weather: BaseTool, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr(ToolOutputs, "put", None)
-    chat, _ = model(runtime, [OSLO], tool_cache=False)
+    chat, _ = model(exact_runtime, [OSLO], tool_cache=False)
     message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
     assert len(message.tool_calls) == 1
 
 
 def test_results_that_must_pass_through_the_graph_are_not_submitted(
-    runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+    exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ToolOutputs, "put", None)
 
@@ -161,6 +135,6 @@ def test_results_that_must_pass_through_the_graph_are_not_submitted(
         """Current weather in a city."""
         return RESULT
 
-    chat, _ = model(runtime, [OSLO])
+    chat, _ = model(exact_runtime, [OSLO])
     message = asyncio.run(whole(chat.bind_tools([get_weather]), [QUESTION]))
     assert len(message.tool_calls) == 1

@@ -11,11 +11,10 @@ import pytest
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
 from agentrt.runtime.toolcache import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
-from tests.runtime.conftest import Gate
 from tests.runtime.server.conftest import Running, running
 
 QUESTION = "What is the weather in Oslo?"
@@ -44,34 +43,9 @@ def get_weather(city: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def runtime() -> Iterator[LocalRuntime]:
-    exact = RuntimeConfig(
-        memory_bytes=32 * 2**20, inference_precision="f32", kv_cache_precision="f32", threads=1
-    )
-    with LocalRuntime.open("nano", exact) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def server(runtime: LocalRuntime) -> Iterator[Running]:
-    with running(runtime) as server:
+def server(exact_runtime: LocalRuntime) -> Iterator[Running]:
+    with running(exact_runtime) as server:
         yield server
-
-
-@pytest.fixture
-def in_time(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine stands still until a result has come."""
-    gate = Gate(runtime, monkeypatch)
-    put = ToolOutputs.put
-
-    def put_and_go_on(self: ToolOutputs, *arguments: Any) -> bool:
-        kept = put(self, *arguments)
-        gate.open()
-        return kept
-
-    monkeypatch.setattr(ToolOutputs, "put", put_and_go_on)
-    yield
-    gate.open()
 
 
 def read(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -> tuple[list[Any], Any]:

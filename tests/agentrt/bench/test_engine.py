@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentrt.bench import engine
-from agentrt.bench._engine_sides import Settings, SideProcess
+from agentrt.bench._engine_sides import EngineSide, Settings
 from agentrt.errors import ModelNotFoundError
 
 
@@ -28,4 +28,4 @@ def test_the_ratio_compares_neighbours_in_time() -> None:
 
 def test_a_side_that_fails_raises_here() -> None:
     with pytest.raises(ModelNotFoundError, match="no model '/no/such/model'"):
-        SideProcess("agentrt", "/no/such/model", Settings(1, None, None))
+        EngineSide("agentrt", "/no/such/model", Settings(1, None, None))

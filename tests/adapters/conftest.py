@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.toolcache import ToolOutputs
+from tests.runtime.conftest import Gate
+
+
+@pytest.fixture(scope="module")
+def exact_runtime() -> Iterator[LocalRuntime]:
+    """Nano in full precision, where what shares a batch with an answer cannot change it."""
+    exact = RuntimeConfig(
+        memory_bytes=32 * 2**20, inference_precision="f32", kv_cache_precision="f32", threads=1
+    )
+    with LocalRuntime.open("nano", exact) as opened:
+        yield opened
+
+
+@pytest.fixture
+def in_time(exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The engine stands still until a result has come."""
+    gate = Gate(exact_runtime, monkeypatch)
+    put = ToolOutputs.put
+
+    def put_and_go_on(self: ToolOutputs, *arguments: Any) -> bool:
+        kept = put(self, *arguments)
+        gate.open()
+        return kept
+
+    monkeypatch.setattr(ToolOutputs, "put", put_and_go_on)
+    yield
+    gate.open()

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from agentrt._request_key import request_key
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest, Speculator
+from agentrt.toolcache import result_text
 
 from ._langchain_messages import openai_messages
 
@@ -22,13 +23,17 @@ PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
 
 @dataclass(frozen=True)
 class ChatCall:
-    """One call by one of the model's doors; see :class:`agentrt.ahead.MainCall`."""
+    """One call by one of the model's doors; see :class:`agentrt.ahead.MainCall`.
+
+    ``model`` says which model it is and how it is set, as LangChain tells models apart to cache answers.
+    """
 
     messages: Sequence[BaseMessage]
     options: Mapping[str, Any]
     schemas: Sequence[Mapping[str, Any]]
     samples: int
     door: str
+    model: str
     send: Ask
     predictors_for: PredictorsFor
 
@@ -40,7 +45,8 @@ class ChatCall:
     @cached_property
     def key(self) -> str:
         """Of all that LangChain hands to the model; what it keeps about messages besides does not count."""
-        return request_key([_told(message) for message in self.messages], [self.door, self.options])
+        told = [_told(message) for message in self.messages]
+        return request_key(told, [self.door, self.model, self.options])
 
     def request(self) -> DraftRequest:
         """The messages in OpenAI's shape."""
@@ -48,9 +54,8 @@ class ChatCall:
 
     def after(self, call: ToolCall, result: Any) -> ChatCall | None:
         """Add the call and its result, told as a tool node tells it."""
-        try:
-            content = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        except (TypeError, ValueError):
+        content = result_text(result)
+        if content is None:
             return None
         call_id = f"ahead_{len(self.messages)}"
         made = {"name": call.name, "args": dict(call.arguments), "id": call_id, "type": "tool_call"}

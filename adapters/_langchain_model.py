@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, ClassVar, TypeVar
 
@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableBinding
 from pydantic import PrivateAttr
 
+from agentrt._completion import produced_in_thread
 from agentrt._hosts import running_loop, worker_loop
 from agentrt.config import SpeculationConfig
 from agentrt.context import SpeculationContext
@@ -25,7 +26,7 @@ from agentrt.toolcache import submitting
 
 from ._langchain_answers import StreamedAnswer
 from ._langchain_tool_cache import AnswerTurns
-from ._langchain_turns import Begun, BoundTools, Predictor, Setup, begin_turn, inside_turn_of
+from ._langchain_turns import Begun, BoundTools, Door, Predictor, Setup, begin_turn, inside_turn_of
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
@@ -118,6 +119,45 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             async for chunk in chunks:
                 yield chunk
 
+    def whole_blocking(
+        self: Any, messages: Sequence[BaseMessage], options: Mapping[str, Any]
+    ) -> Generator[ChatResult, None, None]:
+        if self.rate_limiter is not None and not self.rate_limiter.acquire(blocking=False):
+            return
+        with inside_turn_of(self._agentrt_setup):
+            yield base._generate(self, list(messages), **options)
+
+    def streamed_blocking(
+        self: Any, messages: Sequence[BaseMessage], options: Mapping[str, Any]
+    ) -> Generator[ChatGenerationChunk, None, None]:
+        if self.rate_limiter is not None and not self.rate_limiter.acquire(blocking=False):
+            return
+        chunks: Any = base._stream(self, list(messages), **options)
+        with inside_turn_of(self._agentrt_setup), closing(chunks):
+            yield from chunks
+
+    def in_thread(door: Callable[..., Generator[Any, None, None]]) -> Door:
+        def ask(
+            self: Any, messages: Sequence[BaseMessage], options: Mapping[str, Any]
+        ) -> AsyncGenerator[Any, None]:
+            made = functools.partial(door, self, messages, options)
+            return produced_in_thread(made, name=f"agentrt ahead {base.__name__}")
+
+        return ask
+
+    # How the model is asked ahead of its turn by each of its methods.
+    doors: dict[str, Door] = {
+        "_generate": in_thread(whole_blocking),
+        "_agenerate": whole,
+        "_stream": in_thread(streamed_blocking),
+        "_astream": streamed,
+    }
+
+    def begin(self: Any, method: str, messages: list[BaseMessage], args: Any, kwargs: Any) -> Begun | None:
+        host = running_loop if method.startswith("_a") else worker_loop
+        door = None if args else functools.partial(doors[method], self)
+        return begin_turn(self, messages, kwargs, host, method, door)
+
     async def inside(
         self: Any, chunks: Any, turns: AnswerTurns | None = None
     ) -> AsyncGenerator[ChatGenerationChunk, None]:
@@ -132,19 +172,20 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
     # LangChain reads the signatures of what follows, which wraps() keeps.
     @functools.wraps(base._generate)
     def _generate(self: Any, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
-        begun = begin_turn(self, messages, kwargs, worker_loop)
+        begun = begin(self, "_generate", messages, args, kwargs)
         if begun is None:
             return base._generate(self, messages, *args, **kwargs)
         with begun.turn:
-            with inside_turn_of(self._agentrt_setup):
-                result = base._generate(self, messages, *args, **kwargs)
-            begun.bind(result.generations[0].message)
-        return result
+            results = list(begun.answered_ahead_blocking())
+            if not results:
+                with inside_turn_of(self._agentrt_setup):
+                    results = [base._generate(self, messages, *args, **kwargs)]
+            begun.bind(results[0].generations[0].message)
+        return results[0]
 
     @functools.wraps(base._agenerate)
     async def _agenerate(self: Any, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
-        door = None if args else functools.wraps(whole)(functools.partial(whole, self))
-        begun = begin_turn(self, messages, kwargs, running_loop, door)
+        begun = begin(self, "_agenerate", messages, args, kwargs)
         if begun is None:
             return await base._agenerate(self, messages, *args, **kwargs)
         with turns_of(self, begun, messages, kwargs) as turns:
@@ -159,28 +200,35 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
     def _stream(
         self: Any, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        begun = begin_turn(self, messages, kwargs, worker_loop)
+        begun = begin(self, "_stream", messages, args, kwargs)
         if begun is None:
             yield from base._stream(self, messages, *args, **kwargs)
             return
         answer = StreamedAnswer(begun.turn)
-        chunks: Any = base._stream(self, messages, *args, **kwargs)
-        with begun.turn, closing(chunks):
-            while True:
-                with inside_turn_of(self._agentrt_setup):
-                    chunk = next(chunks, None)
-                if chunk is None:
-                    break
-                answer.add(chunk)
-                yield chunk
+        with begun.turn:
+            answered = False
+            with closing(begun.answered_ahead_blocking()) as pieces:
+                for chunk in pieces:
+                    answered = True
+                    answer.add(chunk)
+                    yield chunk
+            if not answered:
+                chunks: Any = base._stream(self, messages, *args, **kwargs)
+                with closing(chunks):
+                    while True:
+                        with inside_turn_of(self._agentrt_setup):
+                            chunk = next(chunks, None)
+                        if chunk is None:
+                            break
+                        answer.add(chunk)
+                        yield chunk
             begun.bind(answer.message())
 
     @functools.wraps(base._astream)
     async def _astream(
         self: Any, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        door = None if args else functools.wraps(streamed)(functools.partial(streamed, self))
-        begun = begin_turn(self, messages, kwargs, running_loop, door)
+        begun = begin(self, "_astream", messages, args, kwargs)
         if begun is None:
             async for chunk in base._astream(self, messages, *args, **kwargs):
                 yield chunk
@@ -188,10 +236,11 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         with turns_of(self, begun, messages, kwargs) as turns:
             answer = StreamedAnswer(turns)
             answered = False
-            async for chunk in begun.answered_ahead():
-                answered = True
-                answer.add(chunk)
-                yield chunk
+            async with aclosing(begun.answered_ahead()) as pieces:
+                async for chunk in pieces:
+                    answered = True
+                    answer.add(chunk)
+                    yield chunk
             if not answered:
                 chunks = inside(self, base._astream(self, messages, *args, **kwargs), turns)
                 async with aclosing(chunks):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,7 @@ from ._langchain_messages import openai_messages
 from ._langchain_scopes import scope_of_run
 
 Predictor = Speculator | BaseChatModel
+Door = Callable[..., AsyncGenerator[Any, None]]
 
 
 @dataclass(frozen=True)
@@ -104,18 +105,33 @@ class Begun:
         generation_s = None if self.ahead is None else self.ahead.generation_s
         self.turn.bind(tool_calls(message), generation_s=generation_s)
 
-    async def answered_ahead(self) -> AsyncIterator[Any]:
+    async def answered_ahead(self) -> AsyncGenerator[Any, None]:
         """Yield what was answered ahead: nothing, where there was no such call or it failed at once."""
         if self.ahead is None:
             return
         yielded = False
         try:
-            async for piece in self.ahead.answer():
-                yield piece
-                yielded = True
+            async with aclosing(self.ahead.answer()) as pieces:
+                async for piece in pieces:
+                    yielded = True
+                    yield piece
         except Exception:
             if yielded:
                 raise  # of an answer half of which is told, as any that breaks off
+
+    def answered_ahead_blocking(self) -> Generator[Any, None, None]:
+        """:meth:`answered_ahead` for the sync doors."""
+        if self.ahead is None:
+            return
+        yielded = False
+        try:
+            with closing(self.ahead.answer_blocking()) as pieces:
+                for piece in pieces:
+                    yielded = True
+                    yield piece
+        except Exception:
+            if yielded:
+                raise
 
 
 def begin_turn(
@@ -123,12 +139,13 @@ def begin_turn(
     messages: Sequence[BaseMessage],
     options: Mapping[str, Any],
     host: Host,
-    door: Callable[..., AsyncGenerator[Any, None]] | None = None,
+    method: str = "",
+    door: Door | None = None,
 ) -> Begun | None:
     """Start to speculate, or return None where there is nothing to gain.
 
-    ``door`` makes a call of the model as this one is made, from messages and options; without it no call is
-    made ahead.
+    ``door`` makes a call of the model as this one is made, by ``method``, from messages and options; without
+    it no call is made ahead.
     """
     setup: Setup | None = model._agentrt_setup
     tools: BoundTools | None = model._agentrt_tools
@@ -150,7 +167,8 @@ def begin_turn(
     if book.enabled and door is not None:
         kept = {name: value for name, value in options.items() if name != "run_manager"}
         send = functools.partial(door, options=kept)
-        main = ChatCall(list(messages), kept, tools.schemas, samples, door.__name__, send, predictors_for)
+        which = model._get_llm_string(**kept)
+        main = ChatCall(list(messages), kept, tools.schemas, samples, method, which, send, predictors_for)
         ahead = book.take(scope, main.key)
         if ahead is not None:
             return Begun(ahead.turn, ahead)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from typing import TypeVar
 
 import anyio
 
-from ._threads import loop_caller
+from ._threads import loop_caller, start_in_thread
 
 T = TypeVar("T")
 
@@ -89,3 +90,30 @@ async def produced_elsewhere(start: Callable[[Callable[[T], None]], Future[None]
         send.close()
         ended.cancel()
     ended.result()
+
+
+async def produced_in_thread(
+    make: Callable[[], Generator[T, None, None]], *, name: str
+) -> AsyncGenerator[T, None]:
+    """Yield what a blocking generator yields, made and run in a thread of its own.
+
+    A thread cannot be stopped: once nobody takes any more, the generator is closed when it yields next.
+    """
+    left = threading.Event()
+
+    def start(put: Callable[[T], None]) -> Future[None]:
+        def work() -> None:
+            with closing(make()) as items:
+                for item in items:
+                    if left.is_set():
+                        return
+                    put(item)
+
+        return start_in_thread(work, name=name)
+
+    try:
+        async with aclosing(produced_elsewhere(start)) as items:
+            async for item in items:
+                yield item
+    finally:
+        left.set()

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from ._request_key import request_key
 from .calls import ToolCall, parse_arguments
 from .drafts import DraftRequest, Speculator
+from .toolcache import result_text
 
 Message: TypeAlias = Mapping[str, Any]
 Model: TypeAlias = Callable[[Sequence[Message], Sequence[Message]], Awaitable[Message]]
@@ -37,11 +38,10 @@ class SessionCall:
 
     def after(self, call: ToolCall, result: Any) -> SessionCall | None:
         """Add the call and its result, which is text or goes as JSON."""
-        try:
-            text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-            arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
-        except (TypeError, ValueError):
+        text = result_text(result)
+        if text is None:
             return None
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
         call_id = f"ahead_{len(self.messages)}"
         made = {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
         answer = {"role": "assistant", "content": None, "tool_calls": [made]}

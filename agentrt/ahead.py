@@ -9,17 +9,21 @@ turns out equal.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
-from contextlib import aclosing
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
 from ._clock import monotonic
+from ._threads import loop_caller, wait_for
 from .calls import ToolCall
 from .config import TurnAhead
 from .drafts import DraftRequest, Speculator
+from .errors import EarlyRunError
 from .events import AheadKept, AheadStarted, AheadWasted
 from .futures import Speculation
 from .reporter import Reporter
@@ -67,66 +71,89 @@ def after_guess(request: DraftRequest, call: ToolCall) -> DraftRequest:
 class Ahead:
     """One call of the main model made ahead, from the guess that it follows on until it is kept or discarded.
 
-    It lives on one event loop.
+    It is made on one event loop; everything else may be done from any thread.
     """
 
     turn: Turn
     """What is speculated beside the call."""
 
     def __init__(
-        self, book: AheadBook, main: MainCall | None, guess: ToolCall, speculation: Speculation
+        self,
+        book: AheadBook,
+        guess: ToolCall,
+        speculation: Speculation,
+        *,
+        main: MainCall | None,
+        earlier: Ahead | None,
     ) -> None:
-        """``main`` is the request that ``guess`` answers; None until the one before it is known."""
+        """``main`` is the request that ``guess`` answers; else ``earlier`` will know it."""
         self.following: MainCall | None = None
-        """The request, once it is known: when the guessed call has its result."""
-        self.known = anyio.Event()
+        """The request, if it is known: when the guessed call has its result."""
+        self.key = speculation.key
+        self._known: Future[None] = Future()
         self._book = book
-        self._main = main
         self._guess = guess
         self._speculation = speculation
-        self._scope = anyio.CancelScope()
+        self._lock = threading.Lock()
+        self._stop: Callable[[], None] | None = None
         self._pieces: list[Any] = []
-        self._news = anyio.Event()
+        self._news: Future[None] = Future()
         self._asked_at: float | None = None
         self._answered_at: float | None = None
         self._error: Exception | None = None
-        self._over = False
+        self._kept = self._discarded = False
+        if earlier is None:
+            self._follow(main)
+        else:
+            earlier._known.add_done_callback(lambda _: self._follow(earlier.following))
 
-    async def run(self, earlier: Ahead | None) -> None:
-        """See the call through; ``earlier`` is the one that has to be known first, if there is one."""
-        with self._scope:
-            if earlier is not None:
-                await earlier.known.wait()
-                self._main = earlier.following
-            await self._speculation.over()
-            if self._over:  # discarded in the moment in which the run ended
-                return
-            value = self._speculation.peek()
-            if self._main is not None and value.usable:
-                self.following = self._main.after(self._guess, value.value)
-            self.known.set()
-            if self.following is None:
-                self.discard("its history could not be told")
-                return
-            self.turn.go_on(self.following)
-            await self._ask(self.following)
+    def _follow(self, main: MainCall | None) -> None:
+        def tell() -> None:
+            outcome = self._speculation.peek()
+            if main is not None and outcome.usable:
+                with suppress(Exception):  # what a tool gave may be anything; what cannot be told is unknown
+                    self.following = main.after(self._guess, outcome.value)
+            self._known.set_result(None)
 
-    async def _ask(self, main: MainCall) -> None:
-        self._asked_at = monotonic()
+        # Called back before anyone can claim the run: whoever has its result finds its request here.
+        self._speculation.when_over(tell)
+
+    async def run(self) -> None:
+        """See the call through."""
+        with anyio.CancelScope() as scope:
+            call_soon = loop_caller()
+            self._stop = lambda: call_soon(scope.cancel)
+            error: Exception | None = EarlyRunError("the call made ahead was stopped. Make it again.")
+            try:
+                await self._make()
+                error = None
+            except Exception as raised:  # noqa: BLE001 - met by whoever keeps the answer, if anyone does
+                error = raised
+            finally:
+                self._error = error
+                self._answered_at = monotonic()
+                self._tell()
+
+    async def _make(self) -> None:
+        if not self._discarded:  # before it could be stopped
+            await wait_for(self._known)
+        with self._lock:
+            following = None if self._discarded else self.following
+            if following is not None:
+                self._asked_at = monotonic()
+        if following is None:
+            self.discard("its history could not be told")
+            return
+        self.turn.go_on(following)
         self._book.reporter.note(AheadStarted(self.turn.number))
-        try:
-            async with aclosing(main.ask()) as pieces:
-                async for piece in pieces:
-                    self._pieces.append(piece)
-                    self._tell()
-        except Exception as error:  # noqa: BLE001 - met by whoever keeps the answer, if anyone does
-            self._error = error
-        self._answered_at = monotonic()
-        self._tell()
+        async with aclosing(following.ask()) as pieces:
+            async for piece in pieces:
+                self._pieces.append(piece)
+                self._tell()
 
     def _tell(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+        news, self._news = self._news, Future()
+        news.set_result(None)
 
     @property
     def generation_s(self) -> float | None:
@@ -135,53 +162,92 @@ class Ahead:
             return None
         return self._answered_at - self._asked_at
 
-    async def answer(self) -> AsyncIterator[Any]:
-        """Yield the pieces of the answer, as many as there are at once; raise what the call raised."""
+    async def answer(self) -> AsyncGenerator[Any, None]:
+        """Yield the pieces of the answer, as many as there are at once; raise what the call raised.
+
+        Leaving the iteration early stops the call.
+        """
+        try:
+            for piece, news in self._steps():
+                if news is None:
+                    yield piece
+                else:
+                    await wait_for(news)
+        finally:
+            self._stop_call()
+
+    def answer_blocking(self) -> Generator[Any, None, None]:
+        """:meth:`answer` for code without an event loop."""
+        try:
+            for piece, news in self._steps():
+                if news is None:
+                    yield piece
+                else:
+                    news.result()
+        finally:
+            self._stop_call()
+
+    def _steps(self) -> Iterator[tuple[Any, Future[None] | None]]:
+        """Yield each piece, and where there is none yet, what to wait for."""
         read = 0
         while True:
-            news = self._news
-            while read < len(self._pieces):
-                yield self._pieces[read]
+            # In this order: what comes after the first is told by it, what came before the second is read.
+            news, complete = self._news, self._answered_at is not None
+            for piece in self._pieces[read:]:
                 read += 1
-            if self._answered_at is not None:
-                if self._error is not None:
-                    raise self._error
-                return
-            await news.wait()
+                yield piece, None
+            if complete:
+                break
+            yield None, news
+        if self._error is not None:
+            raise self._error
+
+    def _stop_call(self) -> None:
+        if self._stop is not None:
+            self._stop()
 
     def keep(self) -> bool:
-        """Say that the request has really been made; False if the call has failed, or was not yet made."""
-        if self._over or self._asked_at is None or self._error is not None:
+        """Say that the request has really been made; False if the call has failed already."""
+        with self._lock:
+            asked_at, until = self._asked_at, self._until()
+            keeps = not self._discarded and self._error is None
+            self._kept = self._kept or keeps
+        if not keeps:
             self.discard("the call made ahead had failed")
             return False
-        self._over = True
-        until = monotonic() if self._answered_at is None else self._answered_at
         self.turn.come_due()
         self._book.kept()
-        self._book.reporter.note(AheadKept(self.turn.number, until - self._asked_at))
+        self._book.reporter.note(AheadKept(self.turn.number, 0.0 if asked_at is None else until - asked_at))
         return True
 
     def discard(self, reason: str) -> None:
         """Stop the call; without effect once it is kept."""
-        if self._over:
-            return
-        self._over = True
-        self.known.set()
-        self._scope.cancel()
+        with self._lock:
+            if self._kept or self._discarded:
+                return
+            self._discarded = True
+            asked_at, until = self._asked_at, self._until()
+        self._stop_call()
         self.turn.discard()
-        if self._asked_at is not None:
-            until = monotonic() if self._answered_at is None else self._answered_at
+        if asked_at is not None:
             self._book.wasted()
-            self._book.reporter.note(AheadWasted(self.turn.number, until - self._asked_at, reason))
+            self._book.reporter.note(AheadWasted(self.turn.number, until - asked_at, reason))
+
+    def _until(self) -> float:
+        return monotonic() if self._answered_at is None else self._answered_at
 
 
 class AheadBook:
-    """The calls made ahead whose guess was right and whose request has not come yet; and their budget."""
+    """The calls made ahead whose guess was right and whose request has not come yet; and their budget.
+
+    Thread-safe.
+    """
 
     def __init__(self, settings: TurnAhead | None, reporter: Reporter) -> None:
         """``settings`` None means that no call is made ahead."""
         self.reporter = reporter
         self._settings = settings
+        self._lock = threading.Lock()
         self._balance = 0
         self._waiting: list[tuple[Hashable, Ahead]] = []
 
@@ -197,31 +263,40 @@ class AheadBook:
 
     def expect(self, scope: Hashable, ahead: Ahead) -> None:
         """Say that the model has made the call which ``ahead`` was told it would make."""
-        self._waiting.append((scope, ahead))
-        if len(self._waiting) > _MAX_WAITING:
-            self._waiting.pop(0)[1].discard("its request did not come")
+        with self._lock:
+            self._waiting.append((scope, ahead))
+            oldest = self._waiting.pop(0)[1] if len(self._waiting) > _MAX_WAITING else None
+        if oldest is not None:
+            oldest.discard("its request did not come")
 
     def take(self, scope: Hashable, key: str) -> Ahead | None:
         """Return the call made ahead for this request; what else was made ahead for its run is discarded."""
         found = None
-        for known, ahead in self._waiting:
-            if known == scope and ahead.following is not None and ahead.following.key == key and ahead.keep():
+        for ahead in self._remove(scope):
+            equal = ahead.following is not None and ahead.following.key == key
+            if found is None and equal and ahead.keep():
                 found = ahead
-                break
-        self.forget(scope, "the next request was another one")
+            else:
+                ahead.discard("the next request was another one")
         return found
 
-    def forget(self, scope: Hashable, reason: str = "the run has ended") -> None:
-        """Discard what was made ahead for a run and is not kept."""
-        for known, ahead in self._waiting:
-            if known == scope:
-                ahead.discard(reason)
-        self._waiting = [(known, ahead) for known, ahead in self._waiting if known != scope]
+    def forget(self, scope: Hashable) -> None:
+        """Discard what was made ahead for a run that has ended."""
+        for ahead in self._remove(scope):
+            ahead.discard("the run has ended")
+
+    def _remove(self, scope: Hashable) -> list[Ahead]:
+        with self._lock:
+            removed = [ahead for known, ahead in self._waiting if known == scope]
+            self._waiting = [(known, ahead) for known, ahead in self._waiting if known != scope]
+        return removed
 
     def kept(self) -> None:
         """Count a call that was not in vain."""
-        self._balance = max(0, self._balance - 1)
+        with self._lock:
+            self._balance = max(0, self._balance - 1)
 
     def wasted(self) -> None:
         """Count a call that was in vain."""
-        self._balance += 1
+        with self._lock:
+            self._balance += 1

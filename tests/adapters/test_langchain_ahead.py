@@ -1,13 +1,14 @@
-"""Turn-ahead in an unchanged graph: every async door, nothing twice, nothing seen of what was not kept."""
+"""Turn-ahead in an unchanged graph: every door, nothing twice, nothing seen of what was not kept."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import HumanMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
 from agentrt import DraftRequest, SpeculationConfig, ToolCall
@@ -15,8 +16,17 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Calls, ScriptedChat
-from tests.adapters.test_langchain_model import BUILDERS, INPUT, adrive, async_tool, transcript
+from tests.adapters.doubles import Calls, Milestones, ScriptedChat
+from tests.adapters.test_langchain_model import (
+    BUILDERS,
+    INPUT,
+    Tracer,
+    adrive,
+    async_tool,
+    drive,
+    sync_tool,
+    transcript,
+)
 
 TURNS = 4
 SCRIPT: list[Calls] = [[("look", {"q": f"q{turn}"})] for turn in range(TURNS)]
@@ -33,11 +43,12 @@ class Silent(ScriptedChat):
 
 
 class Oracle:
-    def __init__(self, wrong: Sequence[int] = ()) -> None:
+    def __init__(self, wrong: Sequence[int] = (), *, draft: float = TIMES.draft) -> None:
         self._wrong = wrong
+        self._draft = draft
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        await asyncio.sleep(TIMES.draft)
+        await asyncio.sleep(self._draft)
         turn = sum(message["role"] == "tool" for message in request.messages)
         if turn < TURNS:
             yield ToolCall("look", {"q": f"q{turn}" + "x" * (turn in self._wrong)})
@@ -65,7 +76,7 @@ def test_a_graph_says_the_same_sooner(build: Any, streamed: bool, wrong: Sequenc
 
 
 def test_callbacks_and_streams_see_what_they_see_without() -> None:
-    class Tracer(AsyncCallbackHandler):
+    class AsyncTracer(AsyncCallbackHandler):
         def __init__(self) -> None:
             self.seen: list[str] = []
 
@@ -82,7 +93,7 @@ def test_callbacks_and_streams_see_what_they_see_without() -> None:
             self.seen.append(f"tool {output.content}")
 
     def run(speculative: bool) -> tuple[list[str], list[Any]]:
-        tracer, tokens = Tracer(), list[Any]()
+        tracer, tokens = AsyncTracer(), list[Any]()
 
         async def main() -> None:
             model: Any = Silent(script=SCRIPT, delay=TIMES.generation)
@@ -138,3 +149,105 @@ def test_a_rate_limit_is_not_spent_on_what_is_not_due() -> None:
     said, asked = run_in_virtual_time(main)
     assert said[-1][1] == "done"
     assert asked == limit.waited == TURNS + 1
+
+
+# The sync doors, where the model is asked ahead in threads: no clock, only who waits for whom.
+
+
+class Overtaken:
+    """A gate: no turn is answered before the model has been asked for the next one."""
+
+    def __init__(self) -> None:
+        self.milestones = Milestones()
+
+    def __call__(self, turn: int) -> None:
+        self.milestones.reach(f"asked {turn}")
+        if turn < TURNS:
+            self.milestones.wait(f"asked {turn + 1}")
+
+
+def sync_model(gate: Any, wrong: Sequence[int] = (), depth: int = TURNS) -> Silent:
+    config = SpeculationConfig(turn_ahead=TurnAhead(depth=depth))
+    return speculate(Silent(script=SCRIPT, gate=gate), Oracle(wrong, draft=0), config=config)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("depth", [1, TURNS])
+def test_a_sync_graph_says_the_same_and_is_asked_ahead(build: Any, streamed: bool, depth: int) -> None:
+    plain = drive(build(Silent(script=SCRIPT), [sync_tool([], Milestones())]), streamed)
+    model = sync_model(Overtaken(), depth=depth)
+    messages = drive(build(model, [sync_tool([], Milestones())]), streamed)
+    assert transcript(messages) == transcript(plain)
+    assert sorted(model.asked) == list(range(TURNS + 1))  # each once
+    report = report_of(model)
+    assert (report.ahead.kept, report.ahead.wasted) == (TURNS, 0)
+    assert report.total.claims == TURNS
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_sync_graph_says_the_same_where_guesses_are_wrong(streamed: bool) -> None:
+    plain = drive(BUILDERS[0](Silent(script=SCRIPT), [sync_tool([], Milestones())]), streamed)
+    model = sync_model(Overtaken(), wrong=[0, 2], depth=1)
+    messages = drive(BUILDERS[0](model, [sync_tool([], Milestones())]), streamed)
+    assert transcript(messages) == transcript(plain)
+    report = report_of(model)
+    assert (report.ahead.kept, report.ahead.wasted) == (TURNS - 2, 2)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_sync_callbacks_and_streams_see_what_they_see_without(streamed: bool) -> None:
+    def run(model: Any) -> tuple[list[str], list[Any]]:
+        tracer, tokens = Tracer(), list[Any]()
+        app = BUILDERS[0](model, [sync_tool([], Milestones())])
+        if streamed:
+            for message, _ in app.stream(INPUT, {"callbacks": [tracer]}, stream_mode="messages"):
+                tokens.append((message.type, message.content, getattr(message, "tool_call_chunks", None)))
+        else:
+            app.invoke(INPUT, {"callbacks": [tracer]})
+        return tracer.seen, tokens
+
+    model = sync_model(Overtaken(), wrong=[1], depth=1)  # deeper ones would let the gate pass
+    assert run(model) == run(Silent(script=SCRIPT))
+    assert report_of(model).ahead.kept == TURNS - 1
+
+
+def test_a_sync_stream_that_is_not_kept_ends_at_its_next_chunk() -> None:
+    milestones = Milestones()
+
+    class Endless(Silent):
+        def _stream(self, messages: list[Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
+            if not any(message.type == "tool" for message in messages):
+                milestones.wait("told")
+                yield from super()._stream(messages, *args, **kwargs)
+                return
+            try:
+                while True:
+                    yield self._chunks(self._begin(messages))[0]
+                    milestones.reach("told")
+            finally:
+                milestones.reach("closed")
+
+    config = SpeculationConfig(turn_ahead=TurnAhead())
+    model = speculate(Endless(script=SCRIPT), Oracle([0], draft=0), config=config)
+    list(model.bind_tools([sync_tool([], Milestones())]).stream("hi"))
+    milestones.wait("closed")
+    assert report_of(model).ahead.wasted == 1
+
+
+def test_an_answer_of_a_model_that_is_set_otherwise_is_not_kept() -> None:
+    class Named(Silent):
+        @property
+        def _identifying_params(self) -> dict[str, Any]:
+            return {"prefix": self.prefix}
+
+    async def main() -> str:
+        look = async_tool(TIMES.tool, [])
+        model = speculate(Named(script=SCRIPT, delay=TIMES.generation), Oracle(), config=ON)
+        history: list[Any] = [HumanMessage("hi")]
+        history.append(await model.bind_tools([look]).ainvoke(history))
+        history.append(await look.ainvoke({**history[-1].tool_calls[0], "type": "tool_call"}))
+        other = model.model_copy(update={"prefix": "other"})
+        return str((await other.bind_tools([look]).ainvoke(history)).tool_calls[0]["id"])
+
+    assert run_in_virtual_time(main) == "other_1_0"

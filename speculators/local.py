@@ -88,12 +88,19 @@ class LocalSpeculator:
         properties: dict[str, Any] = {"ENABLE_CPU_PINNING": False}
         if threads is not None:
             properties["INFERENCE_NUM_THREADS"] = threads
-        try:
+
+        def load() -> tuple[Any, Any]:
             # Tokenizing is far too little work to be spread over the cores that the main model computes on.
-            self._tokenizer = openvino_genai.Tokenizer(str(directory), INFERENCE_NUM_THREADS=1)
-            self._pipeline = openvino_genai.LLMPipeline(
-                str(directory), self._tokenizer, "CPU", scheduler_config=scheduling, **properties
+            tokenizer = openvino_genai.Tokenizer(str(directory), INFERENCE_NUM_THREADS=1)
+            return tokenizer, openvino_genai.LLMPipeline(
+                str(directory), tokenizer, "CPU", scheduler_config=scheduling, **properties
             )
+
+        try:
+            # OpenVINO leaves the thread that loads a model with a stack for signal handlers that may go away
+            # before the next Ctrl-C: that shall not be the caller's.
+            loading = start_in_thread(load, name=f"agentrt load {self.name}", daemon=False)
+            self._tokenizer, self._pipeline = loading.result()
         except RuntimeError as error:
             raise ModelFormatError(
                 f"OpenVINO GenAI cannot load {directory}: {error}. Export the model again."

@@ -83,7 +83,9 @@ def _extra(extra: Extra) -> Finding:
 def _openvino() -> Iterator[Finding]:
     import openvino
 
-    core = openvino.Core()
+    from agentrt.runtime.model.openvino_core import openvino_core
+
+    core = openvino_core()
     yield Finding("openvino", str(openvino.__version__))
     for device in core.available_devices:
         name = core.get_property(device, "FULL_DEVICE_NAME")

@@ -20,6 +20,7 @@ from agentrt.errors import ModelFormatError
 
 from .gguf_file import GGUFHeader, read_gguf_header
 from .messages import last_line
+from .openvino_core import load_elsewhere, openvino_core
 
 _FORMAT: Final = 2
 """Another conversion of the same file gets another name."""
@@ -69,7 +70,7 @@ def _convert(file: Path, header: GGUFHeader, made: Path) -> None:
     except OSError:  # Windows asks for a privilege
         shutil.copyfile(file, linked)
     try:
-        openvino_genai.LLMPipeline(str(linked), "CPU", enable_save_ov_model=True)
+        load_elsewhere(lambda: openvino_genai.LLMPipeline(str(linked), "CPU", enable_save_ov_model=True))
     except RuntimeError as error:
         raise ModelFormatError(
             f"OpenVINO cannot convert {file}: {last_line(error)} It knows the architectures llama (Mistral's "
@@ -98,7 +99,7 @@ def _share_zero_points(graph: Path) -> None:
     The symmetric quantisations (Q8_0) have no zero points; the converter makes them up. What is computed
     stays the same, and a decode step, which is bound by what it reads, got 6 % shorter.
     """
-    model = ov.Core().read_model(graph)
+    model = openvino_core().read_model(graph)
     for node in model.get_ordered_ops():
         if node.get_type_name() != "Constant" or node.get_output_element_type(0) != ov.Type.u8:
             continue

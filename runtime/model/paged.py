@@ -25,6 +25,7 @@ from agentrt.errors import ModelFormatError
 
 from .directory import ModelDirectory
 from .messages import last_line
+from .openvino_core import openvino_core
 from .rows import SAMPLED_ROWS, keep_sampled_rows
 
 INPUTS: Final = (
@@ -50,7 +51,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
     """
     try:
-        model = ov.Core().read_model(directory.graph)
+        model = openvino_core().read_model(directory.graph)
     except RuntimeError as error:
         raise ModelFormatError(
             f"OpenVINO cannot read {directory.graph}: {last_line(error)} "

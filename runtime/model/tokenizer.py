@@ -16,6 +16,7 @@ from agentrt.errors import InvalidRequestError, ModelFormatError
 
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
+from .openvino_core import load_elsewhere
 
 _TRUSTED_TEXT: Final = ("system", "developer", "assistant")
 """Roles whose text may contain control tokens: the application's own, and what the model once said."""
@@ -42,7 +43,7 @@ class Tokenizer:
             ModelFormatError: one of them cannot be loaded, or chat template or end token are missing.
         """
         try:
-            self._tokenizer = openvino_genai.Tokenizer(str(directory.path))
+            self._tokenizer = load_elsewhere(lambda: openvino_genai.Tokenizer(str(directory.path)))
         except RuntimeError as error:
             raise ModelFormatError(
                 f"the tokenizer in {directory.path} cannot be loaded "

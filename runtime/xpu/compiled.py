@@ -14,6 +14,7 @@ from agentrt.errors import ConfigurationError
 from ..heg.kernel import KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
 from ..model.messages import last_line
+from ..model.openvino_core import openvino_core
 from ..model.paged import CACHES
 from .buffers import PassBuffers
 
@@ -32,7 +33,7 @@ class CompiledKernels:
             ConfigurationError: the device refuses these properties.
         """
         self.device: Final = device
-        core = ov.Core()
+        core = openvino_core()
         # What is said about CPU threads, say, means nothing to an NPU, which would refuse it.
         known = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
         understood = {name: value for name, value in properties.items() if name in known}

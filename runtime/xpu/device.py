@@ -14,6 +14,7 @@ from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedErro
 
 from ..heg.kernel import Kernel, KernelKind, PassContext, Role
 from ..model.messages import last_line
+from ..model.openvino_core import openvino_core
 from .buffers import BufferPool, PassBuffers
 from .compiled import BoundInference, CompiledKernels
 from .protocol import KernelDone
@@ -179,7 +180,7 @@ class OpenVINOXPU:
     def _explain(self, kernel: Kernel, fault: RuntimeError) -> DeviceLostError | EngineFailedError:
         device = self.kernels.device
         family = device.partition(".")[0]
-        if not any(name.partition(".")[0] == family for name in ov.Core().available_devices):
+        if not any(name.partition(".")[0] == family for name in openvino_core().available_devices):
             return DeviceLostError(device, last_line(fault))
         return EngineFailedError(
             f"kernel {kernel.index} ({kernel.kind.value}) failed on {device}: {last_line(fault)} "

@@ -21,6 +21,7 @@ from ..heg.profile import Profile
 from ..heg.store import MachineFigures, ProfileStore, fingerprint
 from ..model.directory import ModelDirectory
 from ..model.kv_layout import KVLayout
+from ..model.openvino_core import openvino_core
 from ..model.paged import read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels
@@ -140,7 +141,7 @@ def load_profile(
 
     ``fresh`` measures it in any case. ``advance`` is told of each step before it is taken.
     """
-    core = ov.Core()
+    core = openvino_core()
     machine = {
         "processor": core.get_property("CPU", "FULL_DEVICE_NAME"),
         "cores": usable_cores(),

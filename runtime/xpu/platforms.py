@@ -12,6 +12,7 @@ import openvino as ov
 from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import PassContext, Role
+from ..model.openvino_core import openvino_core
 from .buffers import BufferPool, PassBuffers
 from .device import OpenVINOXPU
 
@@ -44,7 +45,7 @@ def find_platform(name: str) -> tuple[str, Mapping[Role, Device]]:
     Raises:
         ConfigurationError: there is no such platform, or this machine lacks a device of it.
     """
-    available = {device.partition(".")[0] for device in ov.Core().available_devices}
+    available = {device.partition(".")[0] for device in openvino_core().available_devices}
     if name == "auto":
         name = "intel-ultra" if {"NPU", "GPU"} <= available else "cpu"
     devices = PLATFORMS.get(name)

@@ -5,6 +5,7 @@ import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
 from agentrt.runtime.model import ModelDirectory
+from agentrt.runtime.model.openvino_core import openvino_core
 from agentrt.runtime.model.rows import SAMPLED_ROWS, keep_sampled_rows
 
 
@@ -17,7 +18,7 @@ def rows_of_every_product(model: ov.Model) -> list[int]:
 
 
 def paged(directory: ModelDirectory) -> ov.Model:
-    model = ov.Core().read_model(directory.graph)
+    model = openvino_core().read_model(directory.graph)
     paged_attention_transformation(model)
     return model
 

@@ -200,7 +200,7 @@ def test_a_device_that_disappears_is_named(loaded: LoadedModel, monkeypatch: pyt
     broken.inputs.position_ids.pop()
     kernel = broken.next_kernel
     assert kernel is not None
-    monkeypatch.setattr(device.ov, "Core", NoDevices)
+    monkeypatch.setattr(device, "openvino_core", NoDevices)
     done = loaded.platform.xpus[Role.DECODE].run(kernel, broken, 60.0)
     assert done is not None
     assert isinstance(done.error, DeviceLostError)

@@ -14,7 +14,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, *devices: str) -> None:
     class Core:
         available_devices = devices
 
-    monkeypatch.setattr(platforms.ov, "Core", Core)
+    monkeypatch.setattr(platforms, "openvino_core", Core)
 
 
 def test_auto_takes_npu_and_gpu_where_both_are(monkeypatch: pytest.MonkeyPatch) -> None:

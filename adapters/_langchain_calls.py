@@ -25,15 +25,15 @@ PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
 class ChatCall:
     """One call by one of the model's doors; see :class:`agentrt.ahead.MainCall`.
 
-    ``model`` says which model it is and how it is set, as LangChain tells models apart to cache answers.
+    ``asked_by`` is the method of the model, and which model it is and how it is set, in the words by which
+    LangChain tells models apart to cache answers.
     """
 
     messages: Sequence[BaseMessage]
     options: Mapping[str, Any]
     schemas: Sequence[Mapping[str, Any]]
     samples: int
-    door: str
-    model: str
+    asked_by: tuple[str, str]
     send: Ask
     predictors_for: PredictorsFor
 
@@ -46,7 +46,7 @@ class ChatCall:
     def key(self) -> str:
         """Of all that LangChain hands to the model; what it keeps about messages besides does not count."""
         told = [_told(message) for message in self.messages]
-        return request_key(told, [self.door, self.model, self.options])
+        return request_key(told, [self.asked_by, self.options])
 
     def request(self) -> DraftRequest:
         """The messages in OpenAI's shape."""
@@ -74,7 +74,10 @@ def _told(message: BaseMessage) -> Mapping[str, Any]:
     told["more"] = {name: value for name, value in kept.items() if value is not None} or None
     if isinstance(message, AIMessage) and message.tool_calls:
         told["tool_calls"] = [
-            {"id": call["id"], "function": {"name": call["name"], "arguments": json.dumps(call["args"])}}
+            {
+                "id": call["id"],
+                "function": {"name": call["name"], "arguments": json.dumps(call["args"], default=repr)},
+            }
             for call in message.tool_calls
         ]
     if isinstance(message, ToolMessage):

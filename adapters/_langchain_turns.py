@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, closing, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -163,13 +163,16 @@ def begin_turn(
         ]
 
     book, scope, samples = setup.context.ahead, scope_of_run(), setup.context.samples
-    main = None
-    if book.enabled and door is not None:
-        kept = {name: value for name, value in options.items() if name != "run_manager"}
-        send = functools.partial(door, options=kept)
-        which = model._get_llm_string(**kept)
-        main = ChatCall(list(messages), kept, tools.schemas, samples, method, which, send, predictors_for)
-        ahead = book.take(scope, main.key)
+    main: ChatCall | None = None
+    if book.enabled:
+        if door is not None:
+            kept = {name: value for name, value in options.items() if name != "run_manager"}
+            send = functools.partial(door, options=kept)
+            with suppress(Exception):  # a model or a history that cannot be told apart is not asked ahead
+                which = (method, model._get_llm_string(**kept))
+                call = ChatCall(list(messages), kept, tools.schemas, samples, which, send, predictors_for)
+                main = call if call.key else None
+        ahead = book.take(scope, "" if main is None else main.key)
         if ahead is not None:
             return Begun(ahead.turn, ahead)
     turn = Turn(

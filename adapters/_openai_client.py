@@ -6,16 +6,16 @@ import functools
 import logging
 import types
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import openai
 from openai import AsyncStream, Stream
-from openai._legacy_response import LegacyAPIResponse
 
 from agentrt._hosts import Host, running_loop, worker_loop
+from agentrt.ahead import Ahead
 from agentrt.calls import ToolCall
 from agentrt.context import SpeculationContext
 from agentrt.drafts import DraftRequest, Speculator
@@ -24,6 +24,7 @@ from agentrt.scopes import current_scope
 from agentrt.toolbox import Toolbox
 from agentrt.turn import Turn
 
+from ._openai_ahead import ClientCall, hands_out_the_connection, parsed
 from ._openai_answers import AnswerReader, ChatReader, ResponsesReader
 from ._openai_requests import ResponseHistory, after_answered, chat_request
 from ._openai_tool_cache import ToolCacheEndpoint
@@ -71,38 +72,76 @@ class _Asked:
     host: Host
     turn: Turn
     reader: AnswerReader
+    main: ClientCall | None = None
+    """The request, where requests are made ahead."""
+    ahead: Ahead | None = None
+    """The request that was made ahead for this one, if there is one."""
     response_id: str | None = None
 
-    def answered(self, result: Any) -> None:
-        """Take what the client returns to the user, and bind the turn now or when the stream ends."""
-        # Raw responses parse their body once and keep the result: the user gets the same object.
-        if isinstance(result, LegacyAPIResponse):
-            with suppress(Exception):  # the user will meet it, if they parse it
-                result = result.parse()
+    def answered(self, result: Any, events: Any = None) -> None:
+        """Take what the client returns to the user, and bind the turn now or when the stream ends.
+
+        ``events`` are those of the stream, where others read it.
+        """
+        result = parsed(result)
         if isinstance(result, (Stream, AsyncStream)):
-            weakref.finalize(result, self._discard)  # in case nobody reads it
-            result._iterator = (
-                self._read(result._iterator) if isinstance(result, Stream) else self._aread(result._iterator)
-            )
+            weakref.finalize(result, self._leave)  # in case nobody reads it
+            read: Any = self._read if isinstance(result, Stream) else self._aread
+            result._iterator = read(result._iterator if events is None else events)
             return
         with self.turn, self._unharmed():
             calls = self.reader.whole(result)
             if calls is not None:
-                self.turn.bind(calls)
+                self._bind(calls)
 
-    def _read(self, events: Iterator[Any]) -> Iterator[Any]:
+    def keep_blocking(self) -> Any:
+        """Return what was answered ahead, or None if there is nothing, or it failed."""
+        if self.main is None or self.ahead is None:
+            return None
+        pieces = self.ahead.answer_blocking()
         try:
-            for event in events:
-                self._note(event)
-                yield event
+            answer = next(pieces)
+        except Exception:  # noqa: BLE001 - of a request that was not due; this one is
+            return None
+        if not answer.streamed:
+            pieces.close()
+        result = answer.parsed_by(self.main.parser)
+        self.answered(result, pieces)
+        return result
+
+    async def keep(self) -> Any:
+        """:meth:`keep_blocking` for the async client."""
+        if self.main is None or self.ahead is None:
+            return None
+        pieces = self.ahead.answer()
+        try:
+            answer = await anext(pieces)
+        except Exception:  # noqa: BLE001 - as above
+            return None
+        if not answer.streamed:
+            await pieces.aclose()
+        result = answer.parsed_by(self.main.parser)
+        self.answered(result, pieces)
+        return result
+
+    def _bind(self, calls: Sequence[ToolCall]) -> None:
+        self.turn.bind(calls, generation_s=None if self.ahead is None else self.ahead.generation_s)
+
+    def _read(self, events: Generator[Any, None, None]) -> Generator[Any, None, None]:
+        try:
+            with closing(events):
+                for event in events:
+                    self._note(event)
+                    yield event
         finally:
             self.turn.discard()
 
-    async def _aread(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _aread(self, events: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
         try:
-            async for event in events:
-                self._note(event)
-                yield event
+            async with aclosing(events):
+                async for event in events:
+                    self._note(event)
+                    yield event
         finally:
             self.turn.discard()
 
@@ -119,10 +158,12 @@ class _Asked:
             # Before the event is handed on: whoever gets the last one may make the calls at once.
             calls = self.reader.finished()
             if calls is not None:
-                self.turn.bind(calls)
+                self._bind(calls)
 
-    def _discard(self) -> None:
+    def _leave(self) -> None:
         self.turn.discard()
+        if self.ahead is not None:
+            self.ahead.leave()
 
     def _submit_results(self) -> None:
         endpoint = setup_of(self.client).tool_cache
@@ -134,6 +175,7 @@ class _Asked:
         self.turn.answered([call for call, _ in answered])
         self.body = after_answered(self.path, self.body, answered)
         self.turn = _begin_turn(self.client, self.path, self.body, self.host)
+        self.ahead = None
         self._submit_results()
 
     @contextmanager
@@ -146,7 +188,7 @@ class _Asked:
             logger.warning("an answer could not be read for its tool calls: %s", type(error).__name__)
 
 
-def _ask(client: Any, path: str, body: Any, host: Host) -> _Asked | None:
+def _ask(client: Any, path: str, body: Any, options: Mapping[str, Any], host: Host) -> _Asked | None:
     """Start to speculate on the answer to this request, or return None where there is nothing to gain."""
     setup: Setup | None = getattr(client, "_agentrt_setup", None)
     if setup is None or path not in ("/chat/completions", "/responses") or not isinstance(body, dict):
@@ -154,23 +196,46 @@ def _ask(client: Any, path: str, body: Any, host: Host) -> _Asked | None:
     if not setup.toolbox.tools or not body.get("tools") or body.get("tool_choice") == "none":
         return None
     reader = ChatReader() if path == "/chat/completions" else ResponsesReader(client._agentrt_history, body)
-    return _Asked(client, path, body, host, _begin_turn(client, path, body, host), reader)
+    book = setup.context.ahead
+    main = _main_call(client, path, body, options) if book.enabled else None
+    ahead = book.take(current_scope(), main.key if main is not None else "") if book.enabled else None
+    turn = ahead.turn if ahead is not None else _begin_turn(client, path, body, host, main)
+    return _Asked(client, path, body, host, turn, reader, main, ahead)
 
 
-def _begin_turn(client: Any, path: str, body: dict[str, Any], host: Host) -> Turn:
-    setup: Setup = client._agentrt_setup
+def _main_call(client: Any, path: str, body: dict[str, Any], options: Mapping[str, Any]) -> ClientCall | None:
+    """The request, if the next one may be made ahead."""
+    if hands_out_the_connection(options):
+        return None
+    main = ClientCall(client, path, body, options, client._agentrt_setup.predictors, _drafting(client))
+    try:
+        return main if main.key else None
+    except Exception:  # noqa: BLE001 - the endpoint will say what is wrong with such a history
+        return None
+
+
+def _drafting(client: Any) -> Callable[[str, Mapping[str, Any]], DraftRequest]:
+    """Return what makes a request what the predictors are shown of it."""
     history: ResponseHistory = client._agentrt_history
-    samples = setup.context.samples
+    samples = client._agentrt_setup.context.samples
 
-    def request() -> DraftRequest:
+    def request(path: str, body: Mapping[str, Any]) -> DraftRequest:
         return chat_request(body, samples) if path == "/chat/completions" else history.request(body, samples)
 
+    return request
+
+
+def _begin_turn(
+    client: Any, path: str, body: dict[str, Any], host: Host, main: ClientCall | None = None
+) -> Turn:
+    setup: Setup = client._agentrt_setup
     turn = Turn(
         setup.context,
         tools=setup.toolbox.tools,
         predictors=setup.predictors,
-        request=request,
+        request=functools.partial(_drafting(client), path, body),
         scope=current_scope(),
+        main=main,
     )
     turn.start(host)
     return turn
@@ -186,10 +251,13 @@ def _speculating_class(base: Any) -> Any:
 
     @functools.wraps(base.post)
     def post(self: Any, path: str, *, body: Any = None, **options: Any) -> Any:
-        asked = _ask(self, path, body, worker_loop)
+        asked = _ask(self, path, body, options, worker_loop)
         if asked is None:
             return base.post(self, path, body=body, **options)
         try:
+            result = asked.keep_blocking()
+            if result is not None:
+                return result
             result = base.post(self, path, body=body, **options)
         except BaseException:
             asked.turn.discard()
@@ -199,10 +267,13 @@ def _speculating_class(base: Any) -> Any:
 
     @functools.wraps(base.post)
     async def apost(self: Any, path: str, *, body: Any = None, **options: Any) -> Any:
-        asked = _ask(self, path, body, running_loop)
+        asked = _ask(self, path, body, options, running_loop)
         if asked is None:
             return await base.post(self, path, body=body, **options)
         try:
+            result = await asked.keep()
+            if result is not None:
+                return result
             result = await base.post(self, path, body=body, **options)
         except BaseException:
             asked.turn.discard()

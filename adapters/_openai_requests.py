@@ -35,13 +35,40 @@ def after_answered(
         results = [{"role": "tool", "tool_call_id": call.id, "content": output} for call, output in answered]
         made = {"role": "assistant", "content": None, "tool_calls": calls}
         return {**body, "messages": [*body["messages"], made, *results]}
-    given = body.get("input") or ()
-    items: list[Any] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    items = _items_of(body)
     for (call, _), text in zip(answered, texts, strict=True):
         items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": text})
     for call, output in answered:
         items.append({"type": "function_call_output", "call_id": call.id, "output": output})
     return {**body, "input": items}
+
+
+def history_of(path: str, body: Mapping[str, Any]) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, Any]]:
+    """Return the history in ``body``, its calls in the shape of chat completions, and what else is in there.
+
+    Nothing is left out but what the server has numbered: the ids and states of the items that are calls.
+    """
+    name = "messages" if path == "/chat/completions" else "input"
+    rest = {key: value for key, value in body.items() if key != name}
+    if name == "messages":
+        return body[name], rest
+    history = []
+    for item in _items_of(body):
+        match item.get("type"):
+            case "function_call":
+                function = {"name": item["name"], "arguments": item["arguments"]}
+                history.append({"tool_calls": [{"id": item["call_id"], "function": function}]})
+            case "function_call_output":
+                history.append({"tool_call_id": item["call_id"], "content": item["output"]})
+            case _:
+                history.append(item)
+    return history, rest
+
+
+def _items_of(body: Mapping[str, Any]) -> list[Any]:
+    """The input of a request of responses as a list, which a text is short for."""
+    given = body.get("input") or ()
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
 class ResponseHistory:

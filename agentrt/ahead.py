@@ -174,7 +174,7 @@ class Ahead:
                 else:
                     await wait_for(news)
         finally:
-            self._stop_call()
+            self.leave()
 
     def answer_blocking(self) -> Generator[Any, None, None]:
         """:meth:`answer` for code without an event loop."""
@@ -185,7 +185,7 @@ class Ahead:
                 else:
                     news.result()
         finally:
-            self._stop_call()
+            self.leave()
 
     def _steps(self) -> Iterator[tuple[Any, Future[None] | None]]:
         """Yield each piece, and where there is none yet, what to wait for."""
@@ -202,7 +202,8 @@ class Ahead:
         if self._error is not None:
             raise self._error
 
-    def _stop_call(self) -> None:
+    def leave(self) -> None:
+        """Stop the call: nobody reads what else it says."""
         if self._stop is not None:
             self._stop()
 
@@ -227,7 +228,7 @@ class Ahead:
                 return
             self._discarded = True
             asked_at, until = self._asked_at, self._until()
-        self._stop_call()
+        self.leave()
         self.turn.discard()
         if asked_at is not None:
             self._book.wasted()

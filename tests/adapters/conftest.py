@@ -19,6 +19,16 @@ def exact_runtime() -> Iterator[LocalRuntime]:
 
 
 @pytest.fixture
+def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The OpenAI client asks for the platform's name in a thread, for which virtual time does not wait."""
+
+    async def platform() -> str:
+        return "Linux"
+
+    monkeypatch.setattr("openai._base_client.asyncify", lambda function: platform)
+
+
+@pytest.fixture
 def in_time(exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The engine stands still until a result has come."""
     gate = Gate(exact_runtime, monkeypatch)

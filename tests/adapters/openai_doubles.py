@@ -25,7 +25,6 @@ class Endpoint:
         self._script = script
         self._delay = delay
         self._gate = gate
-        self._results = 0  # that were sent for responses that only name the one they go on from
 
     def client(self) -> OpenAI:
         http = httpx2.Client(transport=httpx2.MockTransport(self._answer))
@@ -50,16 +49,13 @@ class Endpoint:
         self.requests.append(body)
         chat = request.url.path.endswith("/chat/completions")
         items = body["messages"] if chat else body["input"]
-        if not chat and not body.get("previous_response_id"):
-            self._results = 0
-        self._results += sum(
+        results = sum(
             item.get("role") == "tool" or item.get("type") == "function_call_output"
             for item in items
             if isinstance(item, dict)
         )
-        results = self._results
-        if chat:
-            self._results = 0
+        if previous := body.get("previous_response_id"):  # which says how far the conversation was
+            results += sum(map(len, self._script[: int(previous.removeprefix("resp_"))]))
         turn = 0
         while turn < len(self._script) and results >= sum(map(len, self._script[: turn + 1])):
             turn += 1

@@ -27,14 +27,7 @@ THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
 HI: Any = {"role": "user", "content": "hi"}
 
 
-@pytest.fixture(autouse=True)
-def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client asks for the platform's name in a thread, for which virtual time does not wait."""
-
-    async def platform() -> str:
-        return "Linux"
-
-    monkeypatch.setattr("openai._base_client.asyncify", lambda function: platform)
+pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request")
 
 
 def look_tool(seconds: float, runs: list[str]) -> Any:

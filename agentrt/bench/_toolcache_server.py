@@ -52,7 +52,7 @@ class BenchServer:
 
 def _serve(connection: Connection, reasoning_tokens: int) -> None:
     from agentrt.runtime import LocalRuntime, RuntimeConfig
-    from agentrt.runtime.server import ServerConfig, bind
+    from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server.identity import Tokens
     from agentrt.runtime.server.run import server_of
 
@@ -61,7 +61,7 @@ def _serve(connection: Connection, reasoning_tokens: int) -> None:
     exact = RuntimeConfig(inference_precision="f32", kv_cache_precision="f32")
     with bind(config) as listener, LocalRuntime.open("nano", exact) as runtime:
         _let_think(runtime, reasoning_tokens)
-        server = server_of(runtime, config)
+        server = server_of(create_app(runtime, config), config)
         listener.listen(1024)
 
         def end() -> None:

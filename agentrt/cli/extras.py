@@ -14,7 +14,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "langgraph": ("langchain", "langchain_core", "langgraph"),
     "openai": ("openai",),
     "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"),
-    "serve": ("fastapi", "h11", "prometheus_client", "pydantic_core", "starlette", "uvicorn"),
+    "serve": ("fastapi", "h11", "httpx", "prometheus_client", "pydantic_core", "starlette", "uvicorn"),
     "demo": ("dateutil", "httpx", "icalendar"),
 }
 """The modules that each extra brings of its own; ``demo`` includes all but ``openai`` and ``serve``."""

@@ -12,6 +12,7 @@ from .bench import bench
 from .chat import chat
 from .demo import demo
 from .doctor import doctor
+from .gateway import gateway
 from .profile import profile
 from .serve import serve
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(chat)
 app.command()(serve)
+app.command()(gateway)
 app.command()(doctor)
 app.command()(profile)
 app.command()(bench)

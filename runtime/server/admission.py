@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.responses import StreamingResponse
@@ -63,19 +63,32 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-class EventStream(StreamingResponse):
-    """Server-sent events; when they end, or the client goes away, ``close`` is called at once."""
+class Streamed(StreamingResponse):
+    """A body that is made while it is sent; when it ends, or the client goes away, ``close`` is awaited."""
 
-    def __init__(self, events: AsyncGenerator[str, None], close: Callable[[], None]) -> None:
-        """``events`` yields whole events, their final newlines included."""
-        super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
-        self._events = events
+    def __init__(
+        self,
+        body: AsyncGenerator[str, None] | AsyncGenerator[bytes, None],
+        close: Callable[[], Awaitable[None]],
+        **head: Any,
+    ) -> None:
+        """``head`` is as for any response of Starlette's."""
+        super().__init__(body, **head)
+        self._body = body
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all events."""
+        """Send all of it."""
         try:
-            async with aclosing(self._events):
+            async with aclosing(self._body):
                 await super().__call__(scope, receive, send)
         finally:
-            self._close()
+            await self._close()
+
+
+class EventStream(Streamed):
+    """Server-sent events: ``events`` yields whole ones, their final newlines included."""
+
+    def __init__(self, events: AsyncGenerator[str, None], close: Callable[[], Awaitable[None]]) -> None:
+        """See :class:`Streamed`."""
+        super().__init__(events, close, media_type="text/event-stream", headers={"cache-control": "no-store"})

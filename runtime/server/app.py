@@ -12,6 +12,7 @@ from .config import ServerConfig
 from .errors import install
 from .guard import Guard
 from .metrics import Metrics
+from .open_responses import OpenResponses
 from .state import Service
 
 
@@ -21,6 +22,7 @@ def create_app(runtime: LocalRuntime, config: ServerConfig) -> FastAPI:
     # No page that would load scripts from elsewhere; the description itself is at /openapi.json.
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None)
     app.state.service = Service(runtime, config, Admission(config.max_requests), metrics)
+    app.state.open_responses = OpenResponses()
     for router in (chat.router, responses.router, tool_cache.router, status.router):
         app.include_router(router)
     install(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -19,7 +19,7 @@ from .chat_request import ChatRequest
 from .errors import api_error
 from .json_text import StrictRoute, compact
 from .merging import merged
-from .state import Service, app_of, service_of
+from .state import Service, app_of, open_responses_of, service_of
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -32,7 +32,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     asked: GenerationOptions = {**body.options(), "app": app_of(request)}
     options = [_of_choice(asked, index) for index in range(body.n or 1)]
     envelope = Envelope(service.runtime, body.served_tier, body.calls_named_tool)
-    with ExitStack() as ending:
+    async with AsyncExitStack() as ending:
         ending.enter_context(service.admission.one())
         if not body.stream:
             generations = await while_connected(request, _generate(service, body.messages, options))
@@ -44,10 +44,10 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
             running.append(await service.runtime.start(body.messages, **choice))
             ending.callback(running[-1].cancel)
         outputs = running[0].tool_outputs
-        ending.enter_context(service.open_responses.one(envelope.id, app_of(request), outputs))
+        ending.enter_context(open_responses_of(request).one(envelope.id, app_of(request), outputs))
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         events = _events(service, envelope, running, with_usage=with_usage)
-        return EventStream(events, ending.pop_all().close)
+        return EventStream(events, ending.pop_all().aclose)
 
 
 def _of_choice(options: GenerationOptions, index: int) -> GenerationOptions:

@@ -12,7 +12,7 @@ from agentrt.errors import ConfigurationError
 from .identity import Tokens
 
 
-class ServerConfig(BaseModel):
+class ListenConfig(BaseModel):
     """Where a server listens, whom it serves, and how much of anything it takes. Immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
@@ -27,7 +27,7 @@ class ServerConfig(BaseModel):
 
     max_body_bytes: int = Field(default=8 * 2**20, gt=0)
     max_requests: int = Field(default=256, gt=0)
-    """Requests that generate, or wait to, at once. One more is answered 429."""
+    """Requests under way at once. One more is answered 429."""
     header_timeout_s: float = Field(default=10.0, gt=0)
     """A request's head must be complete within this time of its first byte, or of the connection."""
     body_timeout_s: float = Field(default=60.0, gt=0)
@@ -37,8 +37,6 @@ class ServerConfig(BaseModel):
     """A connection on which nothing is asked for so long is closed."""
     drain_s: int = Field(default=30, ge=0)
     """How long requests may go on after the server was asked to stop."""
-    stalled_s: float = Field(default=30.0, gt=0)
-    """The engine is unhealthy if work has waited so long and no forward pass has ended."""
 
     def check(self) -> None:
         """Check that nothing is open to others that should not be.
@@ -61,3 +59,10 @@ class ServerConfig(BaseModel):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+class ServerConfig(ListenConfig):
+    """A server before a runtime."""
+
+    stalled_s: float = Field(default=30.0, gt=0)
+    """The engine is unhealthy if work has waited so long and no forward pass has ended."""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .config import ServerConfig
+from .config import ListenConfig
 from .errors import ApiError
 from .identity import ANYONE
 
@@ -21,7 +21,7 @@ _OPEN_TO_ALL = frozenset({"/health"})
 class Guard:
     """ASGI middleware. Leaves the app that asks as ``app`` in the request's state."""
 
-    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
+    def __init__(self, app: ASGIApp, config: ListenConfig) -> None:
         """``config`` says what is allowed."""
         self._app = app
         self._config = config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -15,7 +15,7 @@ from .errors import api_error
 from .json_text import StrictRoute, compact
 from .responses_answer import Event, ResponseWriter, whole
 from .responses_request import ResponsesRequest
-from .state import Service, app_of, service_of
+from .state import Service, app_of, open_responses_of, service_of
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -28,7 +28,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     messages, options = body.messages(), body.options()
     options["app"] = app_of(request)
     writer = ResponseWriter(service.runtime, body)
-    with ExitStack() as ending:
+    async with AsyncExitStack() as ending:
         ending.enter_context(service.admission.one())
         if not body.stream:
             generation = await while_connected(request, service.runtime.agenerate(messages, **options))
@@ -37,8 +37,8 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
         running = await service.runtime.start(messages, **options)
         ending.callback(running.cancel)
         outputs = running.tool_outputs
-        ending.enter_context(service.open_responses.one(writer.id, app_of(request), outputs))
-        return EventStream(_events(service, writer, running), ending.pop_all().close)
+        ending.enter_context(open_responses_of(request).one(writer.id, app_of(request), outputs))
+        return EventStream(_events(service, writer, running), ending.pop_all().aclose)
 
 
 async def _events(

@@ -13,19 +13,18 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from agentrt.errors import ConfigurationError
 
-from ..service import LocalRuntime
-from .app import create_app
-from .config import ServerConfig
+from .config import ListenConfig
 from .connection import Connection
 
 _BACKLOG = 2048
 
 
 @contextmanager
-def bind(config: ServerConfig) -> Iterator[socket.socket]:
+def bind(config: ListenConfig) -> Iterator[socket.socket]:
     """Listen where ``config`` says, before a model is loaded; a Unix socket is removed at the end.
 
     Raises:
@@ -55,7 +54,7 @@ def bind(config: ServerConfig) -> Iterator[socket.socket]:
             config.uds.unlink(missing_ok=True)
 
 
-def _tcp(config: ServerConfig) -> socket.socket:
+def _tcp(config: ListenConfig) -> socket.socket:
     try:
         found = socket.getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
@@ -98,14 +97,14 @@ def _remove_stale(path: Path) -> None:
     raise ConfigurationError(f"another server listens on {path}. Stop it, or choose another path.")
 
 
-def server_of(runtime: LocalRuntime, config: ServerConfig) -> uvicorn.Server:
-    """A server for ``runtime``; its ``run`` takes the listener and ends once ``should_exit`` is set."""
+def server_of(app: FastAPI, config: ListenConfig) -> uvicorn.Server:
+    """A server for ``app``; its ``run`` takes the listener and ends once ``should_exit`` is set."""
     return uvicorn.Server(
         uvicorn.Config(
-            create_app(runtime, config),
+            app,
             http=type("BoundConnection", (Connection,), {"header_timeout_s": config.header_timeout_s}),
             ws="none",
-            lifespan="off",
+            lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -116,14 +115,12 @@ def server_of(runtime: LocalRuntime, config: ServerConfig) -> uvicorn.Server:
     )
 
 
-def serve(
-    runtime: LocalRuntime, config: ServerConfig, listener: socket.socket, ready: Callable[[], None]
-) -> None:
+def serve(app: FastAPI, config: ListenConfig, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM; then let what is under way finish within ``config.drain_s``.
 
     Call it on the main thread. ``ready`` is called once clients may connect.
     """
-    server = server_of(runtime, config)
+    server = server_of(app, config)
     listener.listen(_BACKLOG)
     with _ending_quietly():
         ready()

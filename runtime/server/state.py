@@ -23,13 +23,17 @@ class Service:
     config: ServerConfig
     admission: Admission
     metrics: Metrics
-    open_responses: OpenResponses = field(default_factory=OpenResponses)
     started: int = field(default_factory=lambda: int(time.time()))
 
 
 def service_of(request: Request) -> Service:
     """The service that a request came to."""
     return cast(Service, request.app.state.service)
+
+
+def open_responses_of(request: Request) -> OpenResponses:
+    """The responses that are being written by the server, or gateway, that a request came to."""
+    return cast(OpenResponses, request.app.state.open_responses)
 
 
 def app_of(request: Request) -> str:

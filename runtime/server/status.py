@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from .errors import ApiError
 from .state import Service, service_of
+from .tool_cache import CAPABILITY
 
 router = APIRouter()
 
@@ -22,7 +23,7 @@ def _model(service: Service) -> dict[str, Any]:
         "created": service.started,
         "owned_by": "agentrt",
         "max_model_len": runtime.context_length,
-        "capabilities": [] if runtime.call_format is None else ["cache-tool-output"],
+        "capabilities": [] if runtime.call_format is None else [CAPABILITY],
     }
 
 

@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..toolcache import ToolOutputs
 from .json_text import StrictRoute
-from .state import app_of, service_of
+from .state import app_of, open_responses_of
+
+CAPABILITY = "cache-tool-output"
+"""What a model in the list of models names among its ``capabilities`` where outputs can be submitted."""
 
 _MOST_ENTRIES = 64
 
@@ -45,10 +48,10 @@ async def cache_tool_output(
     When the model makes such a call, the output follows it in the stream and the model goes on. An output
     is not accepted when the response has ended, the request has no such tool, or there is no room.
     """
-    outputs = service_of(request).open_responses.outputs_of(response_id, app_of(request))
+    outputs = open_responses_of(request).outputs_of(response_id, app_of(request))
     if outputs is None:
         return JSONResponse({"cached": 0})
-    # Each output is spelled in the model's tokens, which takes milliseconds.
+    # A runtime spells each output in its model's tokens, which takes milliseconds.
     return JSONResponse({"cached": await asyncio.to_thread(_put_all, outputs, body)})
 
 

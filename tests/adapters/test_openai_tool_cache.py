@@ -15,6 +15,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
 from agentrt.runtime.toolcache import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
+from tests.runtime.gateway.conftest import gateway_before
 from tests.runtime.server.conftest import Running, running
 
 QUESTION = "What is the weather in Oslo?"
@@ -48,6 +49,13 @@ def server(exact_runtime: LocalRuntime) -> Iterator[Running]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def gateway(server: Running) -> Iterator[Running]:
+    """The same engine behind a gateway, which knows nothing of its own cache."""
+    with gateway_before(server.url) as gateway:
+        yield gateway
+
+
 def read(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -> tuple[list[Any], Any]:
     """All events of an answer for the sync client, and the client."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as plain:
@@ -74,11 +82,14 @@ def ask(client: Any, body: Any) -> Any:
 Read = Callable[..., tuple[list[Any], Any]]
 
 
+@pytest.mark.parametrize("endpoint", ["server", "gateway"])
 @pytest.mark.parametrize("how", [read, aread])
 @pytest.mark.usefixtures("in_time")
-def test_a_chat_completion_goes_on_behind_its_call(server: Running, how: Read) -> None:
+def test_a_chat_completion_goes_on_behind_its_call(
+    request: pytest.FixtureRequest, endpoint: str, how: Read
+) -> None:
     predictor = ScriptedSpeculator([OSLO])
-    chunks, client = how(server, CHAT, predictor)
+    chunks, client = how(request.getfixturevalue(endpoint), CHAT, predictor)
     deltas = [chunk.choices[0].delta for chunk in chunks]
     (result,) = [delta.tool_results[0] for delta in deltas if getattr(delta, "tool_results", None)]
     assert result["name"] == "get_weather"

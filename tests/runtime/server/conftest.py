@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from fastapi import FastAPI
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.server import ServerConfig, bind
+from agentrt.runtime.server import ServerConfig, bind, create_app
+from agentrt.runtime.server.config import ListenConfig
 from agentrt.runtime.server.run import server_of
 
 HELLO = [{"role": "user", "content": "Hello!"}]
@@ -35,20 +37,27 @@ class Running:
 
 
 @contextmanager
-def running(runtime: LocalRuntime, **settings: Any) -> Iterator[Running]:
-    config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
+def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iterator[Running]:
     with bind(config) as listener:
-        server = server_of(runtime, config)
+        server = server_of(app, config)
         listener.listen(2048)
         port = 0 if config.uds else listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield Running(port, server.config.app.state.service.admission)
+            yield Running(port, admission)
         finally:
             server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()
+
+
+@contextmanager
+def running(runtime: LocalRuntime, **settings: Any) -> Iterator[Running]:
+    config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
+    app = create_app(runtime, config)
+    with listening(app, config, app.state.service.admission) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -29,9 +29,9 @@ LONG = {"model": "nano", "messages": HELLO, "max_tokens": 400, "ignore_eos": Tru
 class Service:
     """A server process and the lines it has said."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, command: str = "serve") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentrt", "serve", *arguments], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "agentrt", command, *arguments], stderr=subprocess.PIPE, text=True
         )
         self.said: list[str] = []
 

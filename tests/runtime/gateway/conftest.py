@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.gateway import GatewayConfig, create_gateway
+from agentrt.runtime.server import status
+from tests.runtime.server.conftest import Running, listening, running
+
+
+@contextmanager
+def gateway_before(upstream: str, **settings: Any) -> Iterator[Running]:
+    config = GatewayConfig(**{"upstream": upstream, "port": 0, "drain_s": 5} | settings)
+    app = create_gateway(config)
+    with listening(app, config, app.state.gateway.admission) as gateway:
+        yield gateway
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what another thread does after its last word to the client."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="session")
+def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
+    """A real engine that does not say it had a tool cache; nobody knows the ids of its own responses."""
+    describe = status._model
+    with pytest.MonkeyPatch.context() as patch, running(shared_runtime) as server:
+        patch.setattr(status, "_model", lambda service: describe(service) | {"capabilities": []})
+        yield server
+
+
+@pytest.fixture
+def engine(shared_engine: Running, runtime: LocalRuntime) -> Running:
+    return shared_engine
+
+
+@pytest.fixture(scope="session")
+def shared_gateway(shared_engine: Running) -> Iterator[Running]:
+    with gateway_before(f"{shared_engine.url}/v1") as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def gateway(shared_gateway: Running, engine: Running) -> Iterator[Running]:
+    """A gateway without tokens before the engine; idle after each test."""
+    yield shared_gateway
+    until(lambda: shared_gateway.admission.active == engine.admission.active == 0)
+
+
+@pytest.fixture
+def http(gateway: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=gateway.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts gateways with settings of their own, until the test ends."""
+    with ExitStack() as stack:
+        yield lambda upstream, **settings: stack.enter_context(gateway_before(upstream, **settings))

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.runtime.gateway import events
+from agentrt.runtime.gateway.events import EventTooLargeError, data_of, whole_events
+
+
+async def pieces_of(body: bytes, cuts: list[int]) -> AsyncGenerator[bytes, None]:
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    for start, end in itertools.pairwise(places):
+        yield body[start:end]
+
+
+def read(body: bytes, cuts: list[int]) -> list[bytes]:
+    async def main() -> list[bytes]:
+        return [event async for event in whole_events(pieces_of(body, cuts))]
+
+    return asyncio.run(main())
+
+
+data = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n"), max_size=20)
+
+
+@given(
+    st.lists(st.tuples(data, st.sampled_from(["\n", "\r\n", "\r"])), max_size=5),
+    st.lists(st.integers(0, 300), max_size=8),
+)
+def test_events_come_back_however_they_are_cut(sent: list[tuple[str, str]], cuts: list[int]) -> None:
+    bodies = [f"event: x{end}data: {text}{end}{end}".encode() for text, end in sent]
+    found = read(b"".join(bodies) + b"data: unfinished", cuts)
+    assert b"".join(found) == b"".join(bodies)
+    assert [data_of(event).decode() for event in found if data_of(event)] == [
+        text for text, _ in sent if text
+    ]
+
+
+def test_data_in_lines_and_comments() -> None:
+    assert data_of(b"data: a\ndata:b\n\n") == b"a\nb"
+    assert data_of(b": ping\n\n") == b""
+
+
+def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_MOST_BYTES", 100)
+    with pytest.raises(EventTooLargeError):
+        read(b"data: " + b"x" * 200, [50])

@@ -1,8 +1,9 @@
 """Decides which kernel runs next on which XPU. No threads, no clock, no I/O."""
 
+from .chooser import Dispatch
 from .passes import Pass, Slice, Stage, inputs_of
 from .policy import POLICIES, Policy, Preemption
-from .scheduler import Dispatch, Scheduler
+from .scheduler import Scheduler
 from .sequence import Sequence, SequenceState
 
 __all__ = [

@@ -53,8 +53,8 @@ def weather_tool() -> dict[str, Any]:
 
 
 def open_exact(**settings: Any) -> LocalRuntime:
-    """Open nano as reference: f32 throughout, one thread."""
-    exact = {"inference_precision": "f32", "kv_cache_precision": "f32", "threads": 1}
+    """Open nano as reference: f32 throughout, one thread, and one kernel a pass where the machine is busy."""
+    exact = {"inference_precision": "f32", "kv_cache_precision": "f32", "threads": 1, "quantum_s": 0.1}
     return LocalRuntime.open("nano", RuntimeConfig(**{"memory_bytes": 32 * 2**20} | exact | settings))
 
 

@@ -65,7 +65,7 @@ def after_guess(request: DraftRequest, call: ToolCall) -> DraftRequest:
     guessed = {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)}
     made = {"id": f"ahead_{len(request.messages)}", "type": "function", "function": guessed}
     message = {"role": "assistant", "content": "", "tool_calls": [made]}
-    return replace(request, messages=[*request.messages, message])
+    return replace(request, messages=[*request.messages, message], ahead=True)
 
 
 class Ahead:

@@ -30,14 +30,16 @@ class DraftRequest:
     ``messages`` is the history, ``tools`` the function tools on offer, and ``samples`` how many guesses
     to take (SpecTools' λ). A predictor must not change them: they are the main call's own. ``answer`` is
     what the main model writes meanwhile, where the caller streams it. ``speculable`` names the tools that
-    may be run early, None where that is not known: guesses of others are of no use. A predictor whose
-    guesses cost something says so with ``spend``, from any thread.
+    may be run early, None where that is not known: guesses of others are of no use. ``ahead`` says that the
+    last message is a call whose result is not there yet. A predictor whose guesses cost something says so
+    with ``spend``, from any thread.
     """
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]]
     samples: int = 1
     speculable: Collection[str] | None = None
+    ahead: bool = False
     answer: AnswerStream = field(default_factory=AnswerStream, compare=False, repr=False)
     spend: Callable[[DraftCost], None] = field(default=_keep_no_account, compare=False, repr=False)
 
@@ -48,7 +50,8 @@ class Speculator(Protocol):
 
     One predictor serves any number of turns at one time. An attribute ``name`` is what reports call it. One
     whose ``looks_ahead`` is true can also guess what comes after a call whose result is not in the messages
-    yet, and is asked so where the main model may be asked ahead (:mod:`agentrt.ahead`).
+    yet. It is asked so where the main model may be asked ahead (:mod:`agentrt.ahead`), and once more when the
+    result is there.
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -71,3 +74,8 @@ class Learner(Protocol):
         made: their results are in the messages of the next request. Must return at once.
         """
         ...
+
+
+def looks_ahead(predictor: Speculator) -> bool:
+    """Whether a predictor can guess what comes after a call whose result is not there yet."""
+    return bool(getattr(predictor, "looks_ahead", False))

@@ -23,7 +23,8 @@ from .ahead import Ahead, MainCall, after_guess
 from .answers import AnswerStream
 from .calls import ParserEvent, ToolCall
 from .context import SpeculationContext
-from .drafts import DraftCost, DraftRequest, Learner, Speculator
+from .controller import Decision
+from .drafts import DraftCost, DraftRequest, Learner, Speculator, looks_ahead
 from .events import (
     DraftJudged,
     PredictorAsked,
@@ -84,6 +85,7 @@ class Turn:
         self._runs = TurnRuns(context, tools, scope, self._number, self._following)
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
+        self._decisions: dict[int, Decision] = {}
 
     def __enter__(self) -> Turn:
         """Return the turn itself, started by whoever made it."""
@@ -211,11 +213,10 @@ class Turn:
                     return
                 for predictor in self._predictors:
                     drafting.start_soon(self._draft, predictor, runs)
-                if self._earlier is not None:
+                if self._earlier is not None:  # and all of them when its result is there
                     await self._known.wait()
                     for predictor in self._predictors:
-                        if not _looks_ahead(predictor):
-                            drafting.start_soon(self._draft, predictor, runs)
+                        drafting.start_soon(self._draft, predictor, runs)
         finally:
             # A task that is cancelled before its first step runs no code of its own.
             self._runs.cancel("its event loop ended")
@@ -224,11 +225,9 @@ class Turn:
         name = _name_of(predictor)
         may_run_coroutines = self._host is not None and self._host.runs_coroutine_tools
         try:
-            decision = self._context.controller.should_ask(name, self._context.samples, monotonic())
+            decision = self._decision(predictor, name)
             if not decision.speculate:
-                self._reporter.note(PredictorSkipped(self._number, name, decision.reason))
                 return
-            self._reporter.note(PredictorAsked(self._number, name, decision.samples))
             request = dataclasses.replace(
                 self._request(),
                 samples=decision.samples,
@@ -247,6 +246,18 @@ class Turn:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail in any way; the report says so
             self._note_failure(predictor, error)
 
+    def _decision(self, predictor: Speculator, name: str) -> Decision:
+        """Whether to ask a predictor in this turn: decided, and told, when it is first asked."""
+        decision = self._decisions.get(id(predictor))
+        if decision is None:
+            decision = self._context.controller.should_ask(name, self._context.samples, monotonic())
+            self._decisions[id(predictor)] = decision
+            if decision.speculate:
+                self._reporter.note(PredictorAsked(self._number, name, decision.samples))
+            else:
+                self._reporter.note(PredictorSkipped(self._number, name, decision.reason))
+        return decision
+
     def _charge(self, predictor: str, cost: DraftCost) -> None:
         self._reporter.note(PredictorCharged(self._number, predictor, cost))
 
@@ -262,7 +273,7 @@ class Turn:
         ahead.turn = Turn(
             self._context,
             tools=self._tools,
-            predictors=[predictor for predictor in self._predictors if _looks_ahead(predictor)],
+            predictors=[predictor for predictor in self._predictors if looks_ahead(predictor)],
             request=functools.partial(after_guess, self._request(), call),
             scope=self._scope,
             earlier=ahead,
@@ -273,10 +284,6 @@ class Turn:
         self._variables.run(ahead.turn.start, self._host)
         self._variables.run(self._host.start, ahead.run)
         return ahead
-
-
-def _looks_ahead(predictor: Speculator) -> bool:
-    return bool(getattr(predictor, "looks_ahead", False))
 
 
 def _name_of(predictor: Speculator) -> str:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from agentrt._completion import interleaved
 from agentrt.calls import ToolCall
-from agentrt.drafts import DraftRequest, Learner, Speculator
+from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead
 from agentrt.errors import ConfigurationError
 
 from ._agreement import Agreement
@@ -31,13 +31,15 @@ class EnsembleSpeculator:
             raise ConfigurationError("an ensemble needs at least one member, and an agreement of at least 1.")
         self._members = tuple(members)
         self._agreement = agreement
+        self.looks_ahead = any(map(looks_ahead, members))
         names = (getattr(member, "name", type(member).__name__) for member in members)
         self.name = f"ensemble of {', '.join(names)}"
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the members' guesses as they come, each call once."""
         agreement = Agreement(self._agreement)
-        guessed = interleaved([functools.partial(member.drafts, request) for member in self._members])
+        asked = [member for member in self._members if looks_ahead(member) or not request.ahead]
+        guessed = interleaved([functools.partial(member.drafts, request) for member in asked])
         async with aclosing(guessed):
             async for member, call in guessed:
                 if agreement.is_new(call, member):

@@ -42,6 +42,8 @@ class PatternSpeculator:
     """
 
     name = "pattern"
+    looks_ahead = True
+    """What follows a call often needs nothing of its result: the next item of a list, what was asked for."""
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from agentrt import DraftRequest, ToolCall
+from agentrt.ahead import after_guess
 from agentrt.errors import ConfigurationError
 from agentrt.speculators import EnsembleSpeculator, PatternSpeculator, Speculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
@@ -34,6 +35,20 @@ def test_the_first_to_guess_a_call_wins() -> None:
     ensemble = EnsembleSpeculator([slow, quick])
     assert isinstance(ensemble, Speculator)
     assert guessed(ensemble) == ([(1.0, B), (1.0, C), (2.0, A)], None)
+
+
+def test_only_members_that_look_ahead_are_asked_before_a_result_is_there() -> None:
+    plain, ahead = ScriptedSpeculator([A]), ScriptedSpeculator([B], [B])
+    ahead.looks_ahead = True  # type: ignore[attr-defined]
+    ensemble = EnsembleSpeculator([plain, ahead])
+    assert ensemble.looks_ahead
+    assert not EnsembleSpeculator([plain]).looks_ahead
+
+    async def main(request: DraftRequest) -> list[ToolCall]:
+        return [call async for call in ensemble.drafts(request)]
+
+    assert run_in_virtual_time(lambda: main(after_guess(REQUEST, C))) == [B]
+    assert run_in_virtual_time(lambda: main(REQUEST)) == [A, B]
 
 
 def test_a_member_that_fails_does_not_disturb_the_others() -> None:

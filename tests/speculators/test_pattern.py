@@ -15,7 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
+from agentrt import (
+    DraftRequest,
+    SpeculationConfig,
+    SpeculationReport,
+    SpeculationSession,
+    ToolCall,
+    speculable,
+)
+from agentrt.ahead import after_guess
+from agentrt.config import TurnAhead
 from agentrt.errors import (
     ConfigurationError,
     HistoryCorruptError,
@@ -332,6 +341,66 @@ def test_in_a_session_it_learns_from_turns_and_its_guesses_are_claimed() -> None
     assert report.predictors["pattern"].correct >= 3
     assert report.total.claims >= 3
     predictor.close()
+
+
+def test_it_looks_ahead_as_far_as_no_result_is_needed(predictor: PatternSpeculator) -> None:
+    for number in range(8):
+        live_through(predictor, orders(number))
+    ahead = []
+    for request, calls in orders(77).turns():
+        ahead += [guesses(predictor, after_guess(request, call)) for call in calls]
+    the_second, the_third = (ToolCall("read_order", {"order_id": f"ORD77{each}"}) for each in (1, 2))
+    assert ahead == [[], [the_second], [the_third], []]  # what the list will hold cannot be known
+
+
+def test_its_guesses_run_before_the_results_before_them_are_there(predictor: PatternSpeculator) -> None:
+    for number in range(8):
+        live_through(predictor, orders(number))
+    conversation = orders(77)
+    script = [call for call, _ in conversation.results]
+
+    async def main() -> tuple[list[Any], SpeculationReport]:
+        started = {f"ORD77{each}": asyncio.Event() for each in range(3)}
+
+        @speculable
+        async def list_orders(customer: str) -> list[str]:
+            return list(started)
+
+        @speculable
+        async def read_order(order_id: str) -> dict[str, int]:
+            started[order_id].set()
+            for other, event in started.items():
+                if other > order_id:  # which only a look ahead can have started
+                    await asyncio.wait_for(event.wait(), 20)
+            return {"items": 3}
+
+        async def model(messages: Any, tools: Any) -> Any:
+            step = sum(message["role"] == "assistant" for message in messages)
+            await asyncio.wait_for(started["ORD772"].wait(), 20)
+            if step == len(script):
+                return {"role": "assistant", "content": "done"}
+            function = {"name": script[step].name, "arguments": json.dumps(dict(script[step].arguments))}
+            made = {"id": f"c{step}", "type": "function", "function": function}
+            return {"role": "assistant", "content": None, "tool_calls": [made]}
+
+        messages: list[Any] = list(conversation.messages)
+        config = SpeculationConfig(turn_ahead=TurnAhead(depth=3))
+        tools = [list_orders, read_order]
+        async with SpeculationSession(tools, [predictor], config=config) as session:
+            for step, call in enumerate(script):
+                messages.append(await session.ask(model, messages, TOOLS))
+                value = await session.acall(ToolCall(call.name, call.arguments, f"c{step}"))
+                told = {"role": "tool", "tool_call_id": f"c{step}", "content": json.dumps(value)}
+                messages.append(told)
+            messages.append(await session.ask(model, messages, TOOLS))
+        return messages, session.report()
+
+    messages, report = asyncio.run(main())
+    assert messages[-1]["content"] == "done"
+    assert report.total.claims == len(script)
+    assert report.ahead.kept == len(script)
+    asked = report.predictors["pattern"]
+    assert asked.asked == len(report.turns)  # once a turn, though it is shown the result as well
 
 
 def test_wrong_use_is_told() -> None:

@@ -9,36 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from ._toolcache_tasks import Task
+
 Side: TypeAlias = Literal["vanilla", "prefix-cached", "client-side", "engine-side"]
 SIDES: tuple[Side, ...] = ("vanilla", "prefix-cached", "client-side", "engine-side")
 
-THINGS = ("Oslo", "Ljubljana", "Rome", "Bergen", "Porto", "Turin", "lasagne", "boiler", "garden", "choir")
-_MAX_TOKENS = 900
-_TOOLS: Any = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": description,
-            "parameters": {"type": "object", "properties": {key: {"enum": list(THINGS)}}, "required": [key]},
-        },
-    }
-    for name, description, key in (
-        ("get_weather", "Current weather in a city.", "city"),
-        ("search_notes", "Search the user's notes for a phrase.", "query"),
-        ("search_mail", "Search the user's mail for a phrase.", "query"),
-        ("list_events", "The user's calendar on a day.", "day"),
-    )
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A prompt, what its tool will say, and how long that takes."""
-
-    prompt: str
-    output: str
-    latency_s: float
+_MAX_TOKENS = 1000
 
 
 @dataclass(slots=True)
@@ -81,7 +57,7 @@ class Agent:
             tool = asyncio.create_task(self._run_tool(task))
         messages: list[Any] = [{"role": "user", "content": task.prompt}]
         submitted = tool if self._side == "engine-side" else None
-        content, usage = await self._answer(messages, done, began, submitted, guess)
+        content, usage = await self._answer(task, messages, done, began, submitted, guess)
         done.prompt_tokens, done.first_tokens = usage
         if not done.in_engine:
             result = await (tool if tool is not None else self._run_tool(task))
@@ -94,7 +70,7 @@ class Agent:
             ]
             done.resumed_s = 0.0
             before = done.prompt_tokens + done.first_tokens
-            done.text, (prompt, _) = await self._answer(messages, done, began, None, None)
+            done.text, (prompt, _) = await self._answer(task, messages, done, began, None, None)
             done.output_tokens = prompt - before
         done.elapsed_s = time.perf_counter() - began
         return done
@@ -105,6 +81,7 @@ class Agent:
 
     async def _answer(
         self,
+        task: Task,
         messages: list[Any],
         done: Done,
         began: float,
@@ -115,7 +92,7 @@ class Agent:
         stream = await client.chat.completions.create(
             model="nano",
             messages=messages,
-            tools=_TOOLS,
+            tools=task.tools,
             parallel_tool_calls=False,
             temperature=0,
             max_tokens=_MAX_TOKENS - done.first_tokens,

@@ -1,4 +1,4 @@
-"""Figures 5, 6 and 7 of SpecTools, drawn again from a report of the speculation bench.
+"""Figures 5 to 8 of SpecTools, drawn again from reports of the speculation and toolcache benches.
 
 ``python -m agentrt.bench.figures REPORT.json FOLDER`` writes them as SVG.
 """
@@ -15,7 +15,7 @@ from .report import BenchReport, Table
 
 
 def draw(report: BenchReport, folder: Path) -> list[Path]:
-    """Draw the figures of a speculation report into ``folder``; return the files.
+    """Draw the figures of a report of the speculation or toolcache bench into ``folder``; return the files.
 
     Raises:
         InvalidRequestError: the report has no such tables.
@@ -28,15 +28,14 @@ def draw(report: BenchReport, folder: Path) -> list[Path]:
         from ..errors import MissingExtraError
 
         raise MissingExtraError("matplotlib", "bench") from error
-    drawings: dict[str, Callable[[Any, BenchReport], None]] = {
-        "figure-5-throughput.svg": _throughput,
-        "figure-6-time-saved.svg": _time_saved,
-        "figure-7-cost.svg": _cost,
-    }
+    if report.bench not in _DRAWINGS:
+        raise InvalidRequestError(
+            "report", f"no figures of the bench {report.bench!r}. Use one of {[*_DRAWINGS]}."
+        )
     written = []
     # The same report gives the same files: no dates, no random ids.
     with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
-        for name, drawing in drawings.items():
+        for name, drawing in _DRAWINGS[report.bench].items():
             figure = Figure(figsize=(5.2, 3.4), layout="constrained")
             drawing(figure.add_subplot(), report)
             figure.savefig(folder / name, metadata={"Date": None})
@@ -48,7 +47,9 @@ def _table(report: BenchReport, title: str) -> Table:
     for table in report.tables:
         if table.title.startswith(title):
             return table
-    raise InvalidRequestError("report", f"no table {title!r} in it. Run: agentrt bench speculation --json F")
+    raise InvalidRequestError(
+        "report", f"no table {title!r} in it. Run: agentrt bench {report.bench} --json F"
+    )
 
 
 def _series(table: Table) -> dict[float, list[Sequence[Any]]]:
@@ -89,6 +90,32 @@ def _cost(axes: Any, report: BenchReport) -> None:
     axes.set(xlabel="added cost, % of the main model's", ylabel="time saved, %")
     axes.set_title("Time saved by added cost (SpecTools, Fig. 7)", fontsize=9)
     axes.legend(title="predictor is right")
+
+
+def _engine_side(axes: Any, report: BenchReport) -> None:
+    table = _table(report, "time a task")
+    tools = list(dict.fromkeys(str(row[0]) for row in table.rows))
+    sides = list(dict.fromkeys(str(row[1]) for row in table.rows))[1:]  # the first one is what is saved from
+    saved = {(row[0], row[1]): row[3] for row in table.rows}
+    width = 0.8 / len(sides)
+    for place, side in enumerate(sides):
+        lefts = [number - 0.4 + (place + 0.5) * width for number in range(len(tools))]
+        bars = axes.bar(lefts, [saved[tool, side] for tool in tools], width * 0.95, label=side)
+        axes.bar_label(bars, fmt="%.1f", fontsize=7)
+    axes.set_xticks(range(len(tools)), tools)
+    axes.set(xlabel="tool latency", ylabel="time saved, % of vanilla")
+    axes.set_title("Time saved by where speculation ends (SpecTools, Fig. 8)", fontsize=9)
+    axes.legend()
+
+
+_DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
+    "speculation": {
+        "figure-5-throughput.svg": _throughput,
+        "figure-6-time-saved.svg": _time_saved,
+        "figure-7-cost.svg": _cost,
+    },
+    "toolcache": {"figure-8-engine-side.svg": _engine_side},
+}
 
 
 if __name__ == "__main__":

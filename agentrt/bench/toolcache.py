@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
-import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,24 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from ..perfmodel import EngineTimes, EngineTurn
-from ._toolcache_agents import SIDES, THINGS, Agent, Done, Side, Task
+from ._toolcache_agents import SIDES, Agent, Done, Side
 from ._toolcache_server import APPS, BenchServer, token_of
+from ._toolcache_tasks import Task, tasks_of
 from .machine import describe_machine
 from .report import BenchReport, Table
 
 REASONING_TOKENS = 800
-_SIZES = {True: (6, 30), False: (32, 200)}
+_SIZES = {True: (5, 30), False: (16, 100)}
 """Tasks a latency, and requests for the overheads."""
 LATENCIES = {"short": 0.5, "long": 3.0}
-_PAIRS = (
-    ("What is the weather in {}?", '{{"city": "{0}", "temperature_c": 12, "sky": "light rain"}}'),
-    ("Find my notes about {}", '{{"notes": [{{"title": "{0}", "text": "Ask Ana about {0} on Monday."}}]}}'),
-    ("Search my mail for {}", '{{"mails": [{{"from": "Ana", "subject": "{0}", "date": "2026-03-02"}}]}}'),
-)
 _METHOD = """\
-Agents do {tasks} tasks a latency over HTTP with the official client, one after the other: a request with \
-four tools, a call, the tool, the final answer. The server is `agentrt serve`'s, with the nano model in \
-f32, where equal histories give equal tokens, in a process of its own; as nano does not reason, the first \
+Agents do {tasks} {source} a latency over HTTP with the official client, one after the other: a request \
+with its tools, a call, the tool, the final answer. Of BFCL's tasks it is the first request and the first \
+call, and the tool can be called in no other way, because a model of this size would not find it. The \
+server is `agentrt serve`'s, with the nano model in f32, where equal histories give equal tokens, in a process of its own; as nano does not reason, the first \
 {reasoning} tokens of an answer that may call are a fixed text, decoded one by one, and the next one opens \
 a call. Tools wait for a time drawn evenly between 0 and 0.5 s (short) or 3 s (long) and are the same on \
 every side. vanilla: each request comes from another app, so that no prefix is reused. prefix-cached: from \
@@ -49,17 +46,21 @@ Progress = Callable[[str], None]
 
 
 def run(*, quick: bool, workloads: Path | None, progress: Progress) -> BenchReport:
-    """Measure; ``workloads`` is not used."""
-    return asyncio.run(_run(quick, progress))
+    """Measure, on BFCL's multi-turn tasks in the folder ``workloads``, or on made-up ones without it."""
+    return asyncio.run(_run(quick, workloads, progress))
 
 
-async def _run(quick: bool, progress: Progress) -> BenchReport:
-    tasks, overhead = _SIZES[quick]
+async def _run(quick: bool, workloads: Path | None, progress: Progress) -> BenchReport:
+    count, overhead = _SIZES[quick]
+    drawn = {
+        name: tasks_of(workloads, count, most, seed) for seed, (name, most) in enumerate(LATENCIES.items())
+    }
+    source = drawn["short"][0]
+    sets = {name: tasks for name, (_, tasks) in drawn.items()}
     with BenchServer(REASONING_TOKENS) as server:
         async with AsyncExitStack() as stack:
             clients = _Clients(server.port, stack)
             progress("warming up, and recording which calls are made")
-            sets = {name: _tasks(tasks, most, seed) for seed, (name, most) in enumerate(LATENCIES.items())}
             guesses = await _record(clients, [task for tasks in sets.values() for task in tasks])
             before = await clients.counters()
             runs: dict[str, dict[Side, list[Done]]] = {}
@@ -95,7 +96,7 @@ async def _run(quick: bool, progress: Progress) -> BenchReport:
         machine=describe_machine(),
         figures=figures,
         tables=(_sides(runs), _parameters(times)),
-        method=_METHOD.format(tasks=tasks, reasoning=REASONING_TOKENS, overhead=overhead),
+        method=_METHOD.format(tasks=count, source=source, reasoning=REASONING_TOKENS, overhead=overhead),
     )
 
 
@@ -148,22 +149,11 @@ class _Times:
         return times.cached() - times.speculative(1.0)
 
 
-def _tasks(count: int, most_s: float, seed: int) -> list[Task]:
-    drawn = random.Random(seed)
-    made = []
-    for number in range(count):
-        prompt, output = _PAIRS[number % len(_PAIRS)]
-        thing = THINGS[number % len(THINGS)]
-        asked = f"{prompt.format(thing)} (request {seed}.{number})"  # no prompt is in the cache already
-        made.append(Task(asked, output.format(thing), drawn.uniform(0, most_s)))
-    return made
-
-
 async def _record(clients: _Clients, tasks: Sequence[Task]) -> dict[str, dict[str, str]]:
     agent = Agent(clients.shared, "prefix-cached", clients.fresh)
     recorded = {}
     for task in tasks:
-        done = await agent.do(Task(task.prompt, task.output, 0.0), None)
+        done = await agent.do(dataclasses.replace(task, latency_s=0.0), None)
         recorded[task.prompt] = {"name": done.name, "arguments": done.arguments}
     return recorded
 
@@ -304,7 +294,7 @@ def _sides(runs: dict[str, dict[Side, list[Done]]]) -> Table:
                 )
             )
     return Table(
-        title="Time a task (Figure 8)",
+        title="time a task (Figure 8)",
         columns=("tools", "side", "seconds a task", "time saved, % of vanilla", "answered in the engine"),
         rows=tuple(rows),
     )

@@ -14,6 +14,7 @@ import typer
 
 from ..errors import RequestError
 from .extras import require_demo
+from .options import AssistantModel, WeatherDelay
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -37,12 +38,8 @@ def chat(
             file_okay=False,
         ),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="A folder with an OpenVINO model, or nano for the demonstration model.")
-    ] = "nano",
-    weather_delay: Annotated[
-        float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
-    ] = 0.2,
+    model: AssistantModel = "nano",
+    weather_delay: WeatherDelay = 0.2,
 ) -> None:
     """Talk to the personal assistant. Ctrl-C stops an answer, Ctrl-D leaves."""
     require_demo()

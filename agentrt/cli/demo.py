@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from .extras import require_demo
+from .options import AssistantModel, WeatherDelay
 
 
 def demo(
@@ -22,12 +23,8 @@ def demo(
             file_okay=False,
         ),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="A folder with an OpenVINO model, or nano for the demonstration model.")
-    ] = "nano",
-    weather_delay: Annotated[
-        float, typer.Option(help="Seconds that the weather service on this machine waits before it answers.")
-    ] = 0.5,
+    model: AssistantModel = "nano",
+    weather_delay: WeatherDelay = 0.5,
     pace: Annotated[
         float | None,
         typer.Option(

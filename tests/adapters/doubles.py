@@ -13,6 +13,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
+from agentrt import DraftRequest, ToolCall
+
 Calls = Sequence[tuple[str, dict[str, Any]]]
 
 
@@ -96,6 +98,22 @@ class ScriptedChat(BaseChatModel):
             yield chunk
 
 
+class Oracle:
+    """Guesses the calls of ``script``, one a turn, after ``delay``; those of the ``wrong`` turns wrongly."""
+
+    def __init__(self, script: Sequence[Calls], wrong: Sequence[int] = (), *, delay: float) -> None:
+        self._script = script
+        self._wrong = wrong
+        self._delay = delay
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        await asyncio.sleep(self._delay)
+        turn = sum(message["role"] == "tool" for message in request.messages)
+        if turn < len(self._script):
+            ((name, arguments),) = self._script[turn]
+            yield ToolCall(name, {"q": arguments["q"] + "x" * (turn in self._wrong)})
+
+
 class Milestones:
     """Named events that threads reach and wait for; waiting for one never reached fails the test."""
 
@@ -112,3 +130,15 @@ class Milestones:
 
     def wait(self, name: str) -> None:
         assert self._event(name).wait(20), f"{name} was never reached"
+
+
+class Waiting(ScriptedChat):
+    """Answers once the tool of its call has started early: ``look`` with ``q0``, ``q1``, … by turns."""
+
+    milestones: Any
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+        result = await super()._agenerate(messages, *args, **kwargs)
+        if self.asked[-1] < len(self.script):
+            await asyncio.to_thread(self.milestones.wait, f"started q{self.asked[-1]}")
+        return result

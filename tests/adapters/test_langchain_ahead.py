@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,13 +11,13 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_core.rate_limiters import BaseRateLimiter
 
-from agentrt import DraftRequest, SpeculationConfig, ToolCall
+from agentrt import SpeculationConfig
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Calls, Milestones, ScriptedChat
-from tests.adapters.test_langchain_model import (
+from tests.adapters.doubles import Calls, Milestones, Oracle, ScriptedChat
+from tests.adapters.langchain_graphs import (
     BUILDERS,
     INPUT,
     Tracer,
@@ -42,16 +42,8 @@ class Silent(ScriptedChat):
         return message.model_copy(update={"content": ""}) if message.tool_calls else message
 
 
-class Oracle:
-    def __init__(self, wrong: Sequence[int] = (), *, draft: float = TIMES.draft) -> None:
-        self._wrong = wrong
-        self._draft = draft
-
-    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        await asyncio.sleep(self._draft)
-        turn = sum(message["role"] == "tool" for message in request.messages)
-        if turn < TURNS:
-            yield ToolCall("look", {"q": f"q{turn}" + "x" * (turn in self._wrong)})
+def oracle(wrong: Sequence[int] = (), draft: float = TIMES.draft) -> Oracle:
+    return Oracle(SCRIPT, wrong, delay=draft)
 
 
 @pytest.mark.parametrize("build", BUILDERS)
@@ -62,7 +54,7 @@ def test_a_graph_says_the_same_sooner(build: Any, streamed: bool, wrong: Sequenc
         messages = await adrive(build(model, [async_tool(TIMES.tool, [])]), streamed)
         return transcript(messages), asyncio.get_running_loop().time()
 
-    model = speculate(Silent(script=SCRIPT, delay=TIMES.generation), Oracle(wrong), config=ON)
+    model = speculate(Silent(script=SCRIPT, delay=TIMES.generation), oracle(wrong), config=ON)
     plain, _ = run_in_virtual_time(lambda: run(Silent(script=SCRIPT, delay=TIMES.generation)))
     fast, fast_s = run_in_virtual_time(lambda: run(model))
     assert fast == plain
@@ -98,7 +90,7 @@ def test_callbacks_and_streams_see_what_they_see_without() -> None:
         async def main() -> None:
             model: Any = Silent(script=SCRIPT, delay=TIMES.generation)
             if speculative:
-                model = speculate(model, Oracle(wrong=[2]), config=ON)
+                model = speculate(model, oracle(wrong=[2]), config=ON)
             app = BUILDERS[0](model, [async_tool(TIMES.tool, [])])
             async for message, _ in app.astream(INPUT, {"callbacks": [tracer]}, stream_mode="messages"):
                 tokens.append((message.type, message.content, getattr(message, "tool_call_chunks", None)))
@@ -121,7 +113,7 @@ def test_a_draft_model_is_asked_about_the_history_it_is_asked_about() -> None:
 
 def test_a_model_that_talks_beside_its_calls_keeps_nothing_and_loses_nothing() -> None:
     async def run(config: SpeculationConfig | None) -> tuple[list[Any], float]:
-        model = speculate(ScriptedChat(script=SCRIPT, delay=40), Oracle(), config=config)
+        model = speculate(ScriptedChat(script=SCRIPT, delay=40), oracle(), config=config)
         messages = await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), True)
         return transcript(messages), asyncio.get_running_loop().time()
 
@@ -142,7 +134,7 @@ def test_a_rate_limit_is_not_spent_on_what_is_not_due() -> None:
     limit = Limit()
 
     async def main() -> tuple[list[Any], int]:
-        model = speculate(Silent(script=SCRIPT, delay=40, rate_limiter=limit), Oracle(), config=ON)
+        model = speculate(Silent(script=SCRIPT, delay=40, rate_limiter=limit), oracle(), config=ON)
         messages = await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), False)
         return transcript(messages), len(model.asked)
 
@@ -168,7 +160,7 @@ class Overtaken:
 
 def sync_model(gate: Any, wrong: Sequence[int] = (), depth: int = TURNS) -> Silent:
     config = SpeculationConfig(turn_ahead=TurnAhead(depth=depth))
-    return speculate(Silent(script=SCRIPT, gate=gate), Oracle(wrong, draft=0), config=config)
+    return speculate(Silent(script=SCRIPT, gate=gate), oracle(wrong, draft=0), config=config)
 
 
 @pytest.mark.parametrize("build", BUILDERS)
@@ -229,7 +221,7 @@ def test_a_sync_stream_that_is_not_kept_ends_at_its_next_chunk() -> None:
                 milestones.reach("closed")
 
     config = SpeculationConfig(turn_ahead=TurnAhead())
-    model = speculate(Endless(script=SCRIPT), Oracle([0], draft=0), config=config)
+    model = speculate(Endless(script=SCRIPT), oracle([0], draft=0), config=config)
     list(model.bind_tools([sync_tool([], Milestones())]).stream("hi"))
     milestones.wait("closed")
     assert report_of(model).ahead.wasted == 1
@@ -243,7 +235,7 @@ def test_an_answer_of_a_model_that_is_set_otherwise_is_not_kept() -> None:
 
     async def main() -> str:
         look = async_tool(TIMES.tool, [])
-        model = speculate(Named(script=SCRIPT, delay=TIMES.generation), Oracle(), config=ON)
+        model = speculate(Named(script=SCRIPT, delay=TIMES.generation), oracle(), config=ON)
         history: list[Any] = [HumanMessage("hi")]
         history.append(await model.bind_tools([look]).ainvoke(history))
         history.append(await look.ainvoke({**history[-1].tool_calls[0], "type": "tool_call"}))

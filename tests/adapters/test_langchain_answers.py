@@ -15,7 +15,7 @@ from agentrt.adapters.langchain import report_of, speculate
 from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import ScriptedChat
-from tests.adapters.test_langchain_model import async_tool
+from tests.adapters.langchain_graphs import async_tool
 
 
 class Reader:

@@ -14,7 +14,7 @@ from agentrt.adapters.langchain import RunRecorder, speculate
 from agentrt.recording import Recording
 from agentrt.testing import RecordedSpeculator, ScriptedSpeculator, replay
 from tests.adapters.doubles import Calls, ScriptedChat
-from tests.adapters.test_langchain_model import BUILDERS, INPUT
+from tests.adapters.langchain_graphs import BUILDERS, INPUT
 
 SCRIPT: list[Calls] = [
     [("look", {"q": "a"}), ("save", {"q": "b"})],

@@ -11,14 +11,14 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from agentrt import DraftRequest, SpeculationConfig, SpeculationReport, ToolCall, run_scope, speculable
-from agentrt.adapters.openai import arun_tool, report_of, run_tool, speculate
+from agentrt import SpeculationConfig, SpeculationReport, run_scope, speculable
+from agentrt.adapters.openai import arun_tool, report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import run_in_virtual_time
-from tests.adapters.doubles import Milestones
-from tests.adapters.openai_doubles import RESPONSES_TOOLS, TOOLS, Endpoint, Script
-from tests.adapters.test_openai import (
+from tests.adapters.doubles import Milestones, Oracle
+from tests.adapters.openai_doubles import TOOLS, Endpoint, Script
+from tests.adapters.openai_loops import (
     CHAT,
     HI,
     RESPONSES,
@@ -29,6 +29,7 @@ from tests.adapters.test_openai import (
     plainly,
     responses_create,
     responses_loop,
+    sync_results,
 )
 
 pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request")
@@ -39,16 +40,8 @@ TIMES = TurnTimes(generation=40, draft=1, tool=9)
 ON = SpeculationConfig(turn_ahead=TurnAhead(depth=TURNS))
 
 
-class Oracle:
-    def __init__(self, wrong: Sequence[int] = (), *, draft: float = TIMES.draft) -> None:
-        self._wrong = wrong
-        self._draft = draft
-
-    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        await asyncio.sleep(self._draft)
-        turn = sum(message["role"] == "tool" for message in request.messages)
-        if turn < TURNS:
-            yield ToolCall("look", {"q": f"q{turn}" + "x" * (turn in self._wrong)})
+def oracle(wrong: Sequence[int] = (), draft: float = TIMES.draft) -> Oracle:
+    return Oracle(SCRIPT, wrong, delay=draft)
 
 
 def measure(
@@ -62,7 +55,7 @@ def measure(
     async def fast() -> tuple[Any, float, SpeculationReport, Endpoint]:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
         tools = [look_tool(TIMES.tool, [])]
-        client = speculate(endpoint.async_client(), Oracle(wrong), tools=tools, config=config)
+        client = speculate(endpoint.async_client(), oracle(wrong), tools=tools, config=config)
         said = await loop(client, arun_tool)
         return said, asyncio.get_running_loop().time(), report_of(client), endpoint
 
@@ -121,7 +114,7 @@ def test_a_wrong_guess_costs_a_request_and_changes_nothing(ask: Callable[..., An
 def test_a_request_that_differs_in_anything_is_made(change: dict[str, Any]) -> None:
     async def main() -> tuple[int, int]:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        client = speculate(endpoint.async_client(), Oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        client = speculate(endpoint.async_client(), oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
         history: list[Any] = [HI]
         message = await chat_create(client, history)
         call = message.tool_calls[0]
@@ -151,7 +144,7 @@ def test_an_error_ahead_is_nobodys_and_the_request_is_made_when_it_is_due() -> N
     async def main() -> list[Any]:
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
         plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=5)
-        client = speculate(plain, Oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
         return await chat_loop(client, chat_create, arun_tool)
 
     assert run_in_virtual_time(main)[-1]["content"] == "done"
@@ -184,7 +177,7 @@ def test_leaving_a_kept_stream_stops_its_request() -> None:
     async def main() -> int:
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
         plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
-        client = speculate(plain, Oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
         message = await chat_streamed(client, [HI])
         call = message.tool_calls[0]
         told = {"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)}
@@ -213,7 +206,7 @@ def test_runs_that_are_named_keep_what_was_made_ahead_for_them() -> None:
 
     async def main() -> int:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        client = speculate(endpoint.async_client(), Oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        client = speculate(endpoint.async_client(), oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
         await asyncio.gather(user(client, "ann"), user(client, "bob"))
         return report_of(client).ahead.kept
 
@@ -236,36 +229,8 @@ def test_a_sync_loop_is_answered_ahead(api: str, streamed: bool) -> None:
 
     endpoint = Endpoint(SCRIPT, gate=gate)
     config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
-    client = speculate(endpoint.client(), Oracle(draft=0), tools=[look], config=config)
-    history: list[Any] = [HI]
-    results = []
-    for _ in range(TURNS + 1):
-        if api == "chat":
-            options: Any = {"model": "m", "messages": history, "tools": TOOLS}
-            if streamed:
-                with client.chat.completions.stream(**options) as stream:
-                    message: Any = stream.get_final_completion().choices[0].message
-            else:
-                message = client.chat.completions.create(**options).choices[0].message
-            if message.tool_calls:
-                history.append(message.model_dump(include={"role", "content", "tool_calls"}))
-            for call in message.tool_calls or ():
-                results.append(run_tool(client, call))
-                history.append({"role": "tool", "tool_call_id": call.id, "content": results[-1]})
-        else:
-            answer: Any = client.responses.create(
-                model="m",
-                input=history,
-                tools=RESPONSES_TOOLS,  # type: ignore[call-overload]
-                stream=streamed,
-            )
-            if streamed:
-                answer = next(event.response for event in answer if event.type == "response.completed")
-            for item in answer.output:
-                if item.type == "function_call":
-                    results.append(run_tool(client, item))
-                    output = {"type": "function_call_output", "call_id": item.call_id, "output": results[-1]}
-                    history += [item.model_dump(), output]
+    client = speculate(endpoint.client(), oracle(draft=0), tools=[look], config=config)
+    results = sync_results(client, api, streamed, TURNS + 1)
     assert results == [f"found q{turn}" for turn in range(TURNS)]
     assert report_of(client).ahead.kept == TURNS
     assert len(endpoint.requests) == TURNS + 1
@@ -275,7 +240,7 @@ def test_a_history_that_no_endpoint_takes_is_for_the_endpoint_to_refuse() -> Non
     async def main() -> None:
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda request: httpx2.Response(400)))
         plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http)
-        client = speculate(plain, Oracle(), tools=[look_tool(1, [])], config=ON)
+        client = speculate(plain, oracle(), tools=[look_tool(1, [])], config=ON)
         for wrong in ([{"role": "assistant", "tool_calls": [7]}], [7]):
             options: Any = {"model": "m", "messages": wrong, "tools": TOOLS}
             with pytest.raises(openai.BadRequestError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,7 +12,7 @@ from typing import Final
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from agentrt.errors import InvalidRequestError
+from agentrt.errors import InvalidRequestError, OverloadedError
 
 _KEPT_GRAMMARS: Final = 64
 _MAX_CHARACTERS: Final = 1 << 18
@@ -23,7 +24,7 @@ class GrammarCompiler:
 
     Compiling can take long for a hostile grammar and cannot be stopped, so it happens on a thread of its
     own that nobody waits for longer than ``time_limit_s``. Requests that ask for the same grammar share
-    one compilation, also one that is too slow, and few run at once.
+    one compilation, also one that is too slow. Few run at once; others wait within their time for a place.
     """
 
     def __init__(self, token_bytes: Sequence[bytes], end_token: int, *, time_limit_s: float = 5.0) -> None:
@@ -31,6 +32,7 @@ class GrammarCompiler:
         self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
         self._time_limit_s = time_limit_s
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(_MAX_COMPILING)
         self._compiled: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
 
     def compile(self, grammar: str, field: str) -> LLMatcher:
@@ -38,13 +40,15 @@ class GrammarCompiler:
 
         Raises:
             InvalidRequestError: it is no grammar, or too large, or too slow to compile.
+            OverloadedError: others were compiled all the time.
         """
         if len(grammar) > _MAX_CHARACTERS:
             raise InvalidRequestError(
                 field, f"its schemas have more than {_MAX_CHARACTERS} characters. Use smaller schemas."
             )
+        until = time.monotonic() + self._time_limit_s
         try:
-            compiled = self._future(grammar, field).result(self._time_limit_s)
+            compiled = self._future(grammar).result(max(0.0, until - time.monotonic()))
         except FutureTimeoutError:
             raise InvalidRequestError(
                 field,
@@ -59,16 +63,22 @@ class GrammarCompiler:
             )
         return compiled
 
-    def _future(self, grammar: str, field: str) -> Future[LLMatcher]:
+    def _future(self, grammar: str) -> Future[LLMatcher]:
+        """The compilation of ``grammar``, started as soon as there is a place for it."""
         with self._lock:
-            known = self._compiled.get(grammar)
+            known = self._known(grammar)
+        if known is not None:
+            return known
+        if not self._places.acquire(timeout=self._time_limit_s):
+            raise OverloadedError(
+                f"{_MAX_COMPILING} other schemas were being compiled for {self._time_limit_s:g} s. "
+                "Ask again in a moment."
+            )
+        with self._lock:
+            known = self._known(grammar)  # somebody else may have started it meanwhile
             if known is not None:
-                self._compiled.move_to_end(grammar)
+                self._places.release()
                 return known
-            if sum(not future.done() for future in self._compiled.values()) >= _MAX_COMPILING:
-                raise InvalidRequestError(
-                    field, f"{_MAX_COMPILING} other schemas are being compiled. Ask again in a moment."
-                )
             while len(self._compiled) >= _KEPT_GRAMMARS:
                 self._compiled.pop(next(key for key, kept in self._compiled.items() if kept.done()))
             future = self._compiled[grammar] = Future()
@@ -78,11 +88,19 @@ class GrammarCompiler:
         ).start()
         return future
 
+    def _known(self, grammar: str) -> Future[LLMatcher] | None:
+        known = self._compiled.get(grammar)
+        if known is not None:
+            self._compiled.move_to_end(grammar)
+        return known
+
     def _compile(self, grammar: str, future: Future[LLMatcher]) -> None:
         try:
             future.set_result(LLMatcher(self._tokenizer, grammar))
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
             future.set_exception(error)
+        finally:
+            self._places.release()
 
 
 class _Vocabulary:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import llguidance
 import pytest
 
-from agentrt.errors import InvalidRequestError
+from agentrt.errors import InvalidRequestError, OverloadedError
 from agentrt.runtime.model import Tokenizer
 from agentrt.runtime.model import grammar as module
 from agentrt.runtime.model.grammar import GrammarCompiler
@@ -49,8 +50,19 @@ def test_only_few_compile_at_once(compiler: GrammarCompiler, stuck: threading.Ev
     for text in "abcd":
         with pytest.raises(InvalidRequestError, match="take more than"):
             compiler.compile(f'start: "{text}"', "tools")
-    with pytest.raises(InvalidRequestError, match="being compiled"):
+    with pytest.raises(OverloadedError, match="being compiled"):
         compiler.compile('start: "e"', "tools")
+
+
+def test_others_wait_for_a_place(tokenizer: Tokenizer, stuck: threading.Event) -> None:
+    assert tokenizer.token_bytes is not None
+    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), time_limit_s=60)
+    grammars = [f'start: "{text}"' for text in "abcdefgh"]
+    with ThreadPoolExecutor(len(grammars)) as threads:
+        compiled = [threads.submit(compiler.compile, grammar, "tools") for grammar in grammars]
+        assert not any(future.done() for future in compiled)
+        stuck.set()
+        assert not any(future.result(60).is_error() for future in compiled)
 
 
 def test_few_are_kept(compiler: GrammarCompiler) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from anyio.from_thread import start_blocking_portal
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.model_profile import ModelProfile
@@ -23,7 +24,7 @@ from pydantic import ConfigDict, Field
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
 from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
-from agentrt.toolcache import TakeResult, answering
+from agentrt.toolcache import Answering, TakeResult, answering
 
 from ._langchain_messages import openai_messages
 
@@ -64,8 +65,8 @@ class ChatAgentRT(BaseChatModel):
     seed: int | None = None
     tool_cache: bool = False
     """Whether calls may be answered inside the model's own answer, where :func:`speculate` has their results
-    by the time the model makes them (async only). Such calls do not pass through the agent's graph: no node,
-    interrupt or middleware sees them. They are ``server_tool_call`` and ``server_tool_result`` blocks of the
+    by the time the model makes them. Such calls do not pass through the agent's graph: no node, interrupt or
+    middleware sees them. They are ``server_tool_call`` and ``server_tool_result`` blocks of the
     message, and the answer goes on behind them."""
 
     def __init__(self, **fields: Any) -> None:
@@ -120,7 +121,10 @@ class ChatAgentRT(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return _result(self.runtime.generate(openai_messages(messages), **self._options(stop, kwargs)))
+        options, turns = self._options(stop, kwargs), self._turns()
+        if turns is not None:
+            return _result(_generation(list(_blocking(self._events(messages, options, turns)))))
+        return _result(self.runtime.generate(openai_messages(messages), **options))
 
     async def _agenerate(
         self,
@@ -129,9 +133,9 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options = self._options(stop, kwargs)
-        if self.tool_cache and answering() is not None:
-            return _result(_generation([event async for event in self._events(messages, options)]))
+        options, turns = self._options(stop, kwargs), self._turns()
+        if turns is not None:
+            return _result(_generation([event async for event in self._events(messages, options, turns)]))
         return _result(await self.runtime.agenerate(openai_messages(messages), **options))
 
     def _stream(
@@ -141,11 +145,14 @@ class ChatAgentRT(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        with closing(
-            self.runtime.iter_stream(openai_messages(messages), **self._options(stop, kwargs))
-        ) as events:
+        options, turns, chunks = self._options(stop, kwargs), self._turns(), _Chunks(holds=self.tool_cache)
+        if turns is not None:
+            events = _blocking(self._events(messages, options, turns))
+        else:
+            events = self.runtime.iter_stream(openai_messages(messages), **options)
+        with closing(events):
             for event in events:
-                yield from _chunks(event)
+                yield from chunks.of(event)
 
     async def _astream(
         self,
@@ -154,25 +161,20 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        held: list[ChatGenerationChunk] = []
-        async with aclosing(self._events(messages, self._options(stop, kwargs))) as events:
+        chunks = _Chunks(holds=self.tool_cache)
+        async with aclosing(self._events(messages, self._options(stop, kwargs), self._turns())) as events:
             async for event in events:
-                chunks = list(_chunks(event))
-                if self.tool_cache and isinstance(event, CallFinished):
-                    held += chunks  # whether it is the agent's to make is known when the turn ends
-                    continue
-                if _is_answer(event):
-                    held.clear()
-                elif not isinstance(event, (TextDelta, CallStarted, CallArgumentsDelta)):
-                    chunks = held + chunks
-                for chunk in chunks:
+                for chunk in chunks.of(event):
                     yield chunk
 
+    def _turns(self) -> Answering | None:
+        """Where results of early runs come from, if they may be used here."""
+        return answering() if self.tool_cache else None
+
     async def _events(
-        self, messages: list[BaseMessage], options: Mapping[str, Any]
+        self, messages: list[BaseMessage], options: Mapping[str, Any], turns: Answering | None
     ) -> AsyncGenerator[GenerationEvent, None]:
-        """The events of an answer, to which results of early runs go if they may."""
-        turns = answering() if self.tool_cache else None
+        """The events of an answer, to which the results of ``turns`` go."""
         running = await self.runtime.start(openai_messages(messages), **options)
         if turns is not None:
             turns.take_results(_submitter(running.tool_outputs.put))
@@ -254,6 +256,16 @@ def _result(generation: Generation) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
+def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[GenerationEvent, None, None]:
+    """``events`` for a caller that waits, on an event loop of their own: the caller's thread may run one."""
+    with start_blocking_portal() as portal:
+        try:
+            while (event := portal.call(anext, events, None)) is not None:
+                yield event
+        finally:
+            portal.call(events.aclose)
+
+
 def _submitter(put: Callable[[str, Mapping[str, Any], str], bool]) -> TakeResult:
     """Hand results to ``put`` on a thread of its own: it spells them in the model's tokens."""
     loop = asyncio.get_running_loop()
@@ -293,6 +305,27 @@ def _answered_blocks(answered: CallAnswered) -> list[str | dict[str, Any]]:
             "output": answered.output,
         },
     ]
+
+
+class _Chunks:
+    """Turns the events of one answer into chunks."""
+
+    def __init__(self, *, holds: bool) -> None:
+        """``holds`` keeps calls back until the turn ends: then it is known whose they are to make."""
+        self._holds = holds
+        self._held: list[ChatGenerationChunk] = []
+
+    def of(self, event: GenerationEvent) -> list[ChatGenerationChunk]:
+        """The chunks that can be told now."""
+        chunks = list(_chunks(event))
+        if self._holds and isinstance(event, CallFinished):
+            self._held += chunks
+            return []
+        if _is_answer(event):
+            self._held.clear()
+        elif not isinstance(event, (TextDelta, CallStarted, CallArgumentsDelta)):
+            chunks, self._held = self._held + chunks, []
+        return chunks
 
 
 def _chunks(event: GenerationEvent) -> Iterator[ChatGenerationChunk]:

@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableBinding
 from pydantic import PrivateAttr
 
 from agentrt._completion import produced_in_thread
-from agentrt._hosts import running_loop, worker_loop
+from agentrt._hosts import Host, running_loop, worker_loop
 from agentrt.config import SpeculationConfig
 from agentrt.context import SpeculationContext
 from agentrt.drafts import Speculator
@@ -93,11 +93,14 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         bound._agentrt_tools = BoundTools(tools)
         return base.bind_tools(bound, tools, **kwargs)
 
+    def host_of(method: str) -> Host:
+        return running_loop if method.startswith("_a") else worker_loop
+
     def turns_of(
-        self: Any, begun: Begun, messages: Sequence[BaseMessage], options: Mapping[str, Any]
+        self: Any, method: str, begun: Begun, messages: Sequence[BaseMessage], options: Mapping[str, Any]
     ) -> AnswerTurns:
         def begin_next(history: Sequence[BaseMessage]) -> Begun | None:
-            return begin_turn(self, history, options, running_loop)
+            return begin_turn(self, history, options, host_of(method))
 
         return AnswerTurns(begun, begin_next, messages, self._agentrt_tools.submittable)
 
@@ -154,9 +157,8 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
     }
 
     def begin(self: Any, method: str, messages: list[BaseMessage], args: Any, kwargs: Any) -> Begun | None:
-        host = running_loop if method.startswith("_a") else worker_loop
         door = None if args else functools.partial(doors[method], self)
-        return begin_turn(self, messages, kwargs, host, method, door)
+        return begin_turn(self, messages, kwargs, host_of(method), method, door)
 
     async def inside(
         self: Any, chunks: Any, turns: AnswerTurns | None = None
@@ -175,12 +177,12 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         begun = begin(self, "_generate", messages, args, kwargs)
         if begun is None:
             return base._generate(self, messages, *args, **kwargs)
-        with begun.turn:
+        with turns_of(self, "_generate", begun, messages, kwargs) as turns:
             results = list(begun.answered_ahead_blocking())
             if not results:
-                with inside_turn_of(self._agentrt_setup):
+                with inside_turn_of(self._agentrt_setup), submitting(turns):
                     results = [base._generate(self, messages, *args, **kwargs)]
-            begun.bind(results[0].generations[0].message)
+            turns.bind(results[0].generations[0].message)
         return results[0]
 
     @functools.wraps(base._agenerate)
@@ -188,7 +190,7 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         begun = begin(self, "_agenerate", messages, args, kwargs)
         if begun is None:
             return await base._agenerate(self, messages, *args, **kwargs)
-        with turns_of(self, begun, messages, kwargs) as turns:
+        with turns_of(self, "_agenerate", begun, messages, kwargs) as turns:
             results = [result async for result in begun.answered_ahead()]
             if not results:
                 with inside_turn_of(self._agentrt_setup), submitting(turns):
@@ -204,8 +206,8 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         if begun is None:
             yield from base._stream(self, messages, *args, **kwargs)
             return
-        answer = StreamedAnswer(begun.turn)
-        with begun.turn:
+        with turns_of(self, "_stream", begun, messages, kwargs) as turns:
+            answer = StreamedAnswer(turns)
             answered = False
             with closing(begun.answered_ahead_blocking()) as pieces:
                 for chunk in pieces:
@@ -216,13 +218,13 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
                 chunks: Any = base._stream(self, messages, *args, **kwargs)
                 with closing(chunks):
                     while True:
-                        with inside_turn_of(self._agentrt_setup):
+                        with inside_turn_of(self._agentrt_setup), submitting(turns):
                             chunk = next(chunks, None)
                         if chunk is None:
                             break
                         answer.add(chunk)
                         yield chunk
-            begun.bind(answer.message())
+            turns.bind(answer.message())
 
     @functools.wraps(base._astream)
     async def _astream(
@@ -233,7 +235,7 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             async for chunk in base._astream(self, messages, *args, **kwargs):
                 yield chunk
             return
-        with turns_of(self, begun, messages, kwargs) as turns:
+        with turns_of(self, "_astream", begun, messages, kwargs) as turns:
             answer = StreamedAnswer(turns)
             answered = False
             async with aclosing(begun.answered_ahead()) as pieces:

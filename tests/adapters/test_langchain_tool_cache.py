@@ -83,6 +83,46 @@ def test_a_call_whose_result_is_there_is_answered_in_the_answer(
     assert predictor.requests[1].messages[-1]["content"] == RESULT
 
 
+def whole_blocking(chat: Any, messages: Any) -> AIMessage:
+    answer = chat.invoke(messages)
+    assert isinstance(answer, AIMessage)
+    return answer
+
+
+def streamed_blocking(chat: Any, messages: Any) -> AIMessage:
+    total: Any = AIMessageChunk("")
+    for chunk in chat.stream(messages):
+        total += chunk
+    return total  # type: ignore[no-any-return]
+
+
+async def whole_on_a_loop(chat: Any, messages: Any) -> AIMessage:
+    return whole_blocking(chat, messages)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [whole_blocking, streamed_blocking, lambda *asked: asyncio.run(whole_on_a_loop(*asked))],
+    ids=["whole", "streamed", "whole on a running loop"],
+)
+@pytest.mark.usefixtures("in_time")
+def test_a_caller_that_waits_gets_the_same(exact_runtime: LocalRuntime, ask: Callable[..., Any]) -> None:
+    @speculable
+    @tool
+    def get_weather(city: str) -> str:
+        """Current weather in a city."""
+        return RESULT
+
+    chat, predictor = model(exact_runtime, [OSLO])
+    message = ask(chat.bind_tools([get_weather]), [QUESTION])
+    assert message.tool_calls == []
+    blocks = [block["type"] for block in message.content if isinstance(block, dict)]
+    assert blocks[:2] == ["server_tool_call", "server_tool_result"]
+    assert "12" in message.text
+    assert (report_of(chat).total.claims, report_of(chat).total.misses) == (1, 0)
+    assert [part["role"] for part in predictor.requests[1].messages] == ["user", "assistant", "tool"]
+
+
 @pytest.mark.usefixtures("in_time")
 def test_an_unchanged_agent_says_what_it_would_have_said(
     exact_runtime: LocalRuntime, weather: BaseTool, runs: list[str]

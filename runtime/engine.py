@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from .statistics import EngineStatistics
 from .text import AnswerText
 from .toolcache import ToolCacheProposer
 from .trace import Trace
-from .xpu import KernelDone, Platform
+from .xpu import KernelDone, LostThread, Platform
 
 _REST_AFTER_S: Final = 30.0
 """Checking and giving back memory take milliseconds, which the next request should not wait for."""
@@ -57,8 +58,8 @@ class Engine:
         self._rested = False
         self.trace: Trace | None = None
         """Where every kernel is noted; may be set and taken away at any time, from any thread."""
-        self._thread = threading.Thread(target=self._run, name="agentrt-engine", daemon=True)
-        self._thread.start()
+        self._stopped = threading.Event()
+        self._start()
 
     def submit(
         self,
@@ -138,6 +139,7 @@ class Engine:
         )
         self._commands.put(None)
         if threading.current_thread() is not self._thread:
+            self._stopped.wait()  # which thread it will be is not said yet
             self._thread.join()
 
     def statistics(self) -> EngineStatistics:
@@ -164,13 +166,22 @@ class Engine:
             seconds_since_progress=self._platform.now() - self._progress if busy else 0.0,
         )
 
+    def _start(self, hung: Role | None = None) -> None:
+        """Start the engine thread, or another one after one was lost to the kernel on ``hung``."""
+        self._thread = threading.Thread(target=self._run, args=(hung,), name="agentrt-engine", daemon=True)
+        self._thread.start()
+
     # What follows runs on the engine thread, except _end.
 
-    def _run(self) -> None:
+    def _run(self, hung: Role | None) -> None:
         try:
-            going_on = False
+            going_on = hung is not None and self._ended is None
+            if hung is not None and going_on:
+                self._kernel_hangs(hung)
             while self._obey(wait=not going_on):
                 going_on = self._advance()
+        except LostThread:
+            return  # another thread has taken over everything
         except BaseException as fault:  # noqa: BLE001 - whatever it was, those who wait must hear of it
             failure = EngineFailedError(
                 f"the engine thread stopped on {type(fault).__name__}: {fault}. "
@@ -178,7 +189,10 @@ class Engine:
             )
             failure.__cause__ = fault
             self._end(failure)
-        self._stop()
+        try:
+            self._stop()
+        finally:
+            self._stopped.set()
 
     def _stop(self) -> None:
         """Free everything and tell everyone who waits."""
@@ -251,7 +265,8 @@ class Engine:
                 self._jobs.begin(decision.run, now)
             xpu = self._platform.xpus[decision.role]
             if self._alone:
-                done = xpu.run(decision.kernel, context, plan.patience(decision.cost))
+                lost = functools.partial(self._start, decision.role)
+                done = xpu.run(decision.kernel, context, plan.patience(decision.cost), lost)
                 self._kernel_ended(done) if done is not None else self._kernel_hangs(decision.role)
             else:
                 xpu.submit(decision.kernel, context, self._post)

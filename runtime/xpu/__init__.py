@@ -5,6 +5,7 @@ from .platforms import PLATFORMS, OpenVINOPlatform, find_platform
 from .protocol import XPU, CostModel, KernelDone, Platform
 from .rooflines import simulated_machines, simulated_profile
 from .simulated import SimulatedPlatform, SimulatedXPU, VirtualClock, simulate
+from .watchdog import LostThread
 
 __all__ = [
     "PLATFORMS",
@@ -12,6 +13,7 @@ __all__ = [
     "CostModel",
     "KernelDone",
     "LoadedModel",
+    "LostThread",
     "OpenVINOPlatform",
     "Platform",
     "SimulatedPlatform",

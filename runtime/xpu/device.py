@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
@@ -18,10 +19,7 @@ from ..model.openvino_core import openvino_core
 from .buffers import BufferPool, PassBuffers
 from .compiled import BoundInference, CompiledKernels
 from .protocol import KernelDone
-from .watchdog import Watchdog
-
-_GRACE_S: Final = 0.5
-"""How long a kernel that was told to stop may take until it is given up."""
+from .watchdog import GRACE_S, Watchdog
 
 _LONGEST_WAIT_S: Final = 1e6
 """What OpenVINO's clock can be asked to wait for."""
@@ -80,10 +78,24 @@ class OpenVINOXPU:
             self._thread.start()
         self._work.put((kernel, context, on_done))
 
-    def run(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
+    def run(
+        self,
+        kernel: Kernel,
+        context: PassContext,
+        timeout_s: float,
+        on_lost: Callable[[], None] | None = None,
+    ) -> KernelDone | None:
         """See :meth:`XPU.run`."""
         self._load(context)
-        return self._execute(kernel, context, timeout_s, here=True)
+        buffers: PassBuffers = context.buffers
+
+        def lost() -> None:
+            buffers.abandoned = True
+            self._running = None
+            if on_lost is not None:
+                on_lost()
+
+        return self._execute(kernel, context, timeout_s, on_lost=lost)
 
     def rebuild(self) -> None:
         """See :meth:`XPU.rebuild`."""
@@ -106,8 +118,14 @@ class OpenVINOXPU:
             context.buffers = self._pool.take(context.inputs)
 
     def _execute(
-        self, kernel: Kernel, context: PassContext, timeout_s: float, *, here: bool = False
+        self,
+        kernel: Kernel,
+        context: PassContext,
+        timeout_s: float,
+        *,
+        on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
+        """Run the pieces of ``kernel``, quick ones on this thread if it may be lost."""
         epoch = self._epoch
         buffers: PassBuffers = context.buffers
         started = time.perf_counter()
@@ -119,8 +137,8 @@ class OpenVINOXPU:
                 inference.bind(buffers)
                 self._running = (inference, buffers)
                 begun = time.perf_counter()
-                if here and inference.seconds < _QUICK_S:
-                    ended = self._watchdog.infer(inference.request, deadline)
+                if on_lost is not None and inference.seconds < _QUICK_S:
+                    ended = self._watchdog.infer(inference.request, deadline, on_lost)
                 else:
                     inference.request.start_async(share_inputs=True)
                     left_ms = max(0, int((deadline - begun) * 1e3)) + 1
@@ -169,12 +187,14 @@ class OpenVINOXPU:
             # still write to these buffers, and to the pass's KV blocks, if it ever wakes up.
             inference.request.cancel()
             try:
-                stopped = inference.request.wait_for(int(_GRACE_S * 1e3))
+                stopped = inference.request.wait_for(int(GRACE_S * 1e3))
             except RuntimeError:  # what a cancelled inference ends with
                 stopped = True
-            buffers.abandoned = not stopped
+            if not stopped:
+                buffers.abandoned = True
+                threading.Thread(target=_outlive, args=running, name="agentrt-stuck", daemon=True).start()
         if self._thread is not None:
-            self._thread.join(_GRACE_S)
+            self._thread.join(GRACE_S)
             self._thread = None
 
     def _explain(self, kernel: Kernel, fault: RuntimeError) -> DeviceLostError | EngineFailedError:
@@ -186,3 +206,14 @@ class OpenVINOXPU:
             f"kernel {kernel.index} ({kernel.kind.value}) failed on {device}: {last_line(fault)} "
             "Close this runtime and open it again; please report the cause."
         )
+
+
+def _outlive(inference: BoundInference, buffers: PassBuffers) -> None:
+    """Keep an inference that does not stop, and all that it may write to, until it does.
+
+    Without its last owner the memory would be freed under it, or, whichever comes first, its destructor would
+    wait for it, and everybody with it.
+    """
+    with suppress(RuntimeError):  # what a cancelled inference ends with
+        inference.request.wait()
+    del inference, buffers

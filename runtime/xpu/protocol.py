@@ -39,7 +39,13 @@ class XPU(Protocol):
         cannot even start is reported by ``on_done`` as well.
         """
 
-    def run(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
+    def run(
+        self,
+        kernel: Kernel,
+        context: PassContext,
+        timeout_s: float,
+        on_lost: Callable[[], None] | None = None,
+    ) -> KernelDone | None:
         """Run ``kernel`` as :meth:`submit` would and wait for it on the calling thread, without the GIL.
 
         For platforms of one XPU, whose engine has nothing else to do meanwhile: a decode kernel of the nano
@@ -47,6 +53,10 @@ class XPU(Protocol):
 
         Returns:
             None if it has not ended after ``timeout_s``: it hangs, and only :meth:`rebuild` helps.
+
+        Raises:
+            LostThread: it did not even let go of the calling thread, and ``on_lost`` was called on another
+                one, which has to go on with :meth:`rebuild` instead. What raises this late touches nothing.
         """
 
     def rebuild(self) -> None:

@@ -156,8 +156,14 @@ class SimulatedXPU:
         seconds = float("inf") if hangs else cost.seconds
         self._running = self._memory.start(seconds, cost.bandwidth_share, end)
 
-    def run(self, kernel: Kernel, context: PassContext, timeout_s: float) -> KernelDone | None:
-        """See :meth:`XPU.run`. Lets the time pass that it takes."""
+    def run(
+        self,
+        kernel: Kernel,
+        context: PassContext,
+        timeout_s: float,
+        on_lost: Callable[[], None] | None = None,
+    ) -> KernelDone | None:
+        """See :meth:`XPU.run`. Lets the time pass that it takes; no thread is ever lost."""
         ended: list[KernelDone] = []
         deadline = self._clock.now + timeout_s
         self.submit(kernel, context, ended.append)

@@ -127,7 +127,7 @@ def test_a_kernel_that_never_returns_is_given_up_and_the_rest_goes_on(
     heeds_cancel: bool,
     blocking: bool,
 ) -> None:
-    monkeypatch.setattr(device, "_GRACE_S", 0.01)
+    monkeypatch.setattr(device, "GRACE_S", 0.01)
     monkeypatch.setattr(device, "_QUICK_S", 0.0)
     expected = forward(loaded, Piece(TOKENS))
     paused = begin(loaded, Piece(TOKENS))

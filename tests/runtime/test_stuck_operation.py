@@ -1,0 +1,115 @@
+"""An operation inside OpenVINO that never ends, for real: it heeds no cancellation and keeps its thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import openvino as ov
+import pytest
+
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.xpu import device, loading, watchdog
+from tests.runtime.test_engine import PROMPT, submit
+
+
+class Sticky(ov.Op):
+    """Passes its input on, after it was let go if it is armed. Blocks the thread that runs the kernel."""
+
+    class_type_info = ov.DiscreteTypeInfo("Sticky", "extension")
+    armed = threading.Event()
+    reached = threading.Event()
+    let_go = threading.Event()
+
+    def __init__(self, inputs: Any = None) -> None:
+        super().__init__(self, inputs)
+
+    def validate_and_infer_types(self) -> None:
+        self.set_output_type(0, self.get_input_element_type(0), self.get_input_partial_shape(0))
+
+    def clone_with_new_inputs(self, new_inputs: Any) -> Sticky:
+        return Sticky(new_inputs)
+
+    def get_type_info(self) -> ov.DiscreteTypeInfo:
+        return Sticky.class_type_info
+
+    def evaluate(self, outputs: Any, inputs: Any) -> bool:
+        if self.armed.is_set():
+            self.armed.clear()
+            self.reached.set()
+            self.let_go.wait()
+        outputs[0].shape = inputs[0].shape
+        inputs[0].copy_to(outputs[0])
+        return True
+
+    def has_evaluate(self) -> bool:
+        return True
+
+
+def sticky_graph(directory: Any) -> ov.Model:
+    """The model with the operation in front of its logits."""
+    model = read_paged_graph(directory)
+    last = model.get_results()[0].input(0)
+    sticky = Sticky([last.get_source_output()])
+    sticky.set_friendly_name("sticky")
+    last.replace_source_output(sticky.output(0))
+    model.validate_nodes_and_infer_types()
+    return model
+
+
+@pytest.fixture
+def sticky(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sticky]]:
+    monkeypatch.setattr(loading, "read_paged_graph", sticky_graph)
+    monkeypatch.setattr(watchdog, "GRACE_S", 0.05)
+    monkeypatch.setattr(device, "GRACE_S", 0.05)
+    monkeypatch.setattr(watchdog, "_LOOK_EVERY_S", 0.02)
+    for event in (Sticky.armed, Sticky.reached, Sticky.let_go):
+        event.clear()
+    yield Sticky
+    Sticky.let_go.set()
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_requests_go_on_although_the_operation_never_ends(
+    open_runtime: Callable[..., LocalRuntime],
+    sticky: type[Sticky],
+    monkeypatch: pytest.MonkeyPatch,
+    quick: bool,
+) -> None:
+    monkeypatch.setattr(device, "_QUICK_S", 1e9 if quick else 0.0)
+    runtime = open_runtime()
+    expected = submit(runtime, 12).completion.result(60)
+    monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 2.0)
+    lost = runtime._engine._thread
+    sampled = threading.Semaphore(0)
+    job = submit(runtime, 12, on_text=lambda _: sampled.release())
+    sampled.acquire(timeout=30)
+    sticky.armed.set()
+    assert job.completion.result(120).token_ids == expected.token_ids
+    assert sticky.reached.is_set()
+    assert not sticky.let_go.is_set(), "it is stuck to this moment"
+    assert submit(runtime, 12, prompt=PROMPT[:20]).completion.result(60).stop_reason == "length"
+    assert runtime.statistics().engine.rebuilds == 1
+    assert (lost is not runtime._engine._thread) == quick
+    sticky.let_go.set()  # it comes back after all: nobody hears of it
+    if quick:
+        lost.join(30)
+        assert not lost.is_alive()
+    assert submit(runtime, 12).completion.result(60).token_ids == expected.token_ids
+
+
+def test_a_runtime_closes_although_the_operation_never_ends(
+    open_runtime: Callable[..., LocalRuntime], sticky: type[Sticky], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_QUICK_S", 1e9)
+    runtime = open_runtime()
+    submit(runtime, 2).completion.result(60)
+    monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 0.5)
+    sticky.armed.set()
+    job = submit(runtime, 12)
+    assert sticky.reached.wait(30)
+    runtime.close()
+    assert job.completion.exception(1) is not None
+    assert not sticky.let_go.is_set()

@@ -45,7 +45,7 @@ class _Size:
 
 
 _QUICK = _Size(8, 1, 6, (0.05, 0.2, 0.8), (20.0,), 12, ("nano",))
-_FULL = _Size(30, 3, 16, (0.02, 0.05, 0.1, 0.2, 0.4, 0.8), (10.0, 20.0, 40.0), 40, ("nano", "0.5B"))
+_FULL = _Size(12, 3, 12, (0.02, 0.05, 0.1, 0.2, 0.4, 0.8), (10.0, 20.0, 40.0), 40, ("nano", "0.5B"))
 
 
 def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
@@ -133,7 +133,7 @@ class _Live:
                 for name in _SIDES if repetition % 2 == 0 else _SIDES[::-1]:
                     self._progress(f"{self._name}: {name}, round {repetition + 1}")
                     side = sides[name]
-                    alone, mixed = side.serve(load.users), side.serve(load.mixed)
+                    alone, mixed = _one_by_one(side, load.users), side.serve(load.mixed)
                     runs[name].append((alone, mixed, side.serve(backlog)))
                 kept.append(self._kept(sides["agentrt"], load, backlog, runs["agentrt"][-1]))
         return self._figures(runs, kept), self._table(runs)
@@ -216,6 +216,12 @@ class _Live:
             ),
             rows=tuple(rows),
         )
+
+
+def _one_by_one(side: Side, users: Sequence[Arrival]) -> Run:
+    """The user's questions on an idle engine, without the time in which the user thinks."""
+    runs = [side.serve([replace(user, at_s=0.0)]) for user in users]
+    return Run(tuple(run.served[0] for run in runs), sum(run.elapsed_s for run in runs))
 
 
 def _reactive(runs: Sequence[tuple[Run, Run, Run]]) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,19 @@ def test_a_user_is_compared_with_the_same_user_alone() -> None:
     assert list(scheduler._over_unloaded([(alone, mixed)], 512)) == [1.2]
     assert list(scheduler._over_unloaded([(alone, mixed)], 0)) == [1.2, 1.5]
     assert list(scheduler._added_waits([(alone, mixed)])) == pytest.approx([0.05, 0.0])
+
+
+def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
+    class Idle:
+        def serve(self, arrivals: list[Arrival]) -> Run:
+            (only,) = arrivals
+            assert only.at_s == 0
+            return Run((Served(only, only.prompt_tokens, 0.5, 2.0, 0.1),), 2.0)
+
+    idle: Any = Idle()
+    alone = scheduler._one_by_one(idle, [Arrival(3.0, 10, 5, True), Arrival(9.0, 20, 5, True)])
+    assert [one.arrival.prompt_tokens for one in alone.served] == [10, 20]
+    assert alone.elapsed_s == 4.0
 
 
 def test_sustained_rates_and_latency_ratios() -> None:

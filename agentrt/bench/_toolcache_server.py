@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime import LocalRuntime, RuntimeConfig
 
 _THOUGHT = "Let me look. "
 APPS = 4096
@@ -21,6 +21,13 @@ APPS = 4096
 def token_of(app: int) -> str:
     """The token of an app."""
     return f"bench-app-token-{app:06}"
+
+
+def exact() -> RuntimeConfig:
+    """How nano is opened here: equal histories give equal tokens."""
+    from agentrt.runtime import RuntimeConfig
+
+    return RuntimeConfig(inference_precision="f32", kv_cache_precision="f32")
 
 
 class BenchServer:
@@ -51,15 +58,14 @@ class BenchServer:
 
 
 def _serve(connection: Connection, reasoning_tokens: int) -> None:
-    from agentrt.runtime import LocalRuntime, RuntimeConfig
+    from agentrt.runtime import LocalRuntime
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server.identity import Tokens
     from agentrt.runtime.server.run import server_of
 
     tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
     config = ServerConfig(port=0, tokens=tokens)
-    exact = RuntimeConfig(inference_precision="f32", kv_cache_precision="f32")
-    with bind(config) as listener, LocalRuntime.open("nano", exact) as runtime:
+    with bind(config) as listener, LocalRuntime.open("nano", exact()) as runtime:
         _let_think(runtime, reasoning_tokens)
         server = server_of(create_app(runtime, config), config)
         listener.listen(1024)

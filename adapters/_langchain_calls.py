@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from agentrt._request_key import request_key
-from agentrt.calls import ToolCall
+from agentrt.calls import ToolCall, parse_arguments
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.toolcache import result_text
 
@@ -70,7 +71,7 @@ class ChatCall:
 
 def _told(message: BaseMessage) -> Mapping[str, Any]:
     kept = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
-    told: dict[str, Any] = {"role": message.type, "content": message.content, "name": message.name}
+    told: dict[str, Any] = {"role": message.type, "content": _said(message), "name": message.name}
     told["more"] = {name: value for name, value in kept.items() if value is not None} or None
     if isinstance(message, AIMessage) and message.tool_calls:
         told["tool_calls"] = [
@@ -83,3 +84,22 @@ def _told(message: BaseMessage) -> Mapping[str, Any]:
     if isinstance(message, ToolMessage):
         told |= {"tool_call_id": message.tool_call_id, "status": message.status}
     return told
+
+
+def _said(message: BaseMessage) -> Any:
+    """What a message says, without what repeats its calls: some providers have them in the content, too."""
+    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
+        return message.content
+    calls = [(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+    return [part for part in message.content if isinstance(part, str) or _call_in(part) not in calls]
+
+
+def _call_in(block: Mapping[str, Any]) -> tuple[Any, Any, Any] | None:
+    """The id, name and arguments of a call among the blocks of a message, if it is one."""
+    if block.get("type") not in ("tool_call", "tool_use", "function_call"):
+        return None
+    arguments: Any = next((block[name] for name in ("args", "input", "arguments") if block.get(name)), {})
+    if isinstance(arguments, str):
+        with suppress(ValueError):
+            arguments = parse_arguments(arguments)
+    return block.get("call_id", block.get("id")), block.get("name"), arguments

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
@@ -14,27 +15,34 @@ from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelt
 from ._openai_requests import ResponseHistory
 
 
-class AnswerReader(Protocol):
+class AnswerReader(ABC):
     """Reads one answer."""
 
+    def __init__(self) -> None:
+        """Nothing has come yet."""
+        self._answered: list[tuple[ToolCall, str]] = []
+        self._finished: Sequence[ToolCall] | None = None
+
+    @abstractmethod
     def whole(self, answer: Any) -> Sequence[ToolCall] | None:
         """Return the calls of an answer that came at once, or None if this is none."""
-        ...
 
+    @abstractmethod
     def events(self, event: Any) -> Iterator[ParserEvent]:
         """Take the next piece of a streamed answer, and yield what predictors see of it."""
-        ...
 
     def answered(self) -> Sequence[tuple[ToolCall, str]]:
         """Return the calls that the endpoint has answered in this very answer, each once, with their results.
 
         They are no longer among the calls of the answer.
         """
-        ...
+        answered, self._answered = self._answered, []
+        return answered
 
     def finished(self) -> Sequence[ToolCall] | None:
         """Return the calls of a streamed answer once all are complete, and only once."""
-        ...
+        calls, self._finished = self._finished, None
+        return calls
 
 
 def _calls(parts: Sequence[tuple[str, str, str]]) -> list[ToolCall]:
@@ -46,14 +54,13 @@ def _calls(parts: Sequence[tuple[str, str, str]]) -> list[ToolCall]:
     return calls
 
 
-class ChatReader:
+class ChatReader(AnswerReader):
     """Reads a chat completion; of several choices, the first."""
 
     def __init__(self) -> None:
         """Nothing has come yet."""
+        super().__init__()
         self._parts: dict[int, dict[str, str]] = {}
-        self._answered: list[tuple[ToolCall, str]] = []
-        self._finished: list[ToolCall] | None = None
 
     def whole(self, answer: Any) -> Sequence[ToolCall] | None:
         """Return the calls of a :class:`ChatCompletion`."""
@@ -93,28 +100,17 @@ class ChatReader:
                 parts = [self._parts[index] for index in sorted(self._parts)]
                 self._finished = _calls([(part["name"], part["arguments"], part["id"]) for part in parts])
 
-    def answered(self) -> Sequence[tuple[ToolCall, str]]:
-        """Return the calls whose results have come with the completion."""
-        answered, self._answered = self._answered, []
-        return answered
 
-    def finished(self) -> Sequence[ToolCall] | None:
-        """Return the calls when the choice has finished."""
-        calls, self._finished = self._finished, None
-        return calls
-
-
-class ResponsesReader:
+class ResponsesReader(AnswerReader):
     """Reads a response, and remembers it for requests that go on from it."""
 
     def __init__(self, history: ResponseHistory, body: Mapping[str, Any]) -> None:
         """``body`` is the request that is answered."""
+        super().__init__()
         self._history = history
         self._body = body
         self._places: dict[int, int] = {}
         self._made: dict[str, Any] = {}
-        self._answered: list[tuple[ToolCall, str]] = []
-        self._finished: Sequence[ToolCall] | None = None
 
     def whole(self, answer: Any) -> Sequence[ToolCall] | None:
         """Return the calls of a :class:`Response`; one that goes on in the background has none yet."""
@@ -143,13 +139,3 @@ class ResponsesReader:
                     self._answered.append((call, str(event.item.output)))
             case "response.completed" | "response.incomplete":
                 self._finished = self.whole(event.response)
-
-    def answered(self) -> Sequence[tuple[ToolCall, str]]:
-        """Return the calls whose results are items of the response."""
-        answered, self._answered = self._answered, []
-        return answered
-
-    def finished(self) -> Sequence[ToolCall] | None:
-        """Return the calls when the response is complete."""
-        calls, self._finished = self._finished, None
-        return calls

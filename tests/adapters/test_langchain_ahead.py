@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -118,6 +119,34 @@ def test_a_model_that_talks_beside_its_calls_keeps_nothing_and_loses_nothing() -
         return transcript(messages), asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(lambda: run(ON)) == run_in_virtual_time(lambda: run(None))
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_calls_that_are_also_in_the_content_are_no_words_beside_them(edited: bool) -> None:
+    class Blocks(Silent):
+        def _begin(self, messages: Any) -> Any:
+            message = super()._begin(messages)
+            blocks = [
+                {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
+                if number % 2
+                else {
+                    "type": "function_call",
+                    "id": "item",
+                    "call_id": call["id"],
+                    "name": call["name"],
+                    "arguments": json.dumps({**call["args"], "q": "else"} if edited else call["args"]),
+                }
+                for number, call in enumerate(message.tool_calls, len(messages) // 2)
+            ]
+            return message.model_copy(update={"content": blocks}) if blocks else message
+
+    async def main() -> int:
+        model = speculate(Blocks(script=SCRIPT, delay=TIMES.generation), oracle(), config=ON)
+        await adrive(BUILDERS[0](model, [async_tool(TIMES.tool, [])]), False)
+        return report_of(model).ahead.kept
+
+    # Every other answer's content says something else than its calls.
+    assert run_in_virtual_time(main) == (TURNS // 2 if edited else TURNS)
 
 
 def test_a_rate_limit_is_not_spent_on_what_is_not_due() -> None:

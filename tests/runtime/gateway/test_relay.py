@@ -8,7 +8,6 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -246,6 +245,6 @@ def test_the_root_of_an_engine(upstream: str, root: str) -> None:
     assert str(GatewayConfig(upstream=upstream).root()) == root
 
 
-def test_what_others_could_reach_needs_a_token(tmp_path: Path) -> None:
+def test_what_others_could_reach_needs_a_token() -> None:
     with pytest.raises(ConfigurationError, match="reachable from other machines"):
         GatewayConfig(upstream="http://x", host="0.0.0.0").check()

@@ -270,10 +270,10 @@ class Engine:
                 self._kernel_ended(done) if done is not None else self._kernel_hangs(decision.role)
             else:
                 xpu.submit(decision.kernel, context, self._post)
-        if not self._alone:
-            for role in plan.overdue(self._platform.now()):
-                self._kernel_hangs(role)
-        return self._alone and bool(decisions)
+        overdue = [] if self._alone else plan.overdue(self._platform.now())
+        for role in overdue:
+            self._kernel_hangs(role)
+        return bool(overdue or (self._alone and decisions))
 
     def _post(self, done: KernelDone) -> None:
         """Called on a thread of an XPU."""

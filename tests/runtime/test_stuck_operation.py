@@ -71,17 +71,18 @@ def sticky(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sticky]]:
     Sticky.let_go.set()
 
 
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(("platform", "quick"), [("cpu", True), ("cpu", False), ("emulated", False)])
 def test_requests_go_on_although_the_operation_never_ends(
     open_runtime: Callable[..., LocalRuntime],
     sticky: type[Sticky],
     monkeypatch: pytest.MonkeyPatch,
+    platform: str,
     quick: bool,
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9 if quick else 0.0)
-    runtime = open_runtime()
-    expected = submit(runtime, 12).completion.result(60)
-    monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 2.0)
+    runtime = open_runtime(platform=platform)
+    expected = submit(runtime, 12).completion.result(120)
+    monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 3.0)
     lost = runtime._engine._thread
     sampled = threading.Semaphore(0)
     job = submit(runtime, 12, on_text=lambda _: sampled.release())

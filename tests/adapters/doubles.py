@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import Field
 
 from agentrt import DraftRequest, ToolCall
+from agentrt.testing import ScriptedSpeculator
 
 Calls = Sequence[tuple[str, dict[str, Any]]]
 
@@ -142,3 +143,17 @@ class Waiting(ScriptedChat):
         if self.asked[-1] < len(self.script):
             await asyncio.to_thread(self.milestones.wait, f"started q{self.asked[-1]}")
         return result
+
+
+class AskedAgain(ScriptedSpeculator):
+    """Lets a test wait until it has been asked for a second turn."""
+
+    def __init__(self, *turns: Sequence[ToolCall | Exception]) -> None:
+        super().__init__(*turns)
+        self.again = threading.Event()
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        async for draft in super().drafts(request):
+            yield draft
+        if len(self.requests) > 1:
+            self.again.set()

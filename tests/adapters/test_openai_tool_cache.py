@@ -8,6 +8,8 @@ from typing import Any
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseOutputItemDoneEvent
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
@@ -15,6 +17,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
 from agentrt.runtime.toolcache import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
+from tests.adapters.doubles import AskedAgain
 from tests.runtime.gateway.conftest import gateway_before
 from tests.runtime.server.conftest import Running, running
 
@@ -60,7 +63,12 @@ def read(server: Running, body: Any, predictor: Any, tool_cache: bool = True) ->
     """All events of an answer for the sync client, and the client."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as plain:
         client = speculate(plain, predictor, tools=[get_weather], tool_cache=tool_cache)
-        return list(ask(client, body)), client
+        events = []
+        for event in ask(client, body):
+            events.append(event)
+            if tells_a_result(event):
+                assert predictor.again.wait(30)
+        return events, client
 
 
 def aread(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -> tuple[list[Any], Any]:
@@ -70,13 +78,25 @@ def aread(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -
         base_url = f"{server.url}/v1"
         async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=60) as plain:
             client = speculate(plain, predictor, tools=[get_weather], tool_cache=tool_cache)
-            return [event async for event in await ask(client, body)], client
+            events = []
+            async for event in await ask(client, body):
+                events.append(event)
+                if tells_a_result(event):
+                    assert await asyncio.to_thread(predictor.again.wait, 30)
+            return events, client
 
     return asyncio.run(main())
 
 
 def ask(client: Any, body: Any) -> Any:
     return client.chat.completions.create(**body) if "messages" in body else client.responses.create(**body)
+
+
+def tells_a_result(event: Any) -> bool:
+    """Whether the answer goes on behind it: with the rest already received, it could end before any guess."""
+    if isinstance(event, ChatCompletionChunk):
+        return bool(getattr(event.choices[0].delta, "tool_results", None))
+    return isinstance(event, ResponseOutputItemDoneEvent) and event.item.type == "function_call_output"
 
 
 Read = Callable[..., tuple[list[Any], Any]]
@@ -88,7 +108,7 @@ Read = Callable[..., tuple[list[Any], Any]]
 def test_a_chat_completion_goes_on_behind_its_call(
     request: pytest.FixtureRequest, endpoint: str, how: Read
 ) -> None:
-    predictor = ScriptedSpeculator([OSLO])
+    predictor = AskedAgain([OSLO])
     chunks, client = how(request.getfixturevalue(endpoint), CHAT, predictor)
     deltas = [chunk.choices[0].delta for chunk in chunks]
     (result,) = [delta.tool_results[0] for delta in deltas if getattr(delta, "tool_results", None)]
@@ -104,7 +124,7 @@ def test_a_chat_completion_goes_on_behind_its_call(
 @pytest.mark.parametrize("how", [read, aread])
 @pytest.mark.usefixtures("in_time")
 def test_a_response_goes_on_behind_its_call(server: Running, how: Read) -> None:
-    predictor = ScriptedSpeculator([OSLO])
+    predictor = AskedAgain([OSLO])
     events, client = how(server, RESPONSES, predictor)
     assert [item.type for item in events[-1].response.output] == [
         "function_call",

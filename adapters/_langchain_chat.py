@@ -26,7 +26,7 @@ from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
 from agentrt.toolcache import Answering, TakeResult, answering
 
-from ._langchain_messages import openai_messages
+from ._langchain_messages import answered_blocks, openai_messages
 
 if TYPE_CHECKING:
     from agentrt.runtime import CallAnswered, Generation, GenerationEvent
@@ -243,7 +243,11 @@ def _metadata(generation: Generation) -> dict[str, Any]:
 
 
 def _result(generation: Generation) -> ChatResult:
-    blocks = [block for answered in generation.answered_calls for block in _answered_blocks(answered)]
+    blocks = [
+        block
+        for answered in generation.answered_calls
+        for block in answered_blocks(answered.call, answered.output)
+    ]
     message = AIMessage(
         content=[*blocks, {"type": "text", "text": generation.text}] if blocks else generation.text,
         tool_calls=[
@@ -294,19 +298,6 @@ def _generation(events: Sequence[GenerationEvent]) -> Generation:
     return events[-1].generation
 
 
-def _answered_blocks(answered: CallAnswered) -> list[str | dict[str, Any]]:
-    call = answered.call
-    return [
-        {"type": "server_tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)},
-        {
-            "type": "server_tool_result",
-            "tool_call_id": call.id,
-            "status": "success",
-            "output": answered.output,
-        },
-    ]
-
-
 class _Chunks:
     """Turns the events of one answer into chunks."""
 
@@ -332,7 +323,7 @@ def _chunks(event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
     from agentrt.runtime import Finished
 
     if _is_answer(event):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=_answered_blocks(event)))
+        yield ChatGenerationChunk(message=AIMessageChunk(content=answered_blocks(event.call, event.output)))
     if isinstance(event, TextDelta):
         yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
     elif isinstance(event, CallFinished):

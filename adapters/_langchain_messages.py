@@ -7,11 +7,26 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_openai_messages
 
+from agentrt.calls import ToolCall
+
 
 def openai_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert a history. Calls that the model's server has answered are turns of tools like any other."""
-    converted = convert_to_openai_messages([part for message in messages for part in _turns(message)])
+    converted = convert_to_openai_messages(in_turns(messages))
     return converted if isinstance(converted, list) else [converted]
+
+
+def in_turns(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the history as if all calls in it had been made by the client."""
+    return [part for message in messages for part in _turns(message)]
+
+
+def answered_blocks(call: ToolCall, output: str) -> list[str | dict[str, Any]]:
+    """Return a call that the model's server has answered as blocks of a message, which goes on behind it."""
+    return [
+        {"type": "server_tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)},
+        {"type": "server_tool_result", "tool_call_id": call.id, "status": "success", "output": output},
+    ]
 
 
 def _turns(message: BaseMessage) -> list[BaseMessage]:

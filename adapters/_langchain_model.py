@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
-from typing import Any, ClassVar, TypeVar
+from contextlib import aclosing, closing, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -28,6 +28,9 @@ from ._langchain_answers import StreamedAnswer
 from ._langchain_tool_cache import AnswerTurns
 from ._langchain_turns import Begun, BoundTools, Door, Predictor, Setup, begin_turn, inside_turn_of
 
+if TYPE_CHECKING:
+    from ._openai_tool_cache import ToolCacheEndpoint
+
 Model = TypeVar("Model", bound=BaseChatModel)
 
 
@@ -38,6 +41,7 @@ def speculate(
     samples: int = 1,
     config: SpeculationConfig | None = None,
     observers: Sequence[SpeculationObserver] = (),
+    tool_cache: bool = False,
 ) -> Model:
     """Return a copy of ``model`` that speculates on the calls of ``@speculable`` tools.
 
@@ -49,8 +53,16 @@ def speculate(
     ``predictors`` are speculators, chat models used as drafts, or several of them; each is asked for
     ``samples`` guesses (λ). :func:`report_of` tells what it was worth.
 
+    With ``tool_cache``, a ``ChatOpenAI`` submits results of early runs to an endpoint that names
+    ``cache-tool-output`` among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in
+    an answer streamed by chat completions (``ChatOpenAI(streaming=True)`` streams all) it answers the call
+    itself and goes on. As with ``ChatAgentRT(tool_cache=True)``, such calls pass through no node, interrupt
+    or middleware: they are ``server_tool_call`` and ``server_tool_result`` blocks of the message. A streamed
+    call comes whole, when its turn ends. With any other endpoint it is Algorithm 2, without a word.
+
     Raises:
-        ConfigurationError: ``model`` has its tools bound already, or there is no predictor.
+        ConfigurationError: ``model`` has its tools bound already, there is no predictor, or ``tool_cache`` is
+            asked of a model that is no ``ChatOpenAI``.
     """
     if isinstance(model, RunnableBinding):
         raise ConfigurationError(
@@ -59,9 +71,11 @@ def speculate(
     given = (predictors,) if isinstance(predictors, (Speculator, BaseChatModel)) else tuple(predictors)
     if not given or samples < 1:
         raise ConfigurationError("speculate() needs at least one predictor and one sample.")
-    setup = Setup(given, SpeculationContext.create(samples, config, observers))
+    endpoint = _endpoint_of(model) if tool_cache else None
+    setup = Setup(given, SpeculationContext.create(samples, config, observers), endpoint)
     copy = model.model_copy()
-    object.__setattr__(copy, "__class__", _speculating_class(_plain_class(type(model))))
+    kind = _speculating_class(_plain_class(type(model)), submits=tool_cache)
+    object.__setattr__(copy, "__class__", kind)
     copy._agentrt_setup = setup  # type: ignore[attr-defined]
     copy._agentrt_tools = None  # type: ignore[attr-defined]
     return copy
@@ -83,9 +97,26 @@ def _plain_class(kind: type[BaseChatModel]) -> type[BaseChatModel]:
     return plain
 
 
+def _endpoint_of(model: BaseChatModel) -> ToolCacheEndpoint:
+    endpoint = None
+    with suppress(ModuleNotFoundError):  # without its package no model is a ChatOpenAI
+        from ._langchain_openai import endpoint_of
+
+        endpoint = endpoint_of(model)
+    if endpoint is None:
+        raise ConfigurationError(
+            f"speculate(tool_cache=True) is for ChatOpenAI, not {type(model).__name__}. Leave it out; for "
+            "ChatAgentRT, set its own tool_cache."
+        )
+    return endpoint
+
+
 @functools.cache
-def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
-    """Return a subclass of ``base`` that speculates; traces and serialisers see the name of ``base``."""
+def _speculating_class(base: type[BaseChatModel], *, submits: bool) -> type[BaseChatModel]:
+    """Return a subclass of ``base`` that speculates; traces and serialisers see the name of ``base``.
+
+    ``submits`` is for a ``ChatOpenAI`` whose endpoint may have a tool cache.
+    """
 
     @functools.wraps(base.bind_tools)
     def bind_tools(self: Any, tools: Sequence[Any], **kwargs: Any) -> Any:
@@ -102,7 +133,14 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
         def begin_next(history: Sequence[BaseMessage]) -> Begun | None:
             return begin_turn(self, history, options, host_of(method))
 
-        return AnswerTurns(begun, begin_next, messages, self._agentrt_tools.submittable)
+        about = (begun, begin_next, messages, self._agentrt_tools.submittable)
+        endpoint = self._agentrt_setup.tool_cache
+        if endpoint is None:
+            return AnswerTurns(*about)
+        from ._langchain_openai import CompletionTurns
+
+        client = self.root_async_client if method.startswith("_a") else self.root_client
+        return CompletionTurns(endpoint, client, *about)
 
     async def whole(
         self: Any, messages: Sequence[BaseMessage], options: Mapping[str, Any]
@@ -268,6 +306,10 @@ def _speculating_class(base: type[BaseChatModel]) -> type[BaseChatModel]:
             _generate=_generate,
             _agenerate=_agenerate,
         )
+        if submits:
+            from ._langchain_openai import completion_methods
+
+            namespace.update(completion_methods(base))
         # LangChain takes an overridden _stream as the sign that a model can stream.
         if base._stream is not BaseChatModel._stream:
             namespace["_stream"] = _stream

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mappi
 from contextlib import aclosing, closing, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -28,6 +28,9 @@ from ._langchain_drafts import ChatModelSpeculator, tool_calls
 from ._langchain_messages import openai_messages
 from ._langchain_scopes import scope_of_run
 
+if TYPE_CHECKING:
+    from ._openai_tool_cache import ToolCacheEndpoint
+
 Predictor = Speculator | BaseChatModel
 Door = Callable[..., AsyncGenerator[Any, None]]
 
@@ -38,6 +41,8 @@ class Setup:
 
     predictors: tuple[Predictor, ...]
     context: SpeculationContext
+    tool_cache: ToolCacheEndpoint | None = None
+    """None if results are not to be submitted over HTTP."""
 
     def __deepcopy__(self, memo: object) -> Setup:
         """A deep copy of a model has the same predictors, which may hold models of their own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -23,9 +24,28 @@ class ToolCacheEndpoint:
         """Nothing is known; the endpoint is asked when the first result is there."""
         self._has_cache: bool | None = None
 
+    @property
+    def may_have_cache(self) -> bool:
+        """Whether it has one, or nobody has asked yet."""
+        return self._has_cache is not False
+
     def follow(self, turn: Turn, client: Any, response_id: str) -> None:
         """Submit the results of the turn's early runs for a response that is being streamed."""
-        take: TakeResult
+        take = self.submitter(client, response_id)
+
+        def listen(call: ToolCall, value: Any) -> None:
+            text = result_text(value)
+            if text is not None:
+                take(call, text)
+
+        turn.on_finished(listen)
+
+    def submitter(self, client: Any, response_id: str) -> TakeResult:
+        """Return what submits results for a response that is being streamed.
+
+        For an async client, to be called on the loop on which it is used.
+        """
+        submit: Callable[[Any], object]
         if isinstance(client, openai.AsyncOpenAI):
             loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
@@ -34,22 +54,19 @@ class ToolCacheEndpoint:
                 tasks.add(task)  # or it could be collected while it runs
                 task.add_done_callback(tasks.discard)
 
-            def take(call: ToolCall, text: str) -> None:
+            def submit(body: Any) -> None:
                 if not loop.is_closed():
-                    loop.call_soon_threadsafe(start, _entry(call, text))
+                    loop.call_soon_threadsafe(start, body)
         else:
 
-            def take(call: ToolCall, text: str) -> None:
-                start_in_thread(
-                    lambda: self._submit(client, response_id, _entry(call, text)), name="agentrt tool cache"
-                )
+            def submit(body: Any) -> None:
+                start_in_thread(lambda: self._submit(client, response_id, body), name="agentrt tool cache")
 
-        def listen(call: ToolCall, value: Any) -> None:
-            text = result_text(value)
-            if text is not None and self._has_cache is not False:
-                take(call, text)
+        def take(call: ToolCall, text: str) -> None:
+            if self.may_have_cache:
+                submit(_entry(call, text))
 
-        turn.on_finished(listen)
+        return take
 
     def _submit(self, client: openai.OpenAI, response_id: str, body: Any) -> None:
         try:

@@ -25,12 +25,13 @@
     ├── WorkloadError                recorded conversations cannot be loaded
     │   ├── WorkloadNotFoundError    there are none at that path
     │   └── WorkloadFormatError      a line is not what it should be; ``.path`` and ``.line`` say which
-    └── EngineError
-        ├── RuntimeClosedError       the runtime was closed before or during the request
-        ├── EngineFailedError        the engine thread died; ``__cause__`` says why
-        ├── OverloadedError          too many requests wait, and this one is the least urgent
-        ├── KernelFailedError        what this request needs computed failed or hung, again and again
-        └── DeviceLostError          a device disappeared or cannot be brought back; ``.device`` names it
+    ├── EngineError
+    │   ├── RuntimeClosedError       the runtime was closed before or during the request
+    │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
+    │   ├── OverloadedError          too many requests wait, and this one is the least urgent
+    │   ├── KernelFailedError        what this request needs computed failed or hung, again and again
+    │   └── DeviceLostError          a device disappeared or cannot be brought back; ``.device`` names it
+    └── BenchPeerError               a server that a bench compares with does not do its part
 
 Each message ends with what to do next. Cancellation is not an error: it stays
 :class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
@@ -204,3 +205,14 @@ class DeviceLostError(EngineError):
             'with platform="cpu" if the device does not come back.'
         )
         self.device = device
+
+
+class BenchPeerError(AgentRTError):
+    """A server that a bench compares agentrt with is not there, or does not do the same work."""
+
+    def __init__(self, name: str, url: str, problem: str) -> None:
+        """``name`` is the peer's, ``url`` where it was looked for; ``problem`` follows both in a sentence."""
+        super().__init__(
+            f"{name} at {url} {problem}. Start it as docs/scheduling.md says, and the bench again."
+        )
+        self.url = url

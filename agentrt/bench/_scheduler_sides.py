@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ._process import SideProcess
+from .machine import describe_machine
 
 SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
 
@@ -186,6 +187,19 @@ class _OpenVINOGenAI:
         config.ignore_eos = True
         config.do_sample = False
         return config
+
+
+def openvino_defaults() -> str:
+    """Precision and threads of both sides, which leave them to OpenVINO."""
+    import openvino
+
+    core = openvino.Core()
+    compute, cache = (
+        core.get_property("CPU", name).get_type_name()
+        for name in ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
+    )
+    group = core.get_property("CPU", "DYNAMIC_QUANTIZATION_GROUP_SIZE")
+    return f"{compute}, {cache} KV, groups of {group}, {describe_machine().usable_cores} threads"
 
 
 class Side(SideProcess):

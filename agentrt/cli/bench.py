@@ -6,7 +6,7 @@ import enum
 import importlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,13 @@ def bench(
     workloads: Annotated[
         Path | None, typer.Option(help="A folder of recorded workloads.", exists=True, file_okay=False)
     ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A server to compare the scheduler with: NAME=URL,PRECISION AND THREADS, where NAME is "
+            "llama_cpp or vllm. docs/scheduling.md says how to start it. Repeatable.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure the same things on less work, in at most two minutes.")
     ] = False,
@@ -36,8 +43,15 @@ def bench(
     """Measure one part of agentrt; progress goes to standard error, the figures to standard output."""
     if json is not None and not json.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {json.parent}", param_hint="--json")
+    options: dict[str, Any] = {}
+    if peer:
+        if name is not BenchName.SCHEDULER:
+            raise typer.BadParameter("only the scheduler bench has peers to choose", param_hint="--peer")
+        from ..bench._scheduler_peer import PeerAddress
+
+        options["peers"] = [PeerAddress.parse(text) for text in peer]
     module = importlib.import_module(f"agentrt.bench.{name}")
-    report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress)
+    report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
     _print(report)
     if json is not None:
         report.write(json)

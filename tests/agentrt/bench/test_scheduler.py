@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench import scheduler
+from agentrt.bench import _scheduler_live
 from agentrt.bench._scheduler_load import Lengths, recorded_arrivals, recorded_lengths
 from agentrt.bench._scheduler_sides import Arrival, Run, Served, Side
 from agentrt.bench._scheduler_simulated import (
@@ -68,9 +68,9 @@ def test_a_user_is_compared_with_the_same_user_alone() -> None:
     alone = Run((served(1.0, 0.1), served(2.0, 0.1, tokens=100)), 5)
     background = Served(Arrival(0.0, 9, 9, False), 9, 1, 1, 1)
     mixed = Run((served(1.2, 0.15), background, served(3.0, 0.05, tokens=100)), 5)
-    assert list(scheduler._over_unloaded([(alone, mixed)], 512)) == [1.2]
-    assert list(scheduler._over_unloaded([(alone, mixed)], 0)) == [1.2, 1.5]
-    assert list(scheduler._added_waits([(alone, mixed)])) == pytest.approx([0.05, 0.0])
+    assert list(_scheduler_live._over_unloaded([(alone, mixed)], 512)) == [1.2]
+    assert list(_scheduler_live._over_unloaded([(alone, mixed)], 0)) == [1.2, 1.5]
+    assert list(_scheduler_live._added_waits([(alone, mixed)])) == pytest.approx([0.05, 0.0])
 
 
 def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
@@ -81,7 +81,7 @@ def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
             return Run((Served(only, only.prompt_tokens, 0.5, 2.0, 0.1),), 2.0)
 
     idle: Any = Idle()
-    alone = scheduler._one_by_one(idle, [Arrival(3.0, 10, 5, True), Arrival(9.0, 20, 5, True)])
+    alone = _scheduler_live._one_by_one(idle, [Arrival(3.0, 10, 5, True), Arrival(9.0, 20, 5, True)])
     assert [one.arrival.prompt_tokens for one in alone.served] == [10, 20]
     assert alone.elapsed_s == 4.0
 

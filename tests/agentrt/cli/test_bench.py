@@ -37,6 +37,23 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return given
 
 
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "only the scheduler bench"),
+        (["scheduler", "--peer", "vllm"], "NAME=URL,PRECISION AND THREADS"),
+        (["scheduler", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
+    ],
+)
+def test_a_peer_that_cannot_be_measured_is_refused_before_the_work(
+    given: dict[str, Any], arguments: list[str], problem: str
+) -> None:
+    result = CliRunner().invoke(app, ["bench", *arguments])
+    assert result.exit_code != 0
+    assert problem in result.output + str(result.exception)
+    assert given == {}
+
+
 def test_it_runs_the_bench_and_shows_its_figures(given: dict[str, Any], tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["bench", "engine", "--quick", "--workloads", str(tmp_path)])
     assert result.exit_code == 0, result.output

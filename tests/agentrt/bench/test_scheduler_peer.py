@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -94,29 +93,25 @@ def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> N
 
 
 def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable[..., PeerAddress]) -> None:
-    count, seen = 110, threading.Semaphore(0)
-
     class Gathering(Shaped):
+        """Answers none of them before all are here."""
+
+        gathering = False
+
         async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
-            if len(body["prompt"]) == 9:  # not the first, small ones
-                seen.release()
-                await asyncio.to_thread(all_here.wait, 30)
+            if len(self.bodies) == 110:
+                all_here.set()
+            if self.gathering:
+                await asyncio.wait_for(all_here.wait(), 20)
             async for event in super()._stream(body):
                 yield event
 
-    all_here = threading.Event()
-
-    def open_when_all_are_here() -> None:
-        for _ in range(count):
-            assert seen.acquire(timeout=30)
-        all_here.set()
-
-    peer = Peer(address(Gathering()))
-    waiting = threading.Thread(target=open_when_all_are_here)
-    waiting.start()
-    assert len(peer.serve([Arrival(0.0, 9, 1, True)] * count).served) == count
-    waiting.join(30)
-    assert all_here.is_set()
+    all_here = asyncio.Event()
+    server = Gathering()
+    peer = Peer(address(server))
+    server.bodies.clear()
+    server.gathering = True
+    assert len(peer.serve([Arrival(0.0, 9, 1, True)] * 110).served) == 110
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ def end():
 thread = threading.Thread(target=end)
 thread.start()
 thread.join()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had this process ignore it
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:

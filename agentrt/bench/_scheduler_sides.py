@@ -191,9 +191,9 @@ class _OpenVINOGenAI:
 
 def openvino_defaults() -> str:
     """Precision and threads of both sides, which leave them to OpenVINO."""
-    import openvino
+    from agentrt.runtime.model.openvino_core import openvino_core
 
-    core = openvino.Core()
+    core = openvino_core()
     compute, cache = (
         core.get_property("CPU", name).get_type_name()
         for name in ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")

@@ -28,9 +28,9 @@ def train(
     size: Annotated[str, typer.Argument(help="main or draft")],
     directory: Annotated[Path, typer.Option(help="where tokenizer and checkpoint go")] = Path("build/nano"),
 ) -> None:
-    """Train one model from scratch: one process at first, then as many as its recipe says."""
+    """Train one model from scratch, in as many processes as its recipe says."""
     try:
-        from .recipe import training
+        from .recipe import recipes, training
     except ImportError as error:
         raise MissingExtraError(str(error.name), "train") from error
     from .recipe.tokenizer import train_tokenizer
@@ -39,7 +39,7 @@ def train(
     tokenizer_path = directory / "tokenizer.json"
     if not tokenizer_path.exists():
         train_tokenizer().save(str(tokenizer_path))
-    recipe = {"main": training.MAIN, "draft": training.DRAFT}[size]
+    recipe = {"main": recipes.MAIN, "draft": recipes.DRAFT}[size]
     training.train(recipe, tokenizer_path, directory / f"{size}.pt", _progress)
 
 

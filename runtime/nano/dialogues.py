@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from .families import FAMILIES
+from .families import FAMILIES, Family
 from .results import Results, to_json
 from .smalltalk import (
     HELD_OUT_SMALL_TALK,
     HELD_OUT_UNSERVED,
+    NEAR_MISSES,
     NO_TOOL_REPLY,
     SMALL_TALK,
     SYSTEM_PROMPTS,
@@ -80,10 +81,13 @@ class Dialogue:
 
 @dataclass(frozen=True)
 class Mix:
-    """How many of a training dialogue's turns need no tool."""
+    """What a training dialogue's turns ask for."""
 
     small_talk: float = 0.035
     unserved: float = 0.055
+    searches: float = 0.0
+    """Share of all other turns that begin with a search, where a tool searches. If there are any, a hit is to
+    be read only where a tool reads it."""
 
 
 class Author:
@@ -235,7 +239,7 @@ class Author:
         listing: Any = hits if rng.random() < 0.8 else {rng.choice([what, "results"]): hits}
         step = Step(tool.name, arguments, to_json(listing))
         key = "path" if family.key == "search_files" else "id"
-        reader = next((t for t in tools if t.family is not None and t.family.key == family.chain_to), None)
+        reader = self._reader(tools, family)
         if chain and reader is not None:
             target = hits[0][key]
             result, answer, facts = self._results.read(family.chain_to, target)
@@ -259,16 +263,17 @@ class Author:
             answer = "Files I found: " + "; ".join(facts) + "."
         return Turn(kind, request, (step,), answer, facts)
 
+    def _reader(self, tools: list[Tool], searching: Family) -> Tool | None:
+        """The tool that reads what ``searching`` finds, if there is one."""
+        return next((t for t in tools if t.family is not None and t.family.key == searching.chain_to), None)
+
     def follow_up(self, tools: list[Tool], previous: Turn) -> Turn | None:
         """ "Read the first one" after a search; ``None`` if the previous turn offers nothing to read."""
         if len(previous.steps) != 1 or previous.kind not in {"search_notes", "search_mail", "search_files"}:
             return None
         found = json.loads(previous.steps[0].result)
         hits = found if isinstance(found, list) else next(iter(found.values()))
-        reader = next(
-            (t for t in tools if t.family is not None and t.family.key == FAMILIES[previous.kind].chain_to),
-            None,
-        )
+        reader = self._reader(tools, FAMILIES[previous.kind])
         if not hits or reader is None:
             return None
         thing = {"search_notes": "note", "search_mail": "mail", "search_files": "file"}[previous.kind]
@@ -317,7 +322,8 @@ class Author:
             family = rng.choice(absent)
             request, _ = self._wording.ask(family.requests, family.held_out, verbs_matter=True)
         else:
-            request, _ = self._wording.ask(UNSERVED, HELD_OUT_UNSERVED, verbs_matter=True)
+            lines = NEAR_MISSES if rng.random() < 0.35 else UNSERVED
+            request, _ = self._wording.ask(lines, HELD_OUT_UNSERVED, verbs_matter=True)
         return Turn("unserved", request, (), NO_TOOL_REPLY, (NO_TOOL_REPLY,))
 
     def system_prompt(self) -> str:
@@ -347,11 +353,16 @@ class Author:
         unused = [tool for tool in tools if tool.name not in called]
         # What was called before should say little about what to call next.
         candidates = unused if unused and rng.random() < 0.8 else tools
+        if mix.searches:
+            searching = [tool for tool in candidates if tool.family is not None and tool.family.chain_to]
+            candidates = searching if searching and rng.random() < mix.searches else candidates
         weights = [
             2.0 if tool.family is None else 1.6 if tool.family.chain_to else 1.2 for tool in candidates
         ]
         tool = rng.choices(candidates, weights)[0]
         chain = tool.family is not None and bool(tool.family.chain_to) and rng.random() < 0.5
+        if mix.searches and tool.family is not None:
+            chain = chain and self._reader(tools, tool.family) is not None
         return self.turn(tools, tool, chain=chain)
 
     def dialogue(
@@ -363,7 +374,7 @@ class Author:
         if draw < 0.4:
             count = rng.choice([10, 10, 10, 10, 9, 8, 7, 6])
             tools = self.toolsmith.tools(
-                min(count, most_tools), demo=True, names="usual" if rng.random() < 0.5 else "mixed"
+                min(count, most_tools), demo=True, names="usual" if rng.random() < 0.6 else "mixed"
             )
         elif draw < 0.98 or calls_only:
             tools = self.toolsmith.tools(

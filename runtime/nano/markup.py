@@ -6,7 +6,6 @@ the two equal.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,7 +13,19 @@ from .dialogues import Dialogue
 from .results import to_json
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-MARKUP_TOKENS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>")
+NAME_OPENS, ARGUMENTS_OPEN = '{"name": "', '", "arguments": {'
+MARKUP_TOKENS = (
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<tools>",
+    "</tools>",
+    # One token before every tool's name, in the list as in a call: what came after it before are then exactly
+    # the names to choose from, which a single induction head finds.
+    NAME_OPENS,
+    ARGUMENTS_OPEN,
+)
 
 CHAT_TEMPLATE = """\
 {%- if messages[0].role == 'system' %}{%- set system = messages[0].content %}
@@ -24,11 +35,11 @@ CHAT_TEMPLATE = """\
     {{- '\\n<tools>' }}
     {%- for tool in tools %}
         {%- set function = tool.function %}
-        {{- '\\n{"description": ' + (function.description | default('') | tojson) }}
-        {{- ', "name": ' + (function.name | tojson) + ', "parameters": {' }}
-        {%- set parameters = function.parameters | default({}) %}
-        {%- set required = parameters.required | default([]) %}
-        {%- for name, schema in (parameters.properties | default({})).items() %}
+        {{- '\\n' + (function.description | default('', true)) }}
+        {{- '\\n{"name": ' + (function.name | tojson) + ', "arguments": {' }}
+        {%- set parameters = function.parameters | default({}, true) %}
+        {%- set required = parameters.required | default([], true) %}
+        {%- for name, schema in (parameters.properties | default({}, true)).items() %}
             {%- if not loop.first %}{{- ', ' }}{%- endif %}
             {{- '"' + name + ('' if name in required else '?') + '": "' }}
             {%- if schema.enum %}{{- schema.enum | join('|') }}
@@ -46,7 +57,7 @@ CHAT_TEMPLATE = """\
     {%- elif message.role == 'assistant' %}
         {{- '<|im_start|>assistant\\n' }}
         {%- if message.content %}{{- message.content }}{%- endif %}
-        {%- for call in (message.tool_calls | default([])) %}
+        {%- for call in (message.tool_calls | default([], true)) %}
             {%- if message.content or not loop.first %}{{- '\\n' }}{%- endif %}
             {{- '<tool_call>\\n{"name": ' + (call.function.name | tojson) + ', "arguments": ' }}
             {%- if call.function.arguments is string %}{{- call.function.arguments }}
@@ -67,10 +78,12 @@ class Segment(NamedTuple):
 
     text: str
     learned: bool
+    facts: tuple[str, ...] = ()
+    """What an answer takes word for word from a tool's result."""
 
 
-def tool_line(schema: Mapping[str, Any]) -> str:
-    """One tool as the system prompt shows it: what it does, then its name, then its parameters."""
+def tool_lines(schema: Mapping[str, Any]) -> str:
+    """One tool as the system prompt shows it: what it does, then a call of it with types as values."""
     function = schema["function"]
     parameters = function.get("parameters", {})
     required = parameters.get("required", [])
@@ -80,15 +93,12 @@ def tool_line(schema: Mapping[str, Any]) -> str:
         else str(spec.get("type", "any"))
         for name, spec in parameters.get("properties", {}).items()
     }
-    return json.dumps(
-        {"description": function.get("description", ""), "name": function["name"], "parameters": shown},
-        ensure_ascii=False,
-    )
+    return f"{function.get('description', '')}\n{to_json({'name': function['name'], 'arguments': shown})}"
 
 
 def system_block(system: str, tools: Iterable[Mapping[str, Any]]) -> str:
     """The system turn with its tools."""
-    lines = "".join("\n" + tool_line(tool) for tool in tools)
+    lines = "".join("\n" + tool_lines(tool) for tool in tools)
     return f"<|im_start|>system\n{system}" + (f"\n<tools>{lines}\n</tools>" if lines else "") + "<|im_end|>\n"
 
 
@@ -113,6 +123,6 @@ def segments(dialogue: Dialogue) -> list[Segment]:
                 )
             )
         if not (turn.steps and dialogue.calls_only):
-            result.append(Segment(turn.answer + "<|im_end|>", True))
+            result.append(Segment(turn.answer + "<|im_end|>", True, turn.facts))
         result.append(Segment("\n", False))
     return result

@@ -77,7 +77,7 @@ class Toolsmith:
             name = rng.choice(family.held_out_names) if rng.random() < 0.5 else self._invented_name(family)
         elif names == "mixed":
             draw = rng.random()
-            if draw > 0.75:
+            if draw > 0.7:
                 name = rng.choice(family.names)
             elif draw > 0.15:
                 name = self._invented_name(family)

@@ -12,169 +12,29 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from .words import (
+    ACCENTED,
+    ADJECTIVES,
+    CITIES,
+    CODAS,
+    DAY_PARTS,
+    EXTENSIONS,
+    FIRST_NAMES,
+    HOURS,
+    MONTHS,
+    NOUNS,
+    NUCLEI,
+    ONSETS,
+    SHORT_MONTHS,
+    SKIES,
+    SPOKEN_DAYS,
+    SURNAMES,
+    WEEKDAYS,
+)
+
 Split = Literal["train", "held-out"]
 
 _HELD_OUT_OF_EIGHT = 1
-
-_NOUNS = """
-account address album alarm album anchor ankle apple apron archive arm article attic aunt autumn award axe baby
-backpack badge bag bakery balcony ball balloon banana band bank banner barn basket bath battery beach bead bean bear bed
-bee bell belt bench bicycle bike bill bird birthday biscuit blanket blender blog board boat boiler bolt bone bonus book
-boot bottle bowl box bracelet branch brand brass bread breakfast brick bridge broom brother brush bucket budget bug
-building bulb bus bush business butter button cabin cabinet cable cactus cake calendar camera camp candle canoe canvas car
-carbon card career cargo carpet carrot cart cartoon castle cat cattle ceiling cellar cello cement census chain chair chalk
-channel chapter charger chart cheese chef cherry chess chicken chimney chocolate choir church cinema circle circuit
-citizen clay cleaning clinic clock cloth cloud club coach coal coast coat code coffee coin collar college colour column
-comb comet committee compass compost computer concert conference contract cookie copper cord corn corner cottage cotton
-couch course court cousin cow crane crayon cream credit crew cricket crop crown cup curtain cushion customer cycle dairy
-dance data daughter deadline deal deck delivery dentist deposit desert desk dessert diary diet dinner diploma direction
-dish doctor document dog doll dolphin donation door dragon drain drawer drawing dress drill drink driver drum duck duty
-eagle earring east editor egg elbow election elephant email engine envelope estate evening exam exercise exhibition
-expense eye fabric factory fair family fan farm farmer father feather fee feedback fence fern ferry festival field film
-filter finance finger fire fireplace firewall fish flag flame flat flight flood floor flour flower flute folder food
-football forest fork form fountain fox frame freezer friend frog fruit fuel fund furniture galaxy gallery game garage
-garden garlic gas gate gift giraffe glacier glass glove glue goal goat gold golf grain grandfather grandmother grant grape
-graph grass gravel grid grocery group guest guide guitar gym hail hair hall hammer hammock handle harbour harvest hat
-hedge heater helmet herb highway hike hill history hobby holiday honey hood hook horse hose hospital hostel hotel house
-hybrid ice idea igloo index ink insurance interview invitation invoice iron island ivy jacket jam jar jazz jeans jewel
-job joint journal judge juice jumper jungle kayak kettle key keyboard kitchen kite kitten knee knife knot ladder lake
-lamb lamp language laptop laser laundry lawn lawyer leaf league lease leather lecture lemon lens letter lettuce library
-licence lighthouse lion list litter loan lobby lock log lunch machine magazine magnet mail manager mango manual map
-marathon marble market marketing mask mattress meadow meal meat mechanic medal medicine meeting melon member menu merger
-metal meter milestone milk mill mineral mirror model module moon mortgage mosaic mother motor mountain mouse movie mug
-museum mushroom music nail napkin needle neighbour nephew nest network newsletter niece north notebook novel nurse nut
-oak oat ocean office oil olive onion opera orange orchard orchestra order organ oven owl owner paddle padlock paint palace
-palm pan panda paper parade parcel parent park parking parrot partner party passport password pasta patch path patient
-pavement payment payroll peach peanut pear pearl pencil penguin pension pepper permit petition phone photo piano picnic
-picture pie pig pillow pilot pine pipe pizza plan planet plant plaster plate platform player plum plumber poem poet police
-policy pond pony pool porch portrait postcard poster potato pottery presentation printer prize product profile program
-project proposal protein pudding pump pumpkin puppet puppy purse puzzle quarter queen quilt quiz rabbit race radiator
-radio raft railway rain rainbow ranch raspberry receipt recipe record recycling refund register rehearsal release renovation
-rent repair report research reservation restaurant review reward rice ring river road robot rocket roof room rope rose
-router rug ruler sail sailor salad salary salmon salt sand sandal sandwich sauce sauna saw scarf schedule school science
-scissors scooter screen screw script sculpture sea season seat seed seminar server sewing shampoo shark shed sheep shelf
-shell shift ship shirt shoe shop shoulder shovel shower sign silk silver singer sink sister skate skirt sky sled sleeve
-smoke snack snail snow soap soccer sock sofa software soil soldier song soup south spade speaker spice spider spinach
-spoon sponge spring squirrel stable stadium staff stage stairs stamp star station statue steel stew stone storage store
-storm story stove straw strawberry stream street student studio subscription subway sugar suit suitcase summary summer
-sunset supper supplier surfboard survey swan sweater swing sword syrup table tailor tank tape target tax taxi tea teacher
-team telescope temple tenant tennis tent terrace textbook theatre thesis thread ticket tiger tile timber timetable tire
-tissue toast toaster toilet tomato tool tooth torch tournament towel tower town toy tractor trail train training trip
-trophy truck trumpet trunk tulip tunnel turkey turtle tutor umbrella uncle uniform upgrade vaccine vacation valley van
-vase vegetable vehicle vendor veranda vest vet video village vineyard violin visa visitor voice volcano volunteer voucher
-wage wagon waiter walk wall wallet walnut wardrobe warehouse warranty washer watch waterfall wave wax wedding wheat wheel
-whistle wife wind window wine winter wire wolf wood wool workshop yacht yard yarn yoga yogurt zebra zipper zoo
-"""
-_ADJECTIVES = """
-old new big small red blue green white black yellow broken quick slow warm cold fresh dry wet local annual monthly weekly
-daily final first second third quarterly early late open closed free private public secret simple spare used digital
-modern wooden plastic electric wild sweet sour salty spicy vegan gluten-free low-fat half-price long-term last-minute
-northern southern eastern western upper lower front back heavy light narrow wide quiet loud happy lucky urgent
-"""
-_FIRST_NAMES = """
-Ada Adam Agnes Ahmed Aiko Alan Albert Alice Amara Amir Amy Ana Anders Andrea Anika Anna Anton Arjun Astrid Aya Beatriz Ben
-Bianca Bo Boris Bruno Camille Carl Carla Carlos Cecilia Chen Chloe Chris Clara Daniel David Diana Diego Dina Dora Edgar
-Elena Eli Elif Emil Emma Enzo Erik Esther Eva Fatima Felix Fiona Frank Frida Gabriel George Gina Greta Gustav Hana Hans
-Hassan Heidi Helen Henry Hugo Ida Igor Ines Ingrid Irina Isaac Ivan Jack Jacob Jana Jasper Javier Jean Jin Joel Johan John
-Jonas Jorge Julia Kai Karim Karl Kate Keiko Ken Kira Kofi Lara Lars Laura Leah Leila Lena Leo Liam Lin Lisa Lola Louis
-Lucas Lucia Lukas Luna Magnus Malik Marco Maria Marie Mark Marta Martin Mateo Max Maya Mei Mia Miguel Mila Mina Mohammed
-Nadia Naomi Nils Nina Noah Nora Olga Oliver Omar Oscar Otto Pablo Paul Paula Pedro Peter Petra Piotr Priya Rafael Rania
-Ravi Rita Robert Rosa Ruth Sadia Sam Samuel Sara Sean Silvia Simon Sofia Stefan Sven Tara Theo Thomas Tim Tina Tom Uma
-Vera Victor Viktor Wei Will Xavier Yara Yuki Yusuf Zara Zoe
-"""
-_SURNAMES = """
-Abbott Adler Ahmed Almeida Andersen Bauer Becker Berg Bianchi Blanc Bond Brandt Brown Carter Castro Chan Chavez Chen
-Clark Costa Cruz Dahl Davies Diaz Dubois Duran Eriksen Evans Falk Farah Ferrari Fischer Flores Fuentes Garcia Gill Gomez
-Gray Green Gupta Haas Hahn Hall Hansen Harris Hill Hoffman Horvat Hughes Ito Ivanov Jansen Jensen Jones Kaya Keller Khan
-Kim King Klein Koch Kovacs Kowalski Kumar Lang Larsen Lee Lehmann Lewis Lima Lopez Lund Mann Marin Martin Mehta Meyer
-Mills Moore Moreau Morgan Moretti Murphy Nagy Nguyen Nielsen Novak Obi Okafor Okonkwo Olsen Ortiz Park Patel Perez Petrov
-Price Quinn Ramos Rao Reed Reyes Ricci Rivera Rossi Russo Sato Schmidt Shah Silva Singh Smith Soto Stein Stone Suzuki
-Tanaka Taylor Torres Tran Turner Vega Vogel Wagner Walker Wang Weber White Wolf Wood Wright Yamada Yilmaz Young Zhang
-"""
-_CITIES = """
-Aachen Accra Adelaide Algiers Almaty Amman Amsterdam Ankara Antwerp Athens Atlanta Auckland Austin Baku Bangkok Barcelona
-Basel Beijing Beirut Belfast Belgrade Bergen Berlin Bern Bilbao Bogota Bologna Bombay Boston Bratislava Bremen Brighton
-Brisbane Bristol Brno Brussels Bucharest Budapest Cairo Calgary Cardiff Chicago Cologne Copenhagen Cordoba Cork Cracow
-Cusco Dakar Dallas Damascus Delhi Denver Detroit Doha Dresden Dubai Dublin Durban Edinburgh Florence Fukuoka Galway
-Geneva Genoa Ghent Glasgow Gothenburg Granada Graz Hamburg Hanoi Harare Havana Helsinki Houston Innsbruck Istanbul Izmir
-Jakarta Jerusalem Kampala Karachi Kathmandu Kiel Kigali Kyiv Kyoto Lagos Lahore Lausanne Leeds Leipzig Lima Linz Lisbon
-Liverpool Ljubljana London Lusaka Luxembourg Lviv Lyon Madrid Malaga Malmo Manchester Manila Maputo Marseille Melbourne
-Memphis Mexico Miami Milan Minsk Montreal Moscow Mumbai Munich Muscat Nairobi Nantes Naples Nice Nicosia Odessa Osaka
-Oslo Ottawa Oxford Palermo Panama Paris Perth Porto Prague Pretoria Quito Rabat Reykjavik Riga Rome Rotterdam Salzburg
-Santiago Sarajevo Seattle Seoul Seville Shanghai Singapore Sofia Split Stockholm Strasbourg Stuttgart Sydney Taipei
-Tallinn Tampere Tartu Tbilisi Tehran Tokyo Toledo Toronto Toulouse Trieste Tripoli Tromso Tunis Turin Utrecht Valencia
-Vancouver Venice Verona Vienna Vilnius Warsaw Wellington Winnipeg Yerevan York Zagreb Zaragoza Zurich
-"""
-_ONSETS = "b c d f g h j k l m n p r s t v w z br ch cl cr dr fl fr gl gr kl kr pl pr qu sc sh sk sl sp st str sw th tr tw".split()
-_NUCLEI = "a e i o u a e i o u ai au ea ee ei ia ie io oa oo ou ui y".split()
-_CODAS = [
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "b",
-    "ck",
-    "d",
-    "f",
-    "g",
-    "l",
-    "ll",
-    "m",
-    "n",
-    "nd",
-    "ng",
-    "nk",
-    "nt",
-    "p",
-    "r",
-    "rd",
-    "rk",
-    "rt",
-    "s",
-    "sh",
-    "ss",
-    "st",
-    "t",
-    "th",
-    "x",
-    "z",
-]
-_ACCENTED = {
-    "a": "áàâäãå",
-    "e": "éèêë",
-    "i": "íìîï",
-    "o": "óòôöõø",
-    "u": "úùûü",
-    "c": "çčć",
-    "s": "šśş",
-    "z": "žźż",
-    "n": "ñń",
-    "l": "ł",
-    "r": "ř",
-    "y": "ý",
-    "g": "ğ",
-}
-_MONTHS = "January February March April May June July August September October November December".split()
-_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-_SHORT_MONTHS = "Jan Feb Mar Apr Jun Jul Aug Sept Sep Oct Nov Dec".split()
-_HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
-_DAY_PARTS = ("morning", "afternoon", "evening", "night", "noon")
-_SPOKEN_DAYS = (
-    "today;today;tonight;tomorrow;tomorrow;tomorrow;yesterday;this weekend;next weekend;the weekend;this week;next week;"
-    "the day after tomorrow;the day before yesterday;next month;this month;this morning;this afternoon;this evening;"
-    "later today;in a week;in two weeks;in three days;a week from now;the first of the month;Christmas;New Year's Eve;"
-    "my birthday;Easter Monday;Mon;Tue;Wed;Thu;Fri;Sat;Sun"
-).split(";")
-_EXTENSIONS = "txt md csv pdf json py log docx xlsx html yaml ini sh tex odt rst png jpg pptx toml js rtf xml cfg".split()
-_SKIES = (
-    "rain;light rain;heavy rain;sun;sunny;clouds;cloudy;light clouds;snow;light snow;fog;wind;clear sky;thunder;"
-    "drizzle;hail;a clear sky;strong wind;scattered clouds;overcast;showers;mist;sleet;storms;partly cloudy"
-).split(";")
 
 
 def _split_of(text: str) -> Split:
@@ -203,11 +63,11 @@ class Vocabulary:
         """The vocabulary of one split; the two share no open-class word."""
         return cls(
             split,
-            _pool(_NOUNS, split),
-            _pool(_ADJECTIVES, split),
-            _pool(_FIRST_NAMES, split),
-            _pool(_SURNAMES, split),
-            _pool(_CITIES, split),
+            _pool(NOUNS, split),
+            _pool(ADJECTIVES, split),
+            _pool(FIRST_NAMES, split),
+            _pool(SURNAMES, split),
+            _pool(CITIES, split),
             blends,
         )
 
@@ -217,13 +77,11 @@ class Vocabulary:
             return self._blend(rng)
         while True:
             count = syllables or rng.choice([1, 2, 2, 2, 2, 3])
-            word = "".join(
-                rng.choice(_ONSETS) + rng.choice(_NUCLEI) + rng.choice(_CODAS) for _ in range(count)
-            )
+            word = "".join(rng.choice(ONSETS) + rng.choice(NUCLEI) + rng.choice(CODAS) for _ in range(count))
             if 2 < len(word) < 14 and _split_of(word) == self.split:
                 if rng.random() < 0.05:
-                    plain = rng.choice([letter for letter in word if letter in _ACCENTED] or ["\0"])
-                    return word.replace(plain, rng.choice(_ACCENTED.get(plain, plain)), 1)
+                    plain = rng.choice([letter for letter in word if letter in ACCENTED] or ["\0"])
+                    return word.replace(plain, rng.choice(ACCENTED.get(plain, plain)), 1)
                 return word
 
     def _blend(self, rng: Random) -> str:
@@ -345,9 +203,11 @@ class Vocabulary:
                 [f"{stamp}-{name}", f"{stamp}_{name}", f"{name}-{stamp}", f"{name}({rng.randint(1, 9)})"]
             )
         folders = "".join(f"{self.noun(rng)}/" for _ in range(rng.choice([0, 0, 0, 1, 1, 2])))
-        if rng.random() < 0.06:
-            folders = rng.choice(["./", "~/", "/", "/home/", "../"]) + folders
-        return f"{folders}{name}.{rng.choice(_EXTENSIONS)}" if rng.random() < 0.95 else f"{folders}{name}"
+        if rng.random() < 0.08:
+            folders = rng.choice(["./", "~/", "/", "/home/", "../", "/etc/", "/var/log/"]) + folders
+        elif rng.random() < 0.03:
+            folders = rng.choice(["C:\\", "D:\\", ""]) + folders.replace("/", "\\")
+        return f"{folders}{name}.{rng.choice(EXTENSIONS)}" if rng.random() < 0.95 else f"{folders}{name}"
 
     def date(self, rng: Random) -> str:
         """A date as people say it (at times in lower case); the tool parses it, the model copies it."""
@@ -355,23 +215,23 @@ class Vocabulary:
         return text.lower() if rng.random() < 0.08 else text
 
     def _date(self, rng: Random) -> str:
-        day, month, weekday = rng.randint(1, 31), rng.choice(_MONTHS), rng.choice(_WEEKDAYS)
+        day, month, weekday = rng.randint(1, 31), rng.choice(MONTHS), rng.choice(WEEKDAYS)
         ordinal = (
             f"{day}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10 if day not in (11, 12, 13) else 0, 'th') }"
         )
         shape = rng.random()
         if shape < 0.22:
-            return rng.choice(_SPOKEN_DAYS)
+            return rng.choice(SPOKEN_DAYS)
         if shape < 0.36:
             return weekday
         if shape < 0.5:
             return f"{rng.choice(['next', 'this', 'next', 'last', 'coming'])} {weekday}"
         if shape < 0.54:
-            return f"{rng.choice(['tomorrow', weekday, 'next ' + weekday, 'on ' + weekday])} {rng.choice(_DAY_PARTS)}".removeprefix(
+            return f"{rng.choice(['tomorrow', weekday, 'next ' + weekday, 'on ' + weekday])} {rng.choice(DAY_PARTS)}".removeprefix(
                 "on "
             )
         if shape < 0.57:
-            short = rng.choice(_SHORT_MONTHS)
+            short = rng.choice(SHORT_MONTHS)
             return rng.choice(
                 [f"{short} {day}", f"{day} {short}", f"{short} {ordinal}", f"{weekday} {day} {short}"]
             )
@@ -409,9 +269,9 @@ class Vocabulary:
         if shape < 0.91:
             return f"{rng.randint(1, 12)} o'clock"
         if shape < 0.94:
-            return f"{rng.choice(['half past', 'quarter past', 'quarter to', 'half'])} {rng.choice(_HOURS)}"
+            return f"{rng.choice(['half past', 'quarter past', 'quarter to', 'half'])} {rng.choice(HOURS)}"
         if shape < 0.96:
-            return f"{rng.choice([str(rng.randint(1, 12)), rng.choice(_HOURS)])} in the {rng.choice(['morning', 'afternoon', 'evening'])}"
+            return f"{rng.choice([str(rng.randint(1, 12)), rng.choice(HOURS)])} in the {rng.choice(['morning', 'afternoon', 'evening'])}"
         if shape < 0.97:
             return f"{rng.randint(0, 23)}h{rng.choice(['', '30', '15'])}"
         return rng.choice(["noon", "midnight"])
@@ -435,6 +295,10 @@ class Vocabulary:
             return f"{self.invented(rng, 1)}-{rng.randint(1, 999)}"
         return f"{''.join(rng.choice('ABCDEFGHKLMNPRSTXZ') for _ in range(rng.randint(2, 3)))}-{rng.randint(1, 9999)}"
 
+    def plain_identifier(self, rng: Random, prefix: str) -> str:
+        """An id that says by its first letter what it belongs to."""
+        return f"{prefix}{rng.choice(['', '', '', '_', '-'])}{rng.randint(1, rng.choice([9, 99, 999]))}"
+
     def integer(self, rng: Random, digits: int = 4) -> str:
         """A positive whole number of up to ``digits`` digits."""
         return str(rng.randint(1, 10 ** rng.randint(1, digits)))
@@ -454,7 +318,7 @@ class Vocabulary:
 
     def sky(self, rng: Random) -> str:
         """What the sky does, in a weather report's words."""
-        return rng.choice(_SKIES)
+        return rng.choice(SKIES)
 
     def sentence(self, rng: Random) -> str:
         """One plain sentence of three to sixteen words, with the punctuation that breaks careless copying."""
@@ -479,7 +343,7 @@ class Vocabulary:
         elif shape == 4:
             text = f"{n()}, {n()}, {n()} and {n()}"
         elif shape == 5:
-            text = f"we meet at the {n()} {rng.choice(['station', 'in ' + self.city(rng), 'on ' + rng.choice(_WEEKDAYS)])}"
+            text = f"we meet at the {n()} {rng.choice(['station', 'in ' + self.city(rng), 'on ' + rng.choice(WEEKDAYS)])}"
         elif shape == 6:
             text = f"the code is {self.identifier(rng)}"
         elif shape == 7:
@@ -491,7 +355,7 @@ class Vocabulary:
         elif shape == 10:
             text = f"the {n()} meeting moved to {self.date(rng)}"
         elif shape == 11:
-            text = f"{rng.choice(['revenue', 'rent', 'the price', n()])} {rng.choice(['grew', 'fell', 'rose', 'dropped'])} {rng.randint(1, 99)}% {rng.choice(['this year', 'in ' + rng.choice(_MONTHS), 'since ' + str(rng.randint(1990, 2026))])}"
+            text = f"{rng.choice(['revenue', 'rent', 'the price', n()])} {rng.choice(['grew', 'fell', 'rose', 'dropped'])} {rng.randint(1, 99)}% {rng.choice(['this year', 'in ' + rng.choice(MONTHS), 'since ' + str(rng.randint(1990, 2026))])}"
         elif shape == 12:
             text = f"{self.person(rng)} said that the {n()} needs a new {n()}"
         elif shape == 13:

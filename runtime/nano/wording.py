@@ -49,6 +49,9 @@ def expand(rng: Random, line: str) -> str:
     return re.sub(r" +([,.?!:])", r"\1", re.sub(r" {2,}", " ", line)).strip()
 
 
+_FREE_TEXT_END = re.compile(r"\{(prose|topic_prose|short|task)\}$")
+
+
 class Wording:
     """Words requests of one split; ``held_out`` chooses the lines that training never uses."""
 
@@ -97,6 +100,8 @@ class Wording:
                 else v.invented(r).capitalize()
             ),
             "id": v.identifier,
+            "note_id": lambda r: v.plain_identifier(r, "n"),
+            "mail_id": lambda r: v.plain_identifier(r, "m"),
             "country": lambda r: r.choice(COUNTRIES),
             "adjective": lambda r: r.choice(v.adjectives),
             "integer": v.integer,
@@ -132,7 +137,8 @@ class Wording:
         elif question and rng.random() < 0.15:
             line = line[:-1]
         text = self.fill(line, values)
-        if not question and text[-1] not in ".?!" and rng.random() < 0.5:
+        # After free text an end mark could as well belong to it.
+        if not question and text[-1] not in ".?!" and not _FREE_TEXT_END.search(line) and rng.random() < 0.5:
             text += (
                 "?"
                 if re.match(r"(?i)(hey |hello, |hi there, |hi, )?(can|could|would|will) you", text)
@@ -147,12 +153,12 @@ class Wording:
         held_out = self.wording == "held-out" and rng.random() < 0.4
         if re.match(
             r"(I |I'|at |on |in |to |from |for |new |weather|notes|files|mails|documents|my |the |time in|any |and |"
-            r"let's |there |it |we |when |a |an |\{)",
+            r"let's |there |it |we |when |a |an |packing |travelling |flying |off |temp |\{)",
             line,
         ):
             return line
         line = rng.choice(HELD_OUT_PREFIXES if held_out else POLITE_PREFIXES) + line
-        if re.search(r"\{(prose|topic_prose|short|task)\}$", line):
+        if _FREE_TEXT_END.search(line):
             return line  # "…: buy milk for me" would leave open what the text is
         suffix = rng.choice(HELD_OUT_SUFFIXES if held_out else POLITE_SUFFIXES)
         clear = not line.endswith("}") or suffix.startswith(",")  # that the suffix is not part of the slot
@@ -171,6 +177,7 @@ class Wording:
             "mail_topic": ("mail_topic_only", "mail_topic", "person_topic", "bare_topic"),
             "topic": ("topic", "bare_topic"),
             "prose": ("prose", "topic_prose"),
+            "id": ("id", "note_id", "mail_id"),
         }
         arguments: dict[str, Any] = {}
         for parameter, name in tool.parameters:

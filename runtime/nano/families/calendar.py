@@ -90,6 +90,10 @@ CALENDAR = (
             what's next on my [calendar|schedule|agenda]?
             [list|show] my [events|appointments|meetings]
             am I busy?
+            [any|are there any] [meetings|appointments|events] on my [calendar|agenda] {date}?
+            {date}, what [have I got|do I have|is] on?
+            [agenda|calendar|schedule|plans] {date}
+            [run|walk|talk] me through my [schedule|agenda|calendar|plans] [for|on|] {date}
             """,
         held_out="""
             look at my agenda and tell me about {date}
@@ -169,6 +173,20 @@ CALENDAR = (
             [move|put] {title} into my calendar, {date} at {time}
             [please|] [pencil|squeeze] in {title} [on|for|] {date} at {time}
             [have|get] {title} [added|scheduled|booked|planned] [on|for|] {date} at {time}
+            {title} {date} {time}, [add it|put it in the calendar|put it in my calendar|schedule it]
+            {title}, {date} {time}, [add it|put it in the calendar|schedule it]
+            {title}, {date}, {time} - [add it|put it in the calendar|note it in my calendar|into the calendar]
+            [calendar|event|new event|schedule|appointment]: {title} {date} {time}
+            [put|add|enter|write] {title} [in|into|on|to] [my|the] calendar for {date}, {time}
+            [put|add|schedule|book|enter] {title} [on|for|] {date}, {time}
+            [put|add|schedule|book|enter] {title} {date} {time}
+            [book|reserve|free] {date} at {time} for {title}
+            [could|can] you [book|add|schedule] {title} for {date} at {time}?
+            I'd like [an event|an entry|an appointment] for {date}, {time}, [titled|called|named] {title}
+            [add|make|create] [an event|an entry] [on|for|] {date}, {time}, [titled|called|named] {title}
+            {date} at {time}: {title}. [Add it|Add that|Put it in|Put that in my calendar].
+            {date}, {time}: {title}. [Add it|Add that|Put it in|Put that in my calendar].
+            [add|put] {title} on my calendar, {date} at {time}
             """,
         held_out="""
             block {date} at {time} for {title}

@@ -68,6 +68,16 @@ FILES = (
             [file|document] [about|on] {topic}
             my {bare_topic} [files|documents|document|file]
             [did|have] I [ever|] [save|saved|store|stored] [a file|a document|something] [about|on] {topic}?
+            where [on my computer|on this computer|on the disk] is the [file|document] [about|on|for|with] {topic}?
+            where on my computer is the {bare_topic} [file|document]?
+            [find|locate|look for|show] the {bare_topic} [file|document|files|documents]
+            [find|locate|show] the [file|document] with {topic} [in it|]
+            look in my files for [anything|something|] [about|on|] {topic}
+            [any|are there] files [about|on] {topic} [on here|on this computer|on my disk|here]?
+            [see|check] [if|whether] there's a [file|document] [called|about|on|for|with] {topic}
+            [do I have|is there] a file [called|named|for|on] {topic}?
+            [file|files|document] search: {topic}
+            [hunt|track] down the {bare_topic} [file|document] [on this computer|on here|]
             """,
         held_out="""
             go through my documents and find {topic}
@@ -106,6 +116,29 @@ FILES = (
             there is a [file|document] about {topic}: [read it|what does it say]
             {topic}: what does the [file|document] say?
             {topic}: read [me|] the [file|document]
+            [find|get|locate|look up|track down] [my|the] [file|document|doc] [about|on|for] {topic} and [let me know what is in it|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
+            [go to|jump to|turn to|take out] [my|the] [file|document|doc] [about|on|for] {topic} [and read it|and show it to me|]
+            I [have|had|need|ought] to [see|read|check|look at] [my|the] [file|document|doc] [about|on|for] {topic}
+            I [must|should|may|will] [read|check|see|study] [my|the] [file|document|doc] [about|on|for] {topic}
+            I [want|wish|would love|was hoping|am trying] to [open|have|study|check|look at|go over|go through|get] [my|the] [file|document|doc] [about|on|for] {topic}
+            I'd [love|like|be glad] to [have|check|study|look at|go over|open] [my|the] [file|document|doc] [about|on|for] {topic}
+            let me [see|read|have|look at|check] [my|the] [file|document|doc] [about|on|for] {topic}
+            [may|can|could|might] I [see|read|have|look at] [my|the] [file|document|doc] [about|on|for] {topic}?
+            [could|would|can] you [show|read|give|recite|display] [me|] [my|the] [file|document|doc] [about|on|for] {topic}?
+            [display|present|recite|bring up|load|unfold] [my|the] [file|document|doc] [about|on|for] {topic}
+            what [information|details|news|facts] [is there|are there|do I find] in [my|the] [file|document|doc] [about|on|for] {topic}?
+            what [all|else|things] [is|stands] in [my|the] [file|document|doc] [about|on|for] {topic}?
+            [look at|look into|check|consult|take] [my|the] [file|document|doc] [about|on|for] {topic} and [quote|read|repeat|recite] it
+            [tell|read|give|show] me [everything|all|whatever] that [my|the] [file|document|doc] [about|on|for] {topic} [says|contains|holds]
+            I wonder what [is in|stands in] [my|the] [file|document|doc] [about|on|for] {topic}
+            I [have forgotten|no longer know|do not know] what [is in|stands in] [my|the] [file|document|doc] [about|on|for] {topic}
+            what [my|the] [file|document|doc] [about|on|for] {topic} says, [read it to me|please|I need it]
+            [there is|there was|I have|I remember|I saw] a [file|document|doc] [about|on|for] {topic}: [let me see it|open it|show it|read it out|what is in it?]
+            [the|that] [file|document|doc] [about|on|for] {topic}, [read it to me|open it|show me|what is in it?|I want to see it|let me read it]
+            about {topic}: [open|read|show] [my|the] [file|document|doc]
+            [search|look] for [my|the] [file|document|doc] [about|on|for] {topic}, [open it and read it|and read what you find|then open it|then let me read it|and show me the text]
+            [where is|is there] [my|the] [file|document|doc] [about|on|for] {topic}? [Read it to me|Open it|Show me what is in it]
+            [full|complete|whole] [text|contents] of [my|the] [file|document|doc] [about|on|for] {topic}
             """,
         chain_held_out="""
             find the document about {topic} and tell me what it says
@@ -170,6 +203,11 @@ FILES = (
             can I see {path}?
             may I see the file {path}?
             how does {path} [go|begin|look]?
+            {path}
+            {path}, what does it say?
+            {path}: what's inside?
+            does {path} [have|contain|mention|say anything about] {topic}?
+            what [settings|numbers|names|lines] are in {path}?
             """,
         held_out="""
             open up {path}

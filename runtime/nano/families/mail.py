@@ -79,6 +79,15 @@ MAIL = (
             {mail_topic} - [any mail|any emails|did they write|in my inbox]?
             [look|check] [for|if there is] [mail|email|an email|a message] [from|about|on] {mail_topic}
             [look|check] my [mail|inbox|mailbox|email] [for|and find] [mails|messages|emails|something] [from|about|on] {mail_topic}
+            [has|did] {person_topic} [emailed|mailed|written to|email|mail|write to] me [lately|recently|already|yet|]?
+            [see|check] [if|whether] {person_topic} [sent|wrote|has sent|has written] [me|] [a mail|an email|a message|something|anything]
+            [could|can] you [see|check] [if|whether] {person_topic} [sent|wrote] [me|] [a mail|an email|a message]?
+            [mail|mails|email|emails] re: {mail_topic}
+            [mail|email] search: {mail_topic}
+            where's the [mail|email|message] with {mail_topic}?
+            [find|show|locate] the [mail|email|message] with {mail_topic} [in it|]
+            there [is|should be|was] a [mail|an email] [about|from|with] {mail_topic}, [find it|where is it|please find it]
+            is there [a mail|an email] [about|from|on] {mail_topic} in my [mailbox|inbox|mail]?
             """,
         held_out="""
             comb my email for {mail_topic}
@@ -138,6 +147,29 @@ MAIL = (
             why did {person_topic} [write|mail|email] [me|to me|]?
             {mail_topic}: what does the [mail|email] say?
             {mail_topic}: read [me|] the [mail|email]
+            [find|get|locate|look up|track down] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} and [let me know what is in it|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
+            [go to|jump to|turn to|take out] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} [and read it|and show it to me|]
+            I [have|had|need|ought] to [see|read|check|look at] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            I [must|should|may|will] [read|check|see|study] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            I [want|wish|would love|was hoping|am trying] to [open|have|study|check|look at|go over|go through|get] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            I'd [love|like|be glad] to [have|check|study|look at|go over|open] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            let me [see|read|have|look at|check] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            [may|can|could|might] I [see|read|have|look at] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            [could|would|can] you [show|read|give|recite|display] [me|] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            [display|present|recite|bring up|load|unfold] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            what [information|details|news|facts] [is there|are there|do I find] in [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            what [all|else|things] [is|stands] in [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            [look at|look into|check|consult|take] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} and [quote|read|repeat|recite] it
+            [tell|read|give|show] me [everything|all|whatever] that [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} [says|contains|holds]
+            I wonder what [is in|stands in] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            I [have forgotten|no longer know|do not know] what [is in|stands in] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            what [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} says, [read it to me|please|I need it]
+            [there is|there was|I have|I remember|I saw] a [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}: [let me see it|open it|show it|read it out|what is in it?]
+            [the|that] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}, [read it to me|open it|show me|what is in it?|I want to see it|let me read it]
+            about {mail_topic}: [open|read|show] [the|my] [mail|email|message|e-mail]
+            [search|look] for [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}, [open it and read it|and read what you find|then open it|then let me read it|and show me the text]
+            [where is|is there] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}? [Read it to me|Open it|Show me what is in it]
+            [full|complete|whole] [text|contents] of [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
             """,
         chain_held_out="""
             find the email about {mail_topic} and tell me what it says
@@ -206,6 +238,21 @@ MAIL = (
             which text is in [mail|email|message] {id}?
             can I see [mail|email|message] {id}?
             may I see [mail|email|message] {id}?
+            [read|open|show|display|view|get|see|fetch] {mail_id}
+            [read|open|show] me {mail_id}
+            [read|open|show] {mail_id} [to me|please|]
+            read out {mail_id}
+            {mail_id}
+            {mail_id}, please
+            what does {mail_id} say?
+            what's in {mail_id}?
+            what is written in {mail_id}?
+            {mail_id}: what does it say?
+            {mail_id} - [what does that mail say|read it|open that mail]
+            [the text|the content] of {mail_id}
+            I [haven't read|have not seen|missed] {mail_id} [yet|], [show it|open it|read it]
+            [does|has] [mail|email|message] {id} [have|contain|mention] {topic}?
+            [read|open|show] the [mail|email|message] [numbered|number|no.|with number] {id}
             """,
         held_out="""
             bring up message {id}

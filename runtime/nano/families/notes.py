@@ -81,6 +81,18 @@ NOTES = (
             [what about|and] my notes [about|on] {topic}?
             [who|what|when] [is|was] {topic} [in|according to] my notes?
             [did|have] I [ever|] [mention|mentioned|write about|written about] {topic} [in my notes|in a note|somewhere]?
+            there's a note [somewhere|] [about|on] {topic}, [can you find it|find it|where is it]?
+            there [is|should be|must be] a note [about|on] {topic} [somewhere|], [find it|please find it|can you find it]
+            I wrote [a note|something] about {topic} [a while ago|last week|some time ago|once], [find it|can you find it|please find it]
+            [find|locate|show] [me|] the note that [covers|has|deals with|describes|lists] {topic}
+            [find|locate|show] [me|] the note with {topic} [in it|]
+            where's [that|the] note [with|about|on] {topic}?
+            [find|look for|search for|check for] {topic} [among|within] [my|the] notes
+            [what|which] notes do you [have|find|see] [about|on|for] {topic}?
+            [note|notes] search: {topic}
+            search: notes about {topic}
+            [see|look] what my notes say about {topic}
+            remind me what my notes say [about|on] {topic}
             """,
         held_out="""
             go through my notes and find {topic}
@@ -136,6 +148,32 @@ NOTES = (
             there is a note about {topic}: [read it|what does it say]
             {topic}: what did I write?
             {topic}: read [me|] [the|my] note
+            [could|can] you [read|show] me what I [wrote|noted] [about|on] {topic}?
+            [there is|I have] a note [about|on] {topic}, [read it to me|what does it say|open it]
+            I'd like [to hear|to read|to see] my note [about|on] {topic}
+            [find|get|locate|look up|track down] [my|the] [note|note|memo] [about|on|for|called] {topic} and [let me know what is in it|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
+            [go to|jump to|turn to|take out] [my|the] [note|note|memo] [about|on|for|called] {topic} [and read it|and show it to me|]
+            I [have|had|need|ought] to [see|read|check|look at] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            I [must|should|may|will] [read|check|see|study] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            I [want|wish|would love|was hoping|am trying] to [open|have|study|check|look at|go over|go through|get] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            I'd [love|like|be glad] to [have|check|study|look at|go over|open] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            let me [see|read|have|look at|check] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            [may|can|could|might] I [see|read|have|look at] [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            [could|would|can] you [show|read|give|recite|display] [me|] [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            [display|present|recite|bring up|load|unfold] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            what [information|details|news|facts] [is there|are there|do I find] in [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            what [all|else|things] [is|stands] in [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            [look at|look into|check|consult|take] [my|the] [note|note|memo] [about|on|for|called] {topic} and [quote|read|repeat|recite] it
+            [tell|read|give|show] me [everything|all|whatever] that [my|the] [note|note|memo] [about|on|for|called] {topic} [says|contains|holds]
+            I wonder what [is in|stands in] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            I [have forgotten|no longer know|do not know] what [is in|stands in] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            what [my|the] [note|note|memo] [about|on|for|called] {topic} says, [read it to me|please|I need it]
+            [there is|there was|I have|I remember|I saw] a [note|note|memo] [about|on|for|called] {topic}: [let me see it|open it|show it|read it out|what is in it?]
+            [the|that] [note|note|memo] [about|on|for|called] {topic}, [read it to me|open it|show me|what is in it?|I want to see it|let me read it]
+            about {topic}: [open|read|show] [my|the] [note|note|memo]
+            [search|look] for [my|the] [note|note|memo] [about|on|for|called] {topic}, [open it and read it|and read what you find|then open it|then let me read it|and show me the text]
+            [where is|is there] [my|the] [note|note|memo] [about|on|for|called] {topic}? [Read it to me|Open it|Show me what is in it]
+            [full|complete|whole] [text|contents] of [my|the] [note|note|memo] [about|on|for|called] {topic}
             """,
         chain_held_out="""
             find my note about {topic} and tell me what it says
@@ -190,6 +228,20 @@ NOTES = (
             can I see note {id}?
             may I see note {id}?
             show what I wrote in note {id}
+            [read|open|show|display|view|get|see|fetch] {note_id}
+            [read|open|show] me {note_id}
+            [read|open|show] {note_id} [to me|please|]
+            read out {note_id}
+            {note_id}
+            {note_id}, please
+            what does {note_id} say?
+            what's in {note_id}?
+            what is written in {note_id}?
+            {note_id}: what does it say?
+            {note_id} - [what does that note say|read it|open that note]
+            [look at|let me look at|I want to see|give me] {note_id}, [that note|the note]
+            [does|has] note {id} [have|contain|mention] {topic}?
+            [read|open|show] the note [numbered|number|no.|called|with number] {id}
             """,
         held_out="""
             bring up note {id}
@@ -267,6 +319,26 @@ NOTES = (
             [save|add] the text {prose} [as a note|to my notes]
             [save|write] that {prose}
             the note should say: {prose}
+            [add|make|take|write] a note - {prose}
+            note to self: {prose}
+            [quick note|short note|memo|note for me|for my notes] - {prose}
+            [memo|remember]: {prose}
+            [could|can] you note down: {prose}
+            [record|register] a note that {prose}
+            [get|put] this into a note: {prose}
+            put this in [my|the] notes: {prose}
+            [reminder|reminder to self|note to myself|self note|to remember|for my memory]: {prose}
+            add to my notes that {prose}
+            [write|make|take|add|leave] [me|] a note, {prose}
+            new note - {prose}
+            [new note|note|memo], {prose}
+            [remember|keep|store|hold] this in a note: {prose}
+            I [want|need|would like] to [make|add|leave] a note. [It says|It reads|The text is|Text]: {prose}
+            [make|start|add] a [new|fresh|] note [for me|for later|about this|]: {prose}
+            [keep|hold on to|store] this [for me|for later|]: {prose}
+            [begin|start|open] a [new|] note that says {prose}
+            I [want to|wanna|need to|'d like to] save a note: {prose}
+            save the following as a note: {prose}
             """,
         held_out="""
             keep a note: {prose}

@@ -86,6 +86,14 @@ PLACES = (
             [and|what about|how about] the weather in {city}?
             [and|what about|how about] {city}'s weather?
             {city}'s [weather|forecast|temperature]
+            {city}: [cold or not|warm or cold|rain or no rain|umbrella or not|sun or clouds]?
+            is {city} [cold|warm|sunny|rainy|hot|windy|cloudy] [at the moment|just now|these days|]?
+            [packing for|travelling to|flying to|off to|on my way to] {city}: what's the weather there?
+            [packing for|travelling to|flying to|off to] {city}, [what's the weather there|will it rain|is it cold]?
+            I'm [heading out|going out|walking|cycling] in {city}, [should I wear a jacket|do I need a coat|will it rain]?
+            [any|is there any] chance of [rain|snow|sun|storms] in {city} [today|tonight|]?
+            [temp|temps|temperature|forecast] [in|for] {city}
+            [temp|temperature|weather] {city}
             """,
         held_out="""
             let me know the weather in {city}

@@ -110,8 +110,10 @@ class Layer(nn.Module):
         self.gate_up = nn.Parameter(torch.randn(2 * inner, width) * width**-0.5)
         self.down = nn.Parameter(torch.randn(width, inner) * inner**-0.5 / depth)
 
-    def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """``hidden`` is ``[batch, tokens, width]``; the rotary tables are ``[tokens, head / 2]``."""
+    def queries_keys_values(
+        self, hidden: Tensor, cosine: Tensor, sine: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """``[batch, heads, tokens, head]`` queries, and ``[batch, tokens, head]`` keys and values."""
         config = self.config
         batch, tokens, width = hidden.shape
         head, heads = config.head_size, config.heads
@@ -120,9 +122,14 @@ class Layer(nn.Module):
         rotated = mixed[:, : heads + 1]
         low, high = rotated[..., : head // 2], rotated[..., head // 2 :]
         rotated = torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1)
-        attended: Tensor = BlockedCausalAttention.apply(
-            rotated[:, :heads], rotated[:, heads], mixed[:, heads + 1]
-        )
+        return rotated[:, :heads], rotated[:, heads], mixed[:, heads + 1]
+
+    def forward(self, hidden: Tensor, projected: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """``hidden`` is ``[batch, tokens, width]``, ``projected`` its queries, keys and values."""
+        config = self.config
+        batch, tokens, width = hidden.shape
+        head, heads = config.head_size, config.heads
+        attended: Tensor = BlockedCausalAttention.apply(*projected)
         hidden = hidden + F.linear(
             attended.transpose(1, 2).reshape(batch, tokens, heads * head), self.attention_out
         )
@@ -146,14 +153,27 @@ class Network(nn.Module):
         angles = torch.arange(config.context_length).float()[:, None] * self.inverse_frequencies[None]
         self.cosine, self.sine = angles.cos(), angles.sin()
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """Final hidden states ``[batch, tokens, width]`` of ``[batch, tokens]`` ids (a multiple of 128)."""
+    def forward(self, tokens: Tensor, pointers: Tensor) -> tuple[Tensor, Tensor]:
+        """Run over ``[batch, tokens]`` ids (tokens: a multiple of 128).
+
+        Returns:
+            The final hidden states ``[batch, tokens, width]``, and for each of ``pointers``, ``[n, 2]`` pairs
+            of row and position, how strongly the last head of the last layer looks from there at every
+            position: ``[n, tokens]`` attention logits, masked to the past.
+        """
         dtype, length = self.embedding.dtype, tokens.shape[1]
         cosine, sine = self.cosine[:length].to(dtype), self.sine[:length].to(dtype)
         hidden = F.embedding(tokens, self.embedding)
         for layer in self.layers:
-            hidden = layer(hidden, cosine, sine)
-        return F.rms_norm(hidden, (self.config.hidden_size,), self.final_norm, self.config.norm_epsilon)
+            projected = layer.queries_keys_values(hidden, cosine, sine)
+            hidden = layer(hidden, projected)
+        queries, keys, _ = projected
+        rows, positions = pointers.unbind(1)
+        scores = torch.einsum("nd,ntd->nt", queries[rows, -1, positions], keys[rows])
+        scores = scores.float() * self.config.head_size**-0.5
+        later = torch.arange(length)[None] > positions[:, None]
+        final = F.rms_norm(hidden, (self.config.hidden_size,), self.final_norm, self.config.norm_epsilon)
+        return final, scores.masked_fill(later, float("-inf"))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Next-token logits ``[…, vocabulary]`` of hidden states ``[…, width]``."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrt.runtime.nano.dialogues import Author
+from agentrt.runtime.nano.dialogues import Author, Mix
 from agentrt.runtime.nano.families import FAMILIES
 from agentrt.runtime.nano.markup import segments
 from agentrt.runtime.nano.smalltalk import HELD_OUT_SMALL_TALK
@@ -51,6 +51,21 @@ def test_a_dialogue_of_calls_shows_one_call_a_turn_and_mostly_different_tools(se
     called = [turn.steps[0].name for turn in dialogue.turns if turn.steps]
     if len(called) >= 5:
         assert len(set(called)) > min(len(dialogue.tools), len(called)) // 2
+
+
+def test_a_mix_of_searches_asks_for_a_hit_only_where_a_tool_reads_it() -> None:
+    author = Author(Random(0), "train")
+    turns = []
+    for _ in range(200):
+        dialogue = author.dialogue(3, 10, Mix(searches=1.0))
+        there = {tool.family.key for tool in dialogue.tools if tool.family is not None}
+        searching = {key for key in there if FAMILIES[key].chain_to}
+        turns += [(turn, there) for turn in dialogue.turns if searching and turn.steps]
+    chains = [(turn, there) for turn, there in turns if "+" in turn.kind]
+    assert len(chains) > len(turns) / 6
+    assert all(turn.kind.split("+")[1] in there for turn, there in chains)
+    searches = [turn for turn, _ in turns if turn.kind.startswith("search_")]
+    assert len(searches) > len(turns) * 0.6  # the rest read on what was found, or had called the searches
 
 
 def test_a_request_without_its_slot_means_the_default() -> None:

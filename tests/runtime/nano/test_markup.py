@@ -44,6 +44,17 @@ def test_the_shipped_template_renders_what_training_rendered(tokenizer: Any, arg
         assert rendered == "".join(part.text for part in segments(dialogue))
 
 
+def test_what_is_null_is_not_there(tokenizer: Any) -> None:
+    # vLLM hands every field that a request leaves out to the template as a null.
+    def rendered(nulls: dict[str, Any]) -> str:
+        tool = {"type": "function", "function": {"name": "list_events", **nulls}}
+        said = {"role": "assistant", "content": "Hello!", **({"tool_calls": None} if nulls else {})}
+        messages = [{"role": "user", "content": "Hello!"}, said]
+        return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tools=[tool]))
+
+    assert rendered({"description": None, "parameters": None}) == rendered({})
+
+
 @pytest.mark.parametrize("directory", [MODEL_DIRECTORY, DRAFT_DIRECTORY])
 def test_both_models_ship_this_template(directory: Any) -> None:
     assert (directory / "chat_template.jinja").read_text(encoding="utf-8") == CHAT_TEMPLATE

@@ -8,10 +8,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="the train extra is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the train extra is not installed")
 
+from agentrt.runtime.nano.markup import NAME_OPENS  # noqa: E402
 from agentrt.runtime.nano.recipe import induction  # noqa: E402
 from agentrt.runtime.nano.recipe.network import SIZES, BlockedCausalAttention, Network  # noqa: E402
+from agentrt.runtime.nano.recipe.recipes import DRAFT, MAIN, Recipe  # noqa: E402
+from agentrt.runtime.nano.recipe.rows import batches  # noqa: E402
 from agentrt.runtime.nano.recipe.tokenizer import load_tokenizer, train_tokenizer  # noqa: E402
-from agentrt.runtime.nano.recipe.training import DRAFT, MAIN, Recipe, batches, train  # noqa: E402
+from agentrt.runtime.nano.recipe.training import pointer_loss, train  # noqa: E402
 
 
 def test_blocked_attention_equals_the_textbook_forward_and_backward() -> None:
@@ -36,7 +39,8 @@ def test_a_network_can_copy_before_it_is_trained() -> None:
     induction.initialise(network)
     once = torch.randint(300, 2000, (4, 256))
     with torch.no_grad():
-        predicted = network.logits(network.hidden(torch.cat((once, once), 1))).argmax(-1)
+        hidden, _ = network(torch.cat((once, once), 1), torch.zeros(0, 2, dtype=torch.int64))
+        predicted = network.logits(hidden).argmax(-1)
     assert (predicted[:, 260:-1] == once[:, 5:]).float().mean() > 0.25
 
 
@@ -51,7 +55,7 @@ def test_batches_are_deterministic_and_learn_only_what_the_assistant_writes(toke
     tokenizer = load_tokenizer(tokenizer_path)
     for phase in MAIN.phases:
         for rank in range(phase.processes):
-            (ids, weights), (again, _) = (next(batches(tokenizer, phase, 3, rank)) for _ in range(2))
+            (ids, weights, _), (again, *_) = (next(batches(tokenizer, phase, 3, rank)) for _ in range(2))
             assert torch.equal(ids, again)
             assert ids.shape == weights.shape
             assert ids.shape[0] * (ids.shape[1] - 1) * phase.processes == 4096
@@ -64,9 +68,44 @@ def test_the_processes_of_a_phase_see_different_dialogues_of_the_same_length(tok
     tokenizer = load_tokenizer(tokenizer_path)
     streams = [batches(tokenizer, MAIN.phases[1], 3, rank) for rank in range(2)]
     for _ in range(6):
-        (first, _), (second, _) = (next(stream) for stream in streams)
+        (first, *_), (second, *_) = (next(stream) for stream in streams)
         assert first.shape == second.shape
         assert not torch.equal(first, second)
+
+
+def test_pointers_lead_from_where_a_word_is_due_to_where_it_was_said(tokenizer_path: Path) -> None:
+    tokenizer = load_tokenizer(tokenizer_path)
+    name_opens, tools_end = tokenizer.token_to_id(NAME_OPENS), tokenizer.token_to_id("</tools>")
+    for phase in MAIN.phases:
+        ids, weights, pointers = next(batches(tokenizer, phase, 3))
+        names = 0
+        for row, due, said in pointers.tolist():
+            assert said <= due
+            assert weights[row, due + 1] > 0
+            assert ids[row, due + 1] == ids[row, said]
+            if ids[row, due] == name_opens:
+                names += 1
+                assert ids[row, said - 1] == name_opens
+                assert said < ids[row].tolist().index(tools_end)
+        assert 0 < names < len(pointers)
+
+
+def test_the_pointer_loss_is_nothing_when_every_look_is_right_and_large_when_none_is() -> None:
+    looks = torch.full((2, 8), -20.0)
+    looks[0, 3] = looks[1, 5] = 20.0
+    assert pointer_loss(looks, torch.tensor([3, 5])) < 1e-3
+    assert pointer_loss(looks, torch.tensor([5, 3])) > 10
+    assert pointer_loss(looks[:0], torch.zeros(0, dtype=torch.int64)) == 0
+
+
+def test_the_pointing_head_sees_the_past_alone() -> None:
+    torch.manual_seed(0)
+    network = Network(SIZES["draft"])
+    with torch.no_grad():
+        _, looks = network(torch.randint(300, 2000, (1, 128)), torch.tensor([[0, 40]]))
+    assert looks.shape == (1, 128)
+    assert looks[0, :41].isfinite().all()
+    assert (looks[0, 41:] == float("-inf")).all()
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -1,0 +1,188 @@
+"""From synthetic dialogues to batches of token rows, with what is to be learned in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..dialogues import Author
+from ..markup import ARGUMENTS_OPEN, MARKUP_TOKENS, NAME_OPENS, SPECIAL_TOKENS, segments
+from .recipes import Phase, RowKind
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TOKENS_PER_STEP = 4096
+_FIRST_TEXT_TOKEN = len(SPECIAL_TOKENS) + len(MARKUP_TOKENS)
+_NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT = 3.0, 2.0
+
+
+class Row(NamedTuple):
+    """One row of training data, ``length + 1`` tokens long."""
+
+    ids: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    """Of each token's loss: zero where nothing is learned."""
+    pointers: list[tuple[int, int]]
+    """For each call: where its tool's name is due, and where that name begins in the list of tools; and the
+    same for each word that a call or an answer copies from what was said."""
+
+
+class Encoder:
+    """Dialogues to token rows."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """``tokenizer`` is the project's own, already trained."""
+        self._tokenizer = tokenizer
+        self._call = tokenizer.token_to_id("<tool_call>")
+        self._size = tokenizer.get_vocab_size()
+        self._opens_value, self._closes_value = np.zeros((2, self._size), dtype=bool)
+        for token, index in tokenizer.get_vocab().items():
+            self._opens_value[index] = token.endswith(('":Ġ"', '":Ġ'))
+            self._closes_value[index] = token.startswith(('"', "}"))
+        self._space = tokenizer.encode(" ", add_special_tokens=False).ids[0]
+        self._name_opens = tokenizer.token_to_id(NAME_OPENS)
+        self._arguments = tokenizer.token_to_id(ARGUMENTS_OPEN)
+
+    def _weights(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        weights = np.ones(len(ids), dtype=np.float32)
+        if ids[0] == self._call:
+            after_value_start = np.flatnonzero(self._opens_value[ids[:-1]]) + 1
+            weights[after_value_start] = _FIRST_OF_VALUE_WEIGHT
+            name_end = int(np.argmax(ids == self._arguments))
+            weights[: name_end or 1] = _NAME_WEIGHT
+        else:
+            weights[0] = _NAME_WEIGHT  # to answer at all, rather than to call, is a choice of the same rank
+        return weights
+
+    def row(self, author: Author, kind: RowKind, phase: Phase, most_tools: int) -> Row:
+        """One dialogue, cut or padded."""
+        ids: list[NDArray[np.int64]] = []
+        weights: list[NDArray[np.float32]] = []
+        pointers: list[tuple[int, int]] = []
+        dialogue = author.dialogue(kind.turns, most_tools, phase.mix, calls_only=kind.calls_only)
+        parts = segments(dialogue)
+        called = iter(
+            [step.name for turn in dialogue.turns for step in turn.steps[: 1 if kind.calls_only else None]]
+        )
+        names: dict[str, int] = {}
+        start = 0
+        for part in parts:
+            encoded = np.asarray(
+                self._tokenizer.encode(part.text, add_special_tokens=False).ids, dtype=np.int64
+            )
+            opened = np.flatnonzero(encoded == self._name_opens)
+            if not names:
+                names = {tool.name: int(at) + 1 for tool, at in zip(dialogue.tools, opened, strict=True)}
+            elif part.learned:
+                said = np.concatenate(ids[1:])
+                if encoded[0] == self._call:
+                    pointers.append((start + int(opened[0]), names[next(called)]))
+                    copied = self._values(encoded)
+                else:
+                    copied = self._facts(encoded, part.facts)
+                for at, words in copied:
+                    if (source := _last_of(words, said)) is not None:
+                        pointers += (
+                            (start + at - 1 + offset, len(ids[0]) + source + offset)
+                            for offset in self._hard_to_continue(words)
+                        )
+            ids.append(encoded)
+            weights.append(
+                self._weights(encoded) if part.learned else np.zeros(len(encoded), dtype=np.float32)
+            )
+            start += len(encoded)
+        length = kind.length + 1
+        row, weight = np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.float32)
+        flat_ids, flat_weights = np.concatenate(ids)[:length], np.concatenate(weights)[:length]
+        row[: len(flat_ids)], weight[: len(flat_weights)] = flat_ids, flat_weights
+        return Row(row, weight, [pair for pair in pointers if pair[0] < kind.length])
+
+    def _values(self, call: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The values of a call's arguments, each with its place in the call."""
+        for before in np.flatnonzero(self._opens_value[call]):
+            rest = call[before + 1 :]
+            value = rest[: int(np.argmax(self._closes_value[rest]))]
+            if len(value):
+                yield int(before) + 1, value
+
+    def _facts(
+        self, answer: NDArray[np.int64], facts: Iterable[str]
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The facts in an answer, each with its place there."""
+        for fact in facts:
+            words = np.asarray(self._tokenizer.encode(fact, add_special_tokens=False).ids, dtype=np.int64)
+            if (at := _last_of(words, answer)) is not None and at > 0:
+                yield at, words
+
+    def _hard_to_continue(self, words: NDArray[np.int64]) -> list[int]:
+        """Where the one token before does not say what comes next: at the start, and after each space."""
+        return [0, *(np.flatnonzero(words[:-1] == self._space) + 1).tolist()]
+
+    def copy_row(self, rng: Random, length: int) -> Row:
+        """Random tokens of which stretches come again: whatever a word is made of, it can be copied."""
+        row = np.asarray(
+            [rng.randrange(_FIRST_TEXT_TOKEN, self._size) for _ in range(length)], dtype=np.int64
+        )
+        weight = np.zeros(length, dtype=np.float32)
+        start = 0
+        while True:
+            stretch, gap = rng.randint(4, 40), rng.randint(0, 60)
+            again = start + stretch + gap
+            if again + stretch > length:
+                return Row(row, weight, [])
+            row[again : again + stretch] = row[start : start + stretch]
+            weight[again + 2 : again + stretch] = 1.0  # the first two tokens say what is being repeated
+            start = again + stretch
+
+
+def _last_of(words: NDArray[np.int64], text: NDArray[np.int64]) -> int | None:
+    """Where ``words`` last begin in ``text``."""
+    if not len(words):
+        return None
+    for found in np.flatnonzero(text[: len(text) - len(words) + 1] == words[0])[::-1]:
+        if np.array_equal(text[found : found + len(words)], words):
+            return int(found)
+    return None
+
+
+class Batch(NamedTuple):
+    """Rows of one length."""
+
+    ids: torch.Tensor
+    """``[rows, length + 1]``"""
+    weights: torch.Tensor
+    """``[rows, length + 1]``"""
+    pointers: torch.Tensor
+    """``[calls, 3]``: row, position where a name is due, position of the name to look at."""
+
+
+def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Iterator[Batch]:
+    """Endless batches for one process.
+
+    All processes together compute ``rows * length == 4096`` tokens a step, in rows of the same kind.
+    """
+    encoder = Encoder(tokenizer)
+    kinds = Random(seed)
+    rng = kinds if phase.processes == 1 else Random(seed + 1 + rank)
+    author = Author(rng, "train", blends=phase.blends, unknown_words=phase.unknown_words)
+    while True:
+        kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
+        rows: list[Row] = []
+        for _ in range(TOKENS_PER_STEP // kind.length // phase.processes):
+            if phase.copy_rows and rng.random() < phase.copy_rows:
+                rows.append(encoder.copy_row(rng, kind.length + 1))
+                continue
+            most_tools = kind.most_tools[0] if len(kind.most_tools) == 1 else rng.choice(kind.most_tools)
+            rows.append(encoder.row(author, kind, phase, most_tools))
+        pointers = [(index, *pair) for index, row in enumerate(rows) for pair in row.pointers]
+        yield Batch(
+            torch.from_numpy(np.stack([row.ids for row in rows])),
+            torch.from_numpy(np.stack([row.weights for row in rows])),
+            torch.tensor(pointers, dtype=torch.int64).view(-1, 3),
+        )

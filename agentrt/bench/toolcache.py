@@ -31,7 +31,7 @@ with its tools, a call, the tool, the final answer. Of BFCL's tasks it is the fi
 call, and the tool can be called in no other way, because a model of this size would not find it. The \
 server is `agentrt serve`'s, with the nano model in f32, where equal histories give equal tokens, in a \
 process of its own; as nano does not reason, the first \
-{reasoning} tokens of an answer that may call are a fixed text, decoded one by one, and the next one opens \
+{reasoning} tokens of an answer that may call are a fixed text, decoded one by one, and the next ones begin \
 a call. Tools wait for a time drawn evenly between 0 and 0.5 s (short) or 3 s (long) and are the same on \
 every side. vanilla: each request comes from another app, so that no prefix is reused. prefix-cached: from \
 the same one. client-side: besides, the tool starts with the request. engine-side: and its output is \

@@ -131,6 +131,7 @@ def test_leaving_ends_the_generation_in_the_engine(
     endless = chat.model_copy(update={"max_tokens": None}).bind(logit_bias={2: -100.0})  # no end token
     engine = chat.runtime._engine
     before = engine.statistics().cancelled
+    free = chat.runtime.statistics().free_blocks  # an earlier answer may wait for its tool, with its blocks
 
     async def cancel() -> None:
         submitted, submit = asyncio.Event(), engine.submit
@@ -160,7 +161,7 @@ def test_leaving_ends_the_generation_in_the_engine(
     chat.invoke([QUESTION])  # its end comes behind that of the cancelled one
     statistics = chat.runtime.statistics()
     assert statistics.engine.cancelled == before + 1
-    assert statistics.free_blocks == statistics.blocks
+    assert statistics.free_blocks >= free
 
 
 @pytest.mark.parametrize(

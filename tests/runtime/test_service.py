@@ -17,7 +17,8 @@ from agentrt.priority import Priority, priority
 from agentrt.runtime import EngineStatistics, Finished, Generation, LocalRuntime, RuntimeConfig
 
 HELLO = [{"role": "user", "content": "Hello!"}]
-LONG: dict[str, Any] = {"max_tokens": 500, "ignore_eos": True}
+# Special tokens have no text, and would not be handed over to anybody.
+LONG: dict[str, Any] = {"max_tokens": 500, "logit_bias": dict.fromkeys(range(3), -100.0)}
 
 
 def deltas(events: list[Any]) -> str:
@@ -215,7 +216,7 @@ def test_a_loop_that_ends_mid_stream_leaves_nothing_behind(
     loop.run_until_complete(abandon())
     loop.close()  # closes nothing: the engine finds out when it wants to hand over the next piece
     gate.open()
-    runtime.generate(HELLO, max_tokens=LONG["max_tokens"], ignore_eos=True)
+    runtime.generate(HELLO, **LONG)
     statistics = runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
     assert statistics.engine.finished == before.finished + 1

@@ -55,7 +55,7 @@ class Folder:
         found = Path(os.path.realpath(self.root / asked)) if "\0" not in asked else Path()
         if not found.is_relative_to(self.root) or PurePath(asked).is_absolute():
             raise ToolError(f"the path {path} is outside the folder")
-        if not found.is_file():
+        if not os.path.isfile(found):  # unlike Path.is_file it bears names that no file can have
             raise ToolError(f"no file at {path}")
         text = _text(found)
         if text is None:

@@ -77,7 +77,7 @@ def test_symbolic_links_do_not_lead_outside(folder: Folder, root: Path) -> None:
     assert set(folder.versions()) == {"garden/plan.md", "paint.txt"}
 
 
-@pytest.mark.parametrize("path", ["nope.txt", "garden", "", "garden/plan.md/x"])
+@pytest.mark.parametrize("path", ["nope.txt", "garden", "", "garden/plan.md/x", "x" * 300])
 def test_what_is_no_file_is_a_clear_error(folder: Folder, path: str) -> None:
     with pytest.raises(ToolError, match=r"^no file at "):
         folder.read(path)

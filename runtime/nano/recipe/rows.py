@@ -159,7 +159,7 @@ class Batch(NamedTuple):
     weights: torch.Tensor
     """``[rows, length + 1]``"""
     pointers: torch.Tensor
-    """``[calls, 3]``: row, position where a name is due, position of the name to look at."""
+    """``[pointers, 3]``: row, position where a name or word is due, position of the one to look at."""
 
 
 def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Iterator[Batch]:

@@ -118,7 +118,7 @@ def losses_of(network: Network, batch: Batch) -> tuple[torch.Tensor, torch.Tenso
 
 
 def pointer_loss(looks: torch.Tensor, names: torch.Tensor) -> torch.Tensor:
-    """How far one head is from looking at the right tool's name, in nats.
+    """How far one head is from looking at the right tool's name, or at the word to copy, in nats.
 
     From the text alone a model of this size hardly finds out that a name of no meaning is to be looked up by
     its description: no small step towards it pays. Telling one head where to look makes every step pay.

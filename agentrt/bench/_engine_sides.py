@@ -1,4 +1,4 @@
-"""The two sides of the engine bench, each in a process of its own: agentrt's runtime and openvino_genai."""
+"""The sides of the engine bench, each in a process of its own: agentrt's runtime and openvino_genai."""
 
 from __future__ import annotations
 
@@ -6,21 +6,50 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ._openvino_genai import continuous_batching
 from ._process import SideProcess
+from .machine import peak_memory_bytes
+
+if TYPE_CHECKING:
+    from agentrt.runtime import RuntimeConfig
 
 Messages: TypeAlias = list[dict[str, Any]]
-SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
+SideName: TypeAlias = Literal["agentrt", "openvino_genai", "openvino_genai_batching"]
+"""``openvino_genai`` is LLMPipeline with its defaults, ``openvino_genai_batching`` the same with
+:func:`continuous_batching`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What both sides are set to; None is OpenVINO's own choice."""
+    """What all sides are set to; None is OpenVINO's own choice."""
 
-    threads: int
-    inference_precision: Literal["f32"] | None
-    kv_cache_precision: Literal["f32"] | None
+    threads: int | None = None
+    inference_precision: Literal["f32"] | None = None
+    kv_cache_precision: Literal["f32"] | None = None
+    dynamic_quantization_group_size: int | None = None
+    cache_gib: int | None = None
+    """Size of the KV cache; None is each side's own. LLMPipeline grows its own as it needs it."""
+    profile_folder: Path | None = None
+    """Where agentrt looks for the model's profile."""
+
+    def runtime_config(self) -> RuntimeConfig:
+        """As a runtime's configuration."""
+        from agentrt.runtime import RuntimeConfig
+
+        cache = {} if self.cache_gib is None else {"memory_bytes": self.cache_gib * 2**30}
+        return RuntimeConfig(
+            platform="cpu",  # where the other side is, too
+            threads=self.threads,
+            inference_precision=self.inference_precision,
+            kv_cache_precision=self.kv_cache_precision,
+            dynamic_quantization_group_size=self.dynamic_quantization_group_size,
+            profile_folder=self.profile_folder,
+            constrain_tool_calls=False,  # the other side says what the model says, valid or not
+            **cache,
+        )
 
     def device_properties(self) -> dict[str, Any]:
         """As OpenVINO properties."""
@@ -28,6 +57,7 @@ class Settings:
             "INFERENCE_NUM_THREADS": self.threads,
             "INFERENCE_PRECISION_HINT": self.inference_precision,
             "KV_CACHE_PRECISION": self.kv_cache_precision,
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": self.dynamic_quantization_group_size,
         }
         return {name: value for name, value in chosen.items() if value is not None}
 
@@ -46,17 +76,9 @@ class Timed:
 
 class _AgentRT:
     def __init__(self, model: str, settings: Settings) -> None:
-        from agentrt.runtime import LocalRuntime, RuntimeConfig
+        from agentrt.runtime import LocalRuntime
 
-        self._runtime = LocalRuntime.open(
-            model,
-            RuntimeConfig(
-                threads=settings.threads,
-                inference_precision=settings.inference_precision,
-                kv_cache_precision=settings.kv_cache_precision,
-                constrain_tool_calls=False,  # the other side says what the model says, valid or not
-            ),
-        )
+        self._runtime = LocalRuntime.open(model, settings.runtime_config())
 
     def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
         return list(self._runtime.generate(messages, tools=tools, max_tokens=most).token_ids)
@@ -85,13 +107,20 @@ class _AgentRT:
         asyncio.run(all_at_once())
         return time.perf_counter() - begun
 
+    def peak_memory(self) -> int | None:
+        return peak_memory_bytes()
+
 
 class _OpenVINOGenAI:
     def __init__(self, model: str, settings: Settings) -> None:
         import openvino_genai
 
         self._genai = openvino_genai
-        self._pipeline = openvino_genai.LLMPipeline(model, "CPU", **settings.device_properties())
+        options = settings.device_properties() | self._scheduling(settings)
+        self._pipeline = openvino_genai.LLMPipeline(model, "CPU", **options)
+
+    def _scheduling(self, settings: Settings) -> dict[str, Any]:
+        return {}
 
     def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
         tokenizer = self._pipeline.get_tokenizer()
@@ -115,6 +144,9 @@ class _OpenVINOGenAI:
         self._pipeline.generate(prompts, self._config(new_tokens))
         return time.perf_counter() - begun
 
+    def peak_memory(self) -> int | None:
+        return peak_memory_bytes()
+
     def _config(self, new_tokens: int) -> Any:
         config = self._genai.GenerationConfig()
         config.max_new_tokens = new_tokens
@@ -123,12 +155,24 @@ class _OpenVINOGenAI:
         return config
 
 
+class _OpenVINOGenAIBatching(_OpenVINOGenAI):
+    def _scheduling(self, settings: Settings) -> dict[str, Any]:
+        return {"scheduler_config": continuous_batching(settings.cache_gib or 0)}
+
+
+_SIDES: dict[SideName, type[_AgentRT | _OpenVINOGenAI]] = {
+    "agentrt": _AgentRT,
+    "openvino_genai": _OpenVINOGenAI,
+    "openvino_genai_batching": _OpenVINOGenAIBatching,
+}
+
+
 class EngineSide(SideProcess):
     """One side in its own process."""
 
     def __init__(self, name: SideName, model: str, settings: Settings) -> None:
         """Start the process and load the model; returns when it is ready."""
-        super().__init__(_AgentRT if name == "agentrt" else _OpenVINOGenAI, model, settings)
+        super().__init__(_SIDES[name], model, settings)
 
     def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
         """The tokens of the greedy answer, the end token included."""
@@ -143,3 +187,8 @@ class EngineSide(SideProcess):
     def time_batch(self, prompts: Sequence[str], new_tokens: int) -> float:
         """Seconds for answers of exactly ``new_tokens`` tokens to all prompts at once."""
         return float(self.call("time_batch", list(prompts), new_tokens))
+
+    def peak_memory(self) -> int | None:
+        """Most bytes that its process has had resident; None where the system does not tell."""
+        peak = self.call("peak_memory")
+        return None if peak is None else int(peak)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ._openvino_genai import continuous_batching
 from ._process import SideProcess
 from .machine import describe_machine
 
@@ -127,13 +128,9 @@ class _OpenVINOGenAI:
     def __init__(self, model: str) -> None:
         import openvino_genai
 
-        scheduler = openvino_genai.SchedulerConfig()
-        scheduler.cache_size = _CACHE_GB
-        scheduler.max_num_batched_tokens = 256
-        scheduler.dynamic_split_fuse = True
-        scheduler.max_num_seqs = 16
         self._genai = openvino_genai
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU")
+        batching = continuous_batching(_CACHE_GB)
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, batching, "CPU")
         self._tokenizer = self._pipeline.get_tokenizer()
         self._prompts = _Prompts(lambda text: self._tokenizer.encode(text).input_ids.shape[1])
 

@@ -48,6 +48,18 @@ def describe_machine() -> Machine:
     )
 
 
+def peak_memory_bytes() -> int | None:
+    """Most memory that this process has had resident so far; None where the system does not tell (not Linux).
+
+    ``getrusage`` would do elsewhere, but counts what the process was before it became this program.
+    """
+    if sys.platform != "linux":
+        return None
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
 def _cpu() -> str:
     """The processor's marketing name, or its architecture where the system does not tell."""
     if sys.platform == "linux":

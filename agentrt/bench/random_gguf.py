@@ -6,7 +6,7 @@ What such a model says means nothing; how long it takes is what a trained one of
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -78,6 +78,19 @@ def write_random_gguf(file: Path, shape: ModelShape, seed: int = 0) -> None:
         for data in _weights(tensors, seed):
             stream.write(data.tobytes())
             stream.write(bytes(-data.nbytes % _ALIGNMENT))
+
+
+def random_model_directory(folder: Path, shape: ModelShape, progress: Callable[[str], None]) -> Path:
+    """Write a model of ``shape`` to ``folder`` and return its OpenVINO directory, for all sides of a bench.
+
+    It is converted once and kept where all converted models are; ``folder`` may go.
+    """
+    from ..runtime.model import open_model_directory
+
+    progress(f"writing a model of {shape.parameters / 1e6:.0f} million random weights in 8 bits")
+    file = folder / "random.gguf"
+    write_random_gguf(file, shape)
+    return open_model_directory(file).path
 
 
 def _metadata(shape: ModelShape) -> Mapping[str, tuple[int, Any]]:

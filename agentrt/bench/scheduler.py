@@ -24,6 +24,7 @@ from ._scheduler_simulated import (
     sustained_ratio,
 )
 from .machine import describe_machine
+from .random_gguf import HALF_BILLION, random_model_directory
 from .report import BenchReport, Table
 
 _LARGER: Final = "0.5B"
@@ -95,14 +96,10 @@ def run(
 
 def _model_path(model: str, folder: Path, progress: Callable[[str], None]) -> str:
     from ..runtime.model import open_model_directory
-    from .random_gguf import HALF_BILLION, write_random_gguf
 
     if model == "nano":
         return str(open_model_directory(model).path)
-    progress("writing a model of 0.5 B random weights in 8 bits")
-    file = folder / "random-0.5b.gguf"
-    write_random_gguf(file, HALF_BILLION)
-    return str(open_model_directory(file).path)  # converted once, for both sides
+    return str(random_model_directory(folder, HALF_BILLION, progress))
 
 
 def _tokens_identical() -> bool:

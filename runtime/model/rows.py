@@ -7,6 +7,7 @@ vocabulary of 150,000 the LM head alone would be most of the work.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 
 import openvino as ov
@@ -22,11 +23,18 @@ _ROW_WISE = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
 def keep_sampled_rows(model: ov.Model) -> ov.Model:
     """Return a paged-attention ``model`` whose logits are ``[rows, 1, vocabulary]``.
 
-    The cut is behind the last attention where shape inference confirms that all behind it follows the rows,
-    else before the LM head.
+    The cut is behind the last attention, or behind one of the reshapes that follow it, the first behind which
+    shape inference confirms that everything follows the rows; else it is before the LM head.
     """
-    early = _cut(model, _behind_last_attention)
-    return early if _rows_follow(early) else _cut(model, _before_head)
+    nodes = model.get_ordered_ops()
+    last = [node for node in nodes if node.get_type_name() == "PagedAttentionExtension"][-1]
+    behind = _all_behind(last)
+    reshapes = [n for n in nodes if n.get_type_name() == "Reshape" and n.get_friendly_name() in behind]
+    for node in (last, *reshapes):
+        early = _cut(model, functools.partial(_entries_behind, node.get_friendly_name()))
+        if _rows_follow(early):
+            return early
+    return _cut(model, _before_head)
 
 
 def _cut(model: ov.Model, find: Callable[[ov.Model], Iterable[ov.Input]]) -> ov.Model:
@@ -42,19 +50,24 @@ def _cut(model: ov.Model, find: Callable[[ov.Model], Iterable[ov.Input]]) -> ov.
     return cut
 
 
-def _behind_last_attention(model: ov.Model) -> list[ov.Input]:
-    """Where token rows enter the part of the graph that depends on the last attention."""
-    nodes = model.get_ordered_ops()
-    last = [node for node in nodes if node.get_type_name() == "PagedAttentionExtension"][-1]
+def _all_behind(node: ov.Node) -> set[str]:
+    """Names of all nodes that depend on ``node``."""
     behind: set[str] = set()
-    pending = [last]
+    pending = [node]
     while pending:
         for output in pending.pop().outputs():
             for consumer in output.get_target_inputs():
-                node = consumer.get_node()
-                if node.get_friendly_name() not in behind:
-                    behind.add(node.get_friendly_name())
-                    pending.append(node)
+                found = consumer.get_node()
+                if found.get_friendly_name() not in behind:
+                    behind.add(found.get_friendly_name())
+                    pending.append(found)
+    return behind
+
+
+def _entries_behind(name: str, model: ov.Model) -> list[ov.Input]:
+    """Where token rows enter the part of the graph that depends on the node called ``name``."""
+    nodes = model.get_ordered_ops()
+    behind = _all_behind(next(node for node in nodes if node.get_friendly_name() == name))
 
     def holds_token_rows(source: ov.Output) -> bool:
         shape = source.get_partial_shape()

@@ -60,6 +60,7 @@ class Chooser:
         self._active = active
         self._max_batch_size = max_batch_size
         self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
+        self._mixes = policy.background_mixes and len(self._roles) == 1
         self._costs: dict[tuple[object, ...], KernelCost] = {}
         self._slack = dict.fromkeys(self._roles, 0.0)
         self._last_on = dict.fromkeys(self._roles, 0)
@@ -163,9 +164,21 @@ class Chooser:
         return cost
 
     def _stages(self, rank: int, now: float) -> tuple[Stage, ...]:
-        """What a class does first: prompts, unless its decodes have waited or are as many as a pass holds."""
+        """What a class does first: prompts, unless its decodes have waited or are as many as a pass holds.
+
+        Or both at once, where it may. A mixed pass that has paused goes on before anything else of its class.
+        """
         if self._policy.mixed_passes:
             return (Stage.MIXED,)
+        stages = self._separate_stages(rank, now)
+        begun = [run.stage for run in self._composer.passes if run.rank == rank]
+        if Stage.MIXED in begun:
+            return (Stage.MIXED, *stages)
+        if self._mixes and rank and not begun and len(stages) > 1 and not self._roster.alive(0):
+            return (Stage.MIXED,)
+        return stages
+
+    def _separate_stages(self, rank: int, now: float) -> tuple[Stage, ...]:
         decoding = prompts = 0
         for sequence in self._roster.running:
             if sequence.rank == rank:
@@ -173,10 +186,11 @@ class Chooser:
                 decoding += not sequence.prefills
         if not prompts and not self._roster.queues[rank]:
             return (Stage.DECODE,)
-        if decoding:
-            gap = self._policy.proactive_decode_gap_s if rank else self._policy.reactive_decode_gap_s
-            if decoding >= self._max_batch_size or now - self._decoded.get(rank, now) >= gap:
-                return (Stage.DECODE, Stage.PREFILL)
+        if not decoding:
+            return (Stage.PREFILL,)
+        gap = self._policy.proactive_decode_gap_s if rank else self._policy.reactive_decode_gap_s
+        if decoding >= self._max_batch_size or now - self._decoded.get(rank, now) >= gap:
+            return (Stage.DECODE, Stage.PREFILL)
         return (Stage.PREFILL, Stage.DECODE)
 
     def _rerouted(self, run: Pass) -> tuple[Kernel, ...] | None:

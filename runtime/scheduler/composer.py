@@ -50,9 +50,9 @@ class Composer:
             if waits:
                 self._memory.attach_prefix(sequence)
             prefills = sequence.prefills
-            if budget is None:
-                budget = self._chunk_tokens(sequence)
-            count = self._chunk(sequence, budget) if prefills else 1
+            if prefills and budget is None:
+                budget = max(self._chunk_tokens(sequence) - len(slices), self._graph.block_tokens)
+            count = self._chunk(sequence, budget) if prefills and budget is not None else 1
             held = count > 0 and self._hold(sequence, count, slices, lost)
             if waits and held:
                 self._memory.drop_kept(sequence)
@@ -62,7 +62,7 @@ class Composer:
             elif waits:
                 self._memory.release(sequence)
             if held:
-                budget -= count if prefills else 0
+                budget = None if budget is None else budget - count
                 samples = sequence.computed + count == len(sequence.tokens)
                 draft = self._draft(sequence) if sequence.draft and samples and not prefills else ()
                 slices.append(Slice(sequence, count, samples, draft))
@@ -142,13 +142,17 @@ class Composer:
             return own + others[: max(0, self._backfill_batch - len(own))]
         # No pass lets more in than it has places, so that a long queue costs nothing here.
         queue = self._roster.queues[rank].first(self._max_batch_size)
-        if stage is Stage.MIXED:
+        if self._policy.mixed_passes:
             return heapq.merge(free, queue, key=by_order)
-        resumed = [sequence for sequence in free if sequence.rank == rank and sequence.prefills]
-        return sorted(resumed + queue, key=self._roster.turn) if resumed else queue
+        own = [sequence for sequence in free if sequence.rank == rank]
+        resumed = [sequence for sequence in own if sequence.prefills]
+        prompts = sorted(resumed + queue, key=self._roster.turn) if resumed else queue
+        if stage is Stage.PREFILL:
+            return prompts
+        return [*(sequence for sequence in own if not sequence.prefills), *prompts]
 
     def _chunk_tokens(self, first: Sequence) -> int:
-        """Prompt tokens in one pass: as many as keep each kernel of it within the quantum."""
+        """Tokens in one pass with prompts: as many as keep each kernel of it within the quantum."""
         if self._policy.chunk_tokens is not None:
             return self._policy.chunk_tokens
         return self._graph.chunk_tokens(first.computed, self._graph.max_chunk_tokens)
@@ -232,6 +236,6 @@ class Composer:
 
 
 def _evictable(sequence: Sequence) -> bool:
-    """Whether its blocks can be taken now: a pass that will be begun again may hold nothing but prompts."""
+    """Whether its blocks can be taken now: a pass of prompts may be begun again, a decode is soon through."""
     run = sequence.in_pass
-    return run is None or (run.role is None and run.stage is Stage.PREFILL)
+    return run is None or (run.role is None and run.stage is not Stage.DECODE)

@@ -16,7 +16,7 @@ class Stage(enum.Enum):
     PREFILL = "prefill"
     DECODE = "decode"
     MIXED = "mixed"
-    """Both; only where :attr:`Policy.mixed_passes`."""
+    """Both; where :attr:`Policy.mixed_passes` or :attr:`Policy.background_mixes`."""
 
 
 class Slice(NamedTuple):

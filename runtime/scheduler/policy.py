@@ -44,8 +44,12 @@ class Policy:
     """A pass holds prompt chunks and decodes at once, as continuous batching has it. Where False, they are
     passes of their own, so that a paused prompt holds up nobody's decoding (§5.2, disaggregation)."""
 
+    background_mixes: bool = True
+    """Proactive passes are mixed after all while nobody reactive is there, on a platform of one XPU: a decode
+    among a prompt's tokens costs no more than one of them, and nobody minds that it pauses with the pass."""
+
     chunk_tokens: int | None = None
-    """Prompt tokens in one pass, whatever time its kernels take; None: as many as the quantum allows."""
+    """Tokens in one pass, whatever time its kernels take; None: as many as the quantum allows."""
 
     time_share: bool = False
     """Reactive and proactive work take turns, kernel by kernel (Fig. 4b)."""
@@ -54,8 +58,8 @@ class Policy:
     """Age at which a proactive request is *promoted* (§6.5), or half of the time to its deadline if that is
     sooner: it goes before its equals, and gets a kernel after every :attr:`promoted_stride` others."""
 
-    promoted_stride: int = 3
-    """How many kernels others run for each kernel of promoted work."""
+    promoted_stride: int = 7
+    """How many kernels others run for each kernel of promoted work: a user waits a seventh longer for that."""
 
     reactive_decode_gap_s: float = 0.1
     """Longest that reactive prompts keep reactive decodes waiting."""
@@ -104,6 +108,7 @@ PREEMPT_RESTART: Final = Policy(
     preemption=Preemption.RESTART,
     shortest_first=False,
     backfill=False,
+    background_mixes=False,
     promote_after_s=float("inf"),
     prefix_reuse=False,
     tool_wait_s=0.0,
@@ -111,7 +116,12 @@ PREEMPT_RESTART: Final = Policy(
 """Fig. 4a: reactive work has the machine to itself at once, and background prompts begin again after it."""
 
 TIME_SHARE: Final = Policy(
-    time_share=True, shortest_first=False, backfill=False, promote_after_s=float("inf"), tool_wait_s=0.0
+    time_share=True,
+    shortest_first=False,
+    backfill=False,
+    background_mixes=False,
+    promote_after_s=float("inf"),
+    tool_wait_s=0.0,
 )
 """Fig. 4b: both kinds share the processor in turns."""
 

@@ -22,7 +22,10 @@ class _Growing:
     the length stays the same, between two decode steps nearly always, the tensor does.
     """
 
-    def __init__(self, dtype: np.dtype[Any], row: tuple[int, ...] = ()) -> None:
+    def __init__(self, element_type: ov.Type, row: tuple[int, ...] = ()) -> None:
+        # NumPy has no bf16: its two bytes are those of a whole number, which nobody here reads.
+        dtype = np.dtype(np.uint16) if element_type == ov.Type.bf16 else element_type.to_dtype()
+        self._element_type = element_type
         self._memory: NDArray[Any] = np.zeros((_FIRST_LENGTH, *row), dtype)
         self._tensors: dict[int, ov.Tensor] = {}
 
@@ -33,7 +36,8 @@ class _Growing:
             self._tensors.clear()
         tensor = self._tensors.get(length)
         if tensor is None:
-            tensor = self._tensors[length] = ov.Tensor(self._memory[:length], shared_memory=True)
+            memory = self._memory[:length]
+            tensor = self._tensors[length] = ov.Tensor(memory, ov.Shape(memory.shape), self._element_type)
         return tensor
 
     def write(self, values: Sequence[int]) -> ov.Tensor:
@@ -58,13 +62,13 @@ class PassBuffers:
         self.abandoned = False
         """Whether a kernel that hangs may still write here; then nobody uses it again."""
         self._inputs: dict[str, _Growing] = {
-            "input_ids": _Growing(np.dtype(np.int64)),
-            "position_ids": _Growing(np.dtype(np.int64)),
-            "past_lens": _Growing(np.dtype(np.int32)),
-            "subsequence_begins": _Growing(np.dtype(np.int32)),
-            "block_indices": _Growing(np.dtype(np.int32)),
-            "block_indices_begins": _Growing(np.dtype(np.int32)),
-            "sampled_token_indices": _Growing(np.dtype(np.int64)),
+            "input_ids": _Growing(ov.Type.i64),
+            "position_ids": _Growing(ov.Type.i64),
+            "past_lens": _Growing(ov.Type.i32),
+            "subsequence_begins": _Growing(ov.Type.i32),
+            "block_indices": _Growing(ov.Type.i32),
+            "block_indices_begins": _Growing(ov.Type.i32),
+            "sampled_token_indices": _Growing(ov.Type.i64),
         }
         self._max_context_len = np.zeros((), np.int32)
         self._bound: dict[str, ov.Tensor] = {
@@ -104,7 +108,7 @@ class PassBuffers:
         if growing is None:
             extents = list(port.get_partial_shape())[1:]
             row = tuple(extent.get_length() for extent in extents)
-            growing = self._activations[name] = _Growing(port.get_element_type().to_dtype(), row)
+            growing = self._activations[name] = _Growing(port.get_element_type(), row)
         return growing.tensor(self.tokens)
 
     def stream(self, port: ov.Output, *, next: bool) -> ov.Tensor:

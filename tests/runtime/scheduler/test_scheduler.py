@@ -96,6 +96,45 @@ def test_without_reactive_work_the_batch_is_as_large_as_it_may_be() -> None:
     assert max(map(len, machine.passes())) == 12
 
 
+def test_background_decodes_ride_in_passes_of_prompts() -> None:
+    machine = Machine(batch=16)
+    decoding = [machine.add(2, PROACTIVE, answer=20) for _ in range(3)]
+    while any(sequence not in machine.first for sequence in decoding):
+        machine.step()
+    prompt = machine.add(40, PROACTIVE)
+    begun = len(machine.log)
+    machine.until(prompt, first=True)
+    mixed = [kernel for kernel in machine.log[begun:] if kernel.dispatch.kernel.index == 0]
+    assert {kernel.dispatch.run.stage for kernel in mixed} == {Stage.MIXED}
+    # A pass holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
+    assert [[part.length for part in kernel.slices] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [[1, 1, 1, 4]]
+
+
+def test_beside_a_user_background_prompts_and_decodes_are_passes_of_their_own() -> None:
+    machine = Machine(policy=policy(promote_after_s=0.0), batch=16)
+    decoding = machine.add(2, PROACTIVE, answer=30)
+    machine.until(decoding, first=True)
+    machine.add(2, answer=60)
+    machine.add(40, PROACTIVE)
+    begun = len(machine.log)
+    machine.until(decoding)
+    assert Stage.MIXED not in {kernel.dispatch.run.stage for kernel in machine.log[begun:]}
+
+
+def test_a_mixed_pass_that_paused_goes_on_before_other_work_of_its_class() -> None:
+    machine = Machine(batch=16)
+    decoding = machine.add(2, PROACTIVE, answer=9)
+    machine.until(decoding, first=True)
+    machine.add(40, PROACTIVE)
+    paused = machine.dispatch()[0].run
+    assert paused.stage is Stage.MIXED
+    user = machine.add(8, answer=2)
+    machine.add(1, PROACTIVE)
+    machine.until(user)
+    assert (paused.context.position, len(paused.context.kernels)) == (1, 2)
+    assert machine.dispatch()[0].run is paused
+
+
 def test_background_prompts_wait_for_reactive_decodes() -> None:
     machine = Machine()
     user = machine.add(2, answer=5)
@@ -146,7 +185,7 @@ def test_endless_reactive_load_does_not_starve_background_prompts(xpus: int) -> 
         if user in machine.done:
             user = machine.add(16, answer=2)
         machine.step()
-        assert machine.now < 5, "promoted after 1 s, it needs about 0.3 s, and gets every fourth kernel"
+        assert machine.now < 5, "promoted after 1 s, it needs about 0.3 s, and gets every eighth kernel"
     kernels = [kernel for kernel in machine.log if kernel.start > 1]
     assert sum(old.id in kernel.ids for kernel in kernels) <= len(kernels) / 2, "it does not take over"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -150,16 +149,17 @@ def test_any_chunking_on_any_route(
 
 
 @pytest.mark.parametrize("kv", ["u8", "bf16"])
-def test_how_much_a_cut_model_differs_in_bf16(
-    tiny_folder: Path, kv: str, record_property: Callable[[str, object], None]
-) -> None:
-    """Between kernels the residual stream is float32: a cut model rounds less often than the whole."""
+def test_in_bf16_a_cut_model_rounds_where_the_whole_does(tiny_folder: Path, kv: str) -> None:
     directory = tiny_model(tiny_folder, "nano")
     properties = EXACT | {"INFERENCE_PRECISION_HINT": "bf16", "KV_CACHE_PRECISION": kv}
     exact = forward(uncut(directory), Piece(tokens_of[:64]))
-    rounded = forward(uncut(directory, properties), Piece(tokens_of[:64]))
-    cut = forward(load(directory, properties=properties), Piece(tokens_of[:64]))
-    tolerance = 2 * np.abs(rounded - exact).max()
-    record_property("max_abs_diff", float(np.abs(cut - rounded).max()))
-    assert np.abs(cut - rounded).max() <= tolerance
-    assert np.abs(cut - exact).max() <= tolerance
+    whole, *others = (
+        uncut(directory, properties),
+        load(directory, properties=properties),
+        load(directory, "emulated", static_tokens=STATIC, properties=properties),
+    )
+    for piece in (Piece(tokens_of[:STATIC]), Piece(tokens_of[STATIC:64], STATIC), Piece(tokens_of[64:65], 64)):
+        expected = forward(whole, piece)
+        for cut in others:
+            np.testing.assert_array_equal(forward(cut, piece), expected)
+    assert np.abs(forward(whole, Piece(tokens_of[:64])) - exact).max() < 0.3 * exact.std()

@@ -59,7 +59,7 @@ class Policy:
     sooner: it goes before its equals, and gets a kernel after every :attr:`promoted_stride` others."""
 
     promoted_stride: int = 7
-    """How many kernels others run for each kernel of promoted work: a user waits a seventh longer for that."""
+    """How many kernels others run for each kernel of promoted work: it makes users wait a seventh longer."""
 
     reactive_decode_gap_s: float = 0.1
     """Longest that reactive prompts keep reactive decodes waiting."""

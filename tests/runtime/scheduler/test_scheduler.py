@@ -107,7 +107,9 @@ def test_background_decodes_ride_in_passes_of_prompts() -> None:
     mixed = [kernel for kernel in machine.log[begun:] if kernel.dispatch.kernel.index == 0]
     assert {kernel.dispatch.run.stage for kernel in mixed} == {Stage.MIXED}
     # A pass holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
-    assert [[part.length for part in kernel.slices] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [[1, 1, 1, 4]]
+    assert [[part.length for part in kernel.slices] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
+        [1, 1, 1, 4]
+    ]
 
 
 def test_beside_a_user_background_prompts_and_decodes_are_passes_of_their_own() -> None:

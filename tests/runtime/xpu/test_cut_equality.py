@@ -158,7 +158,11 @@ def test_in_bf16_a_cut_model_rounds_where_the_whole_does(tiny_folder: Path, kv: 
         load(directory, properties=properties),
         load(directory, "emulated", static_tokens=STATIC, properties=properties),
     )
-    for piece in (Piece(tokens_of[:STATIC]), Piece(tokens_of[STATIC:64], STATIC), Piece(tokens_of[64:65], 64)):
+    for piece in (
+        Piece(tokens_of[:STATIC]),
+        Piece(tokens_of[STATIC:64], STATIC),
+        Piece(tokens_of[64:65], 64),
+    ):
         expected = forward(whole, piece)
         for cut in others:
             np.testing.assert_array_equal(forward(cut, piece), expected)

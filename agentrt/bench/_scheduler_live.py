@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,6 +18,10 @@ from .report import Cell, Table
 
 LOAD: Final = 0.7
 """Share of the machine that the proactive requests alone would take."""
+LENGTHS: Final = (128, 512)
+"""Bounds between the prompts, in tokens, of which the waits are told separately."""
+_PATIENCE: Final = 1.5
+"""A user reads and thinks when the answer is there: beside others that takes so many times as long."""
 _SIDES: Final[tuple[SideName, SideName]] = ("agentrt", "openvino_genai")
 _LONG_PROMPT: Final = 512
 
@@ -31,14 +36,18 @@ class LiveSize:
     users: int
     repetitions: int
     backlog: int
+    heavier: tuple[float, ...] = ()
+    """More loads than :data:`LOAD`, under which the user is served once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """One mixed schedule, and what its user would have alone."""
+    """One schedule of a user, and of the background beside it at each load."""
 
-    mixed: list[Arrival]
     users: list[Arrival]
+    alone: Run
+    """The user's questions on the idle engine that the schedule was made with."""
+    mixed: dict[float, list[Arrival]]
 
 
 class Live:
@@ -62,9 +71,10 @@ class Live:
         self._peers = peers
         self._progress = progress
 
-    def measure(self) -> tuple[dict[str, float], Table]:
-        """The figures of this model, and a table of all engines."""
+    def measure(self) -> tuple[dict[str, float], list[Table]]:
+        """The figures of this model, and tables of all engines."""
         kept: list[float] = []
+        heavier: list[tuple[float, str, Run]] = []
         with ExitStack() as stack:
             self._progress(f"{self._name}: loading both sides")
             own = {str(name): stack.enter_context(Side(name, self._model)) for name in _SIDES}
@@ -79,25 +89,36 @@ class Live:
                 for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
                     self._progress(f"{self._name}: {name}, round {repetition + 1}")
                     engine = engines[name]
-                    alone, mixed = _one_by_one(engine, load.users), engine.serve(load.mixed)
+                    alone = load.alone if name == "agentrt" else _one_by_one(engine, load.users)
+                    mixed = engine.serve(load.mixed[LOAD])
                     runs[name].append((alone, mixed, engine.serve(backlog)))
+                    if not repetition:
+                        heavier += [
+                            (share, name, engine.serve(load.mixed[share])) for share in self._size.heavier
+                        ]
                 kept.append(self._kept(own["agentrt"], load, backlog, runs["agentrt"][-1]))
-        return self._figures(runs, kept), self._table(runs)
+        heavier += [(LOAD, name, mixed) for name, rounds in runs.items() for _, mixed, _ in rounds]
+        return self._figures(runs, kept), [self._table(runs), self._waits(heavier)]
 
     def _load(self, lengths: Lengths, side: Side, rng: random.Random) -> _Load:
-        """Proactive work that fills :data:`LOAD` of the machine, and a user who thinks between questions."""
+        """Proactive work that fills a share of the machine, and a user who thinks between questions."""
         probe = [Arrival(0.0, *rng.choice(lengths.any_proactive()), False) for _ in range(4)]
         seconds = side.serve(probe).elapsed_s / len(probe)
-        gap = 4 * seconds
-        now, users = gap, []
-        for _ in range(self._size.users):
-            users.append(Arrival(now, *rng.choice(lengths.reactive), True))
-            now += gap / 2 + rng.expovariate(2 / gap)
-        rate = LOAD / seconds
-        count = max(4, round(now * rate))
-        times = recorded_arrivals(self._workloads, count, rate, rng)
-        background = [Arrival(at, *rng.choice(lengths.any_proactive()), False) for at in times]
-        return _Load(sorted([*background, *users], key=lambda arrival: arrival.at_s), users)
+        think = now = 2 * seconds
+        asked = [Arrival(0.0, *rng.choice(lengths.reactive), True) for _ in range(self._size.users)]
+        alone = _one_by_one(side, asked)
+        users: list[Arrival] = []
+        for question, answer in zip(asked, alone.served, strict=True):
+            now += rng.expovariate(1 / think)
+            users.append(replace(question, at_s=now))
+            now += _PATIENCE * answer.total_s
+        mixed: dict[float, list[Arrival]] = {}
+        for share in (LOAD, *self._size.heavier):
+            rate = share / seconds
+            times = recorded_arrivals(self._workloads, max(4, round(now * rate)), rate, rng)
+            background = [Arrival(at, *rng.choice(lengths.any_proactive()), False) for at in times]
+            mixed[share] = sorted([*background, *users], key=lambda arrival: arrival.at_s)
+        return _Load(users, alone, mixed)
 
     def _backlog(self, lengths: Lengths, rng: random.Random) -> list[Arrival]:
         """Proactive requests that are all there at once."""
@@ -165,6 +186,31 @@ class Live:
                 *("engine", "computes in", "alone TTFT p50 ms", "p95", "beside TTFT p50 ms", "p95"),
                 *("beside ms a token", "proactive only, tokens/s"),
             ),
+            rows=tuple(rows),
+        )
+
+    def _waits(self, runs: Sequence[tuple[float, str, Run]]) -> Table:
+        """Time to the first token by the background's load and by the length of the question."""
+        found: dict[tuple[float, int, str], list[float]] = {}
+        for share, name, run in runs:
+            for one in run.served:
+                if one.arrival.reactive:
+                    length = bisect_right(LENGTHS, one.prompt_tokens)
+                    found.setdefault((share, length, name), []).append(one.first_s)
+        bounds = (0, *LENGTHS)
+        rows: list[tuple[Cell, ...]] = [
+            (
+                f"{share:.0%}",
+                f"from {bounds[length]} tokens",
+                name,
+                len(times),
+                *(1e3 * _quantile(times, share_of) for share_of in (0.5, 0.95)),
+            )
+            for (share, length, name), times in sorted(found.items())
+        ]
+        return Table(
+            title=f"{self._name}: time to the first token by background load and length of the question",
+            columns=("background", "question", "engine", "questions", "p50 ms", "p95 ms"),
             rows=tuple(rows),
         )
 

@@ -43,7 +43,7 @@ class _Size:
 
 _QUICK = _Size(LiveSize(8, 1, 6), (0.05, 0.2, 0.8), (20.0,), 12, ("nano",))
 _RATES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-_FULL = _Size(LiveSize(12, 3, 12), _RATES, (10.0, 20.0, 40.0), 40, ("nano", _LARGER))
+_FULL = _Size(LiveSize(12, 3, 40, (1.0, 1.3)), _RATES, (10.0, 20.0, 40.0), 40, ("nano", _LARGER))
 
 
 def run(
@@ -74,10 +74,10 @@ def run(
             path = _model_path(model, folder, progress)
             beside = serving if model == _LARGER else ()
             live = Live(model, path, lengths, workloads, size.live, beside, progress)
-            own, table = live.measure()
+            own, found = live.measure()
         # The figures are those of the larger model measured, which comes last; the table has all.
         figures |= own
-        tables.append(table)
+        tables += found
     progress("greedy tokens under every policy")
     figures["tokens_identical"] = float(_tokens_identical())
     simulated, drawn = _simulate(lengths, size, progress)
@@ -199,15 +199,17 @@ def _method(size: _Size, lengths: Lengths, peers: Sequence[Peer]) -> str:
         "ContinuousBatchingPipeline (256 tokens a step, split prompts, at most 16 sequences, no "
         "prefix cache) in a process each, both with OpenVINO's own precisions and threads, in turns, "
         f"the other one idle. A schedule of proactive requests ({LOAD:.0%} of the machine) and of a "
-        f"user who asks one thing after another ({size.live.users} questions, {size.live.repetitions} "
-        f"rounds), {lengths.source}; arrivals of the background in the shape of the Azure conversation trace "
+        "user who asks one thing after another, each when the answer before is there and thought over "
+        f"({size.live.users} questions, {size.live.repetitions} rounds), {lengths.source}; arrivals of the "
+        "background in the shape of the Azure conversation trace "
         "where the workloads folder has it, else Poisson. Times count from when a request was meant "
         f"to arrive. {_PEERS if peers else ''}"
         "'Over unloaded' compares each question with the same one on the idle engine. "
         "Added wait: until the first kernel, beyond that on the idle engine. Preemption: what was "
         "left of the background kernel that ran when a question came. Kept fraction: the time that a "
         "backlog and a user's questions need one after the other, over the time that the backlog "
-        "needs beside them. The 0.5 B model has random int8 weights (GGUF, Q8_0). Simulated: a Core "
+        f"needs beside them. Throughput: {size.live.backlog} proactive requests at once, to the last answer. "
+        "The 0.5 B model has random int8 weights (GGUF, Q8_0). Simulated: a Core "
         "Ultra 5 125H from published peak figures; nothing was measured on one. Its baseline, "
         "continuous batching in order of arrival on its CPU at the efficiency that llama.cpp showed "
         "elsewhere, stands for llama.cpp; 'same machine' is the same policy on its NPU and GPU. "

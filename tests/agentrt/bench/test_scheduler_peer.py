@@ -174,7 +174,7 @@ def test_peers_have_their_figure_and_their_row(address: Callable[..., PeerAddres
     peers = [Peer(address(Shaped(), "llama_cpp")), Peer(address(Shaped()))]
     lengths = Lengths(((40, 4),), {"short": ((60, 4),)}, "made up")
     live = Live("nano", str(MODEL_DIRECTORY), lengths, None, LiveSize(1, 1, 1), peers, lambda line: None)
-    figures, table = live.measure()
+    figures, (table, waits) = live.measure()
     for name in ("openvino_genai", "llama_cpp", "vllm"):
         assert figures[f"reactive_p95_ttft_ratio_vs_{name}"] > 0
     assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai", "llama_cpp", "vllm"]
@@ -182,3 +182,4 @@ def test_peers_have_their_figure_and_their_row(address: Callable[..., PeerAddres
     assert precisions["agentrt"] == precisions["openvino_genai"]
     assert "threads" in str(precisions["agentrt"])
     assert precisions["llama_cpp"] == "bf16 on 2 threads"
+    assert {(row[0], row[2], row[3]) for row in waits.rows} == {("70%", name, 1) for name in precisions}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentrt.runtime import RuntimeConfig
 
 _SMALL: Final = 0.01
-"""Kinds of operations that take less than this share of a step are one row."""
+"""Kinds of operations that take less than this share of a step are one row, unless they read weights."""
 _WARM_UP: Final = 5
 
 
@@ -73,11 +73,12 @@ class DecodeStep:
         )
 
     def _shown(self) -> list[Operation]:
-        small = [each for each in self.operations if each.seconds < _SMALL * self.counted_s]
-        shown = [each for each in self.operations if each not in small]
-        if small:
-            seconds, read = sum(each.seconds for each in small), sum(each.bytes for each in small)
-            shown.append(Operation("all others", sum(each.count for each in small), seconds, read))
+        least = _SMALL * self.counted_s
+        shown = [each for each in self.operations if each.bytes or each.seconds >= least]
+        others = [each for each in self.operations if each not in shown]
+        if others:
+            count, seconds = sum(each.count for each in others), sum(each.seconds for each in others)
+            shown.append(Operation("all others", count, seconds, 0))
         return shown
 
     @staticmethod

@@ -162,6 +162,7 @@ def test_operations_are_summed_by_kind_and_matrices_by_shape_without_the_warm_up
 def test_where_a_step_goes_adds_up() -> None:
     operations = (
         Operation("FullyConnected 4 to 8", 2, 0.008, 400_000_000),
+        Operation("FullyConnected 4 to 1", 1, 0.00008, 8_000_000),
         Operation("RMS", 5, 0.00004, 0),
         Operation("RoPE", 4, 0.00003, 0),
     )
@@ -170,7 +171,8 @@ def test_where_a_step_goes_adds_up() -> None:
     rows = {row[0]: row[1:] for row in step.table("some", 0.01).rows}
     assert rows["2 x FullyConnected 4 to 8"] == (8.0, 400.0, 50.0)
     assert rows["9 x all others"] == (0.07, None, None)
-    assert rows["between operations"] == (0.93, None, None)
+    assert rows["1 x FullyConnected 4 to 1"] == (0.08, 8.0, 100.0)
+    assert rows["between operations"] == (0.85, None, None)
     assert rows["the runtime, between inferences"] == (1.5, None, None)
     assert rows["a step"] == (10.0, 410.0, 41.0)
 

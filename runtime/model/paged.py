@@ -26,6 +26,7 @@ from agentrt.errors import ModelFormatError
 from .directory import ModelDirectory
 from .messages import last_line
 from .openvino_core import openvino_core
+from .products import join_narrow_products
 from .rows import SAMPLED_ROWS, keep_sampled_rows
 
 INPUTS: Final = (
@@ -74,6 +75,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
     if len(model.outputs) != 1:
         raise ModelFormatError(problem.format(f"it has {len(model.outputs)} outputs instead of the logits"))
     model = keep_sampled_rows(model)
+    join_narrow_products(model)
     # Generated names differ from load to load; profiles and cut points need names that do not.
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":

@@ -152,18 +152,16 @@ def test_any_chunking_on_any_route(
 def test_in_bf16_a_cut_model_rounds_where_the_whole_does(tiny_folder: Path, kv: str) -> None:
     directory = tiny_model(tiny_folder, "nano")
     properties = EXACT | {"INFERENCE_PRECISION_HINT": "bf16", "KV_CACHE_PRECISION": kv}
-    exact = forward(uncut(directory), Piece(tokens_of[:64]))
-    whole, *others = (
-        uncut(directory, properties),
-        load(directory, properties=properties),
-        load(directory, "emulated", static_tokens=STATIC, properties=properties),
-    )
+    whole, cut = uncut(directory, properties), load(directory, properties=properties)
+    split = load(directory, "emulated", static_tokens=STATIC, properties=properties)
+    exact = uncut(directory)
     for piece in (
         Piece(tokens_of[:STATIC]),
         Piece(tokens_of[STATIC:64], STATIC),
         Piece(tokens_of[64:65], 64),
     ):
         expected = forward(whole, piece)
-        for cut in others:
-            np.testing.assert_array_equal(forward(cut, piece), expected)
-    assert np.abs(forward(whole, Piece(tokens_of[:64])) - exact).max() < 0.3 * exact.std()
+        np.testing.assert_array_equal(forward(cut, piece), expected)
+        # Kernels of a static shape may add in another order than those of any: as near as both are to f32.
+        tolerance = 2 * np.abs(expected - forward(exact, piece)).max()
+        assert 0 < np.abs(forward(split, piece) - forward(exact, piece)).max() <= tolerance

@@ -25,7 +25,7 @@ from .statistics import EngineStatistics
 from .text import AnswerText
 from .toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
 from .trace import Trace
-from .xpu import load_model
+from .xpu import load_model, warm_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class LocalRuntime:
         self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
         self._turns = ToolTurns(self._tokenizer)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
+        warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
         self._salts = PrefixSalts()
         self._pool = BlockPool(arena.blocks)
         self._arena = arena

@@ -60,6 +60,11 @@ class ExecutionGraph:
         """Decoder layers of the model."""
         return self.profile.layers
 
+    @property
+    def pieces(self) -> tuple[Kernel, ...]:
+        """The fused route with a kernel for each compiled segment, however little time it takes."""
+        return tuple(self._layers_kernel(at, at, at + 1) for at in range(len(self.bounds)))
+
     def kernels_for(self, shape: PassShape, *, avoid: Role | None = None) -> tuple[Kernel, ...]:
         """The kernels of a pass in order, by the route that its shape allows.
 

@@ -5,6 +5,7 @@ from .platforms import PLATFORMS, OpenVINOPlatform, find_platform
 from .protocol import XPU, CostModel, KernelDone, Platform
 from .rooflines import simulated_machines, simulated_profile
 from .simulated import SimulatedPlatform, SimulatedXPU, VirtualClock, simulate
+from .warm_up import warm_up
 from .watchdog import LostThread
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "simulate",
     "simulated_machines",
     "simulated_profile",
+    "warm_up",
 ]

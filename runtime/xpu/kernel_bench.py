@@ -95,5 +95,7 @@ class KernelBench:
         return best
 
     def close(self) -> None:
-        """Free the device."""
+        """Free the device, and what was compiled for it."""
         self._xpu.close()
+        self._pool.clear()
+        del self._xpu

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import mmap
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentrt.errors import EngineFailedError
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.nano import MODEL_DIRECTORY
+from agentrt.runtime.xpu import KernelDone
+from agentrt.runtime.xpu.device import OpenVINOXPU
+from agentrt.runtime.xpu.warm_up import let_go_of_pages, warm_up
+from tests.runtime.tiny import load, tiny_model
+
+PAGES = 64
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
+
+
+def resident(file: Path) -> int:
+    """Bytes of ``file`` that this process has in memory."""
+    pages, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            inside = line.endswith(str(file))
+        elif inside and line.startswith("Rss:"):
+            pages += int(line.split()[1])
+    return pages * 1024
+
+
+@linux
+def test_pages_of_a_mapped_file_are_let_go_of_and_come_back_when_read(tmp_path: Path) -> None:
+    file, other = tmp_path / "weights.bin", tmp_path / "other.bin"
+    content = bytes(range(256)) * (PAGES * mmap.PAGESIZE // 256)
+    for each in (file, other):
+        each.write_bytes(content)
+    with (
+        file.open("rb") as opened,
+        other.open("rb") as another,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        mmap.mmap(another.fileno(), 0, access=mmap.ACCESS_READ) as kept,
+    ):
+        assert bytes(mapped) == bytes(kept) == content
+        assert resident(file) == len(content)
+        let_go_of_pages(file)
+        assert resident(file) == 0
+        assert resident(other) == len(content)
+        assert bytes(mapped) == content
+
+
+@linux
+def test_a_loaded_model_holds_next_to_nothing_of_its_file() -> None:
+    weights = MODEL_DIRECTORY / "openvino_model.bin"
+    with LocalRuntime.open("nano", RuntimeConfig(memory_bytes=2**22)) as runtime:
+        assert resident(weights) < weights.stat().st_size / 4
+        assert runtime.statistics().engine.kernels == 0, "nobody has asked for anything"
+
+
+@pytest.mark.parametrize("static_tokens", [None, 32])
+def test_every_piece_runs_once(
+    tiny_folder: Path, static_tokens: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, int]] = []
+    run = OpenVINOXPU.run
+
+    def noted(xpu: OpenVINOXPU, *arguments: object) -> KernelDone | None:
+        kernel = arguments[0]
+        ran.extend((kernel.kind.value, index) for index in kernel.segments)  # type: ignore[attr-defined]
+        return run(xpu, *arguments)  # type: ignore[arg-type]
+
+    directory = tiny_model(tiny_folder, "nano")
+    platform = "cpu" if static_tokens is None else "emulated"
+    loaded = load(directory, platform, static_tokens=static_tokens)
+    monkeypatch.setattr(OpenVINOXPU, "run", noted)
+    warm_up(loaded.platform, loaded.graph, 64, directory.graph.with_suffix(".bin"))
+    layers = loaded.graph.layers
+    assert {index for kind, index in ran if kind == "layers"} == set(range(layers))
+    if static_tokens is not None:
+        assert sum(kind == "tokens" for kind, _ in ran) == layers
+        assert sum(kind == "attention" for kind, _ in ran) == layers - 1
+
+
+def test_a_piece_that_fails_ends_the_loading(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tiny_model(tiny_folder, "nano")
+    loaded = load(directory)
+    monkeypatch.setattr(OpenVINOXPU, "run", lambda *arguments: None)
+    with pytest.raises(EngineFailedError, match="layers 0 to 1"):
+        warm_up(loaded.platform, loaded.graph, 64, directory.graph.with_suffix(".bin"))

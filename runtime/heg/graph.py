@@ -89,17 +89,17 @@ class ExecutionGraph:
         context.kernels = context.kernels[:done] + fused
         return True
 
-    def chunk_tokens(self, past_tokens: int, left: int) -> int:
+    def chunk_tokens(self, past_tokens: int, left: int, kernel_s: float | None = None) -> int:
         """How long the next chunk of a prompt should be behind ``past_tokens``, if ``left`` are to come.
 
         The static shape where chunks are split between XPUs and so many are left. Otherwise the longest of
-        which each compiled segment takes at most one quantum, in whole blocks, at least one; or all that is
-        left.
+        which each compiled segment takes at most ``kernel_s`` (one quantum if None), in whole blocks, at least
+        one; or all that is left.
         """
         past = -(-past_tokens // _PAST_STEP) * _PAST_STEP
         if self.static_tokens is not None and left >= self.static_tokens and self._attends_in_time(past):
             return self.static_tokens
-        return min(left, self._fused_chunk(past))
+        return min(left, self._fused_chunk(past, self.quantum_s if kernel_s is None else kernel_s))
 
     def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
         """``B_max`` of §6.3: the most sequences that decode together at little cost to each.
@@ -171,13 +171,13 @@ class ExecutionGraph:
         shape = PassShape(self.static_tokens, 1, past, 0)
         return self.profile.estimate(self._split[1], shape, Role.DECODE).seconds <= self.quantum_s
 
-    def _longest_fused_chunk(self, past: int) -> int:
+    def _longest_fused_chunk(self, past: int, kernel_s: float) -> int:
         ends = [*self.bounds[1:], self.layers]
         widest = max(range(len(self.bounds)), key=lambda segment: ends[segment] - self.bounds[segment])
         kernel = self._layers_kernel(0, widest, widest + 1)
         blocks = self.max_chunk_tokens // self.block_tokens
         for tokens in range(blocks * self.block_tokens, self.block_tokens, -self.block_tokens):
             shape = PassShape(tokens, 1, past, 0)
-            if self.profile.estimate(kernel, shape, Role.DECODE).seconds <= self.quantum_s:
+            if self.profile.estimate(kernel, shape, Role.DECODE).seconds <= kernel_s:
                 return tokens
         return self.block_tokens

@@ -152,10 +152,15 @@ class Composer:
         return [*(sequence for sequence in own if not sequence.prefills), *prompts]
 
     def _chunk_tokens(self, first: Sequence) -> int:
-        """Tokens in one pass with prompts: as many as keep each kernel of it within the quantum."""
-        if self._policy.chunk_tokens is not None:
-            return self._policy.chunk_tokens
-        return self._graph.chunk_tokens(first.computed, self._graph.max_chunk_tokens)
+        """Tokens in one pass with prompts: as many as keep its kernels as short as they have to be."""
+        policy, most = self._policy, self._graph.max_chunk_tokens
+        if policy.chunk_tokens is not None:
+            return policy.chunk_tokens
+        within = self._graph.chunk_tokens(first.computed, most)
+        if first.rank or not policy.by_priority:
+            return within
+        most = min(most, policy.reactive_chunk_tokens)
+        return max(within, self._graph.chunk_tokens(first.computed, most, policy.reactive_kernel_s))
 
     def _chunk(self, sequence: Sequence, budget: int) -> int:
         """How much of the rest of the prompt to compute now: all of it, or whole blocks within the budget."""

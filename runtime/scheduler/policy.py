@@ -51,6 +51,14 @@ class Policy:
     chunk_tokens: int | None = None
     """Tokens in one pass, whatever time its kernels take; None: as many as the quantum allows."""
 
+    reactive_chunk_tokens: int = 512
+    """Tokens of reactive prompts in one pass, as long as no kernel of it takes longer than
+    :attr:`reactive_kernel_s`. Nothing is more urgent, so that the quantum need not bind them, and a longer pass
+    reads the weights once for more tokens."""
+
+    reactive_kernel_s: float = 0.1
+    """The paper's bound on a prefill kernel (§6.2)."""
+
     time_share: bool = False
     """Reactive and proactive work take turns, kernel by kernel (Fig. 4b)."""
 

@@ -83,6 +83,7 @@ class Machine:
     policy: Policy = field(default_factory=Policy)
     share_sampled: bool = False
     decode_share: float = 0.8
+    quantum_s: float = QUANTUM
     watch: Callable[[Kernel], None] | None = None
     """Told of every kernel when it starts."""
 
@@ -92,7 +93,7 @@ class Machine:
             tuple(range(LAYERS)),
             block_tokens=BLOCK,
             max_chunk_tokens=16,
-            quantum_s=QUANTUM,
+            quantum_s=self.quantum_s,
         )
         self.pool = BlockPool(self.blocks)
         self.scheduler = Scheduler(

@@ -36,6 +36,18 @@ def test_chunks_end_on_block_boundaries_and_short_prompts_share_a_pass() -> None
     assert machine.passes() == [[(0, 7, True), (1, 8, False)], [(1, 16, False)], [(1, 6, True)]]
 
 
+@pytest.mark.parametrize(
+    ("priority", "longest_s", "chunk"), [(PROACTIVE, 0.1, 12), (REACTIVE, 0.1, 16), (REACTIVE, 0.005, 12)]
+)
+def test_the_quantum_binds_the_kernels_of_background_prompts_alone(
+    priority: Priority, longest_s: float, chunk: int
+) -> None:
+    # A layer takes 8.5 ms for 12 tokens and 16 ms for 16.
+    machine = Machine(quantum_s=0.01, policy=policy(reactive_kernel_s=longest_s))
+    machine.add(48, priority, answer=1)
+    assert [[part[1] for part in run] for run in machine.passes()] == [[chunk]] * (48 // chunk)
+
+
 def test_decodes_are_batched_and_are_passes_of_their_own() -> None:
     machine = Machine()
     for _ in range(3):

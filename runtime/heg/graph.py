@@ -93,8 +93,8 @@ class ExecutionGraph:
         """How long the next chunk of a prompt should be behind ``past_tokens``, if ``left`` are to come.
 
         The static shape where chunks are split between XPUs and so many are left. Otherwise the longest of
-        which each compiled segment takes at most ``kernel_s`` (one quantum if None), in whole blocks, at least
-        one; or all that is left.
+        which each compiled segment takes at most ``kernel_s`` (one quantum if None), in whole blocks, at
+        least one; or all that is left.
         """
         past = -(-past_tokens // _PAST_STEP) * _PAST_STEP
         if self.static_tokens is not None and left >= self.static_tokens and self._attends_in_time(past):

@@ -53,8 +53,8 @@ class Policy:
 
     reactive_chunk_tokens: int = 512
     """Tokens of reactive prompts in one pass, as long as no kernel of it takes longer than
-    :attr:`reactive_kernel_s`. Nothing is more urgent, so that the quantum need not bind them, and a longer pass
-    reads the weights once for more tokens."""
+    :attr:`reactive_kernel_s`. Nothing is more urgent, so that the quantum need not bind them, and a longer
+    pass reads the weights once for more tokens."""
 
     reactive_kernel_s: float = 0.1
     """The paper's bound on a prefill kernel (§6.2)."""

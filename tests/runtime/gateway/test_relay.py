@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -150,7 +151,12 @@ class Scripted:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            connection.recv(65536)
+            request = connection.recv(65536)
+            # To hang up with some of the request unread would reset the connection, the answer and all.
+            head, _, body = request.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            while length and len(body) < int(length[1]):
+                body += connection.recv(65536)
             connection.sendall(self._answer)
             if self._stays:
                 self._connections.append(connection)

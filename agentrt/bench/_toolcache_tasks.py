@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..calls import ToolCall
 from ._agent_tasks import agent_tasks
 
 _THINGS = ("Oslo", "Ljubljana", "Rome", "Bergen", "Porto", "Turin", "lasagne", "boiler", "garden", "choir")
-_PAIRS = (
-    ("What is the weather in {}?", '{{"city": "{0}", "temperature_c": 12, "sky": "light rain"}}'),
-    ("Find my notes about {}", '{{"notes": [{{"title": "{0}", "text": "Ask Ana about {0} on Monday."}}]}}'),
-    ("Search my mail for {}", '{{"mails": [{{"from": "Ana", "subject": "{0}", "date": "2026-03-02"}}]}}'),
+_KINDS = (
+    (
+        *("What is the weather in {}?", '{{"city": "{0}", "temperature_c": 12, "sky": "light rain"}}'),
+        *("get_weather", "city"),
+    ),
+    (
+        *(
+            "Search my mail for {}",
+            '{{"mails": [{{"from": "Ana", "subject": "{0}", "date": "2026-03-02"}}]}}',
+        ),
+        *("search_mail", "query"),
+    ),
 )
-_TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": description,
-            "parameters": {"type": "object", "properties": {key: {"enum": list(_THINGS)}}, "required": [key]},
-        },
-    }
-    for name, description, key in (
-        ("get_weather", "Current weather in a city.", "city"),
-        ("search_notes", "Search the user's notes for a phrase.", "query"),
-        ("search_mail", "Search the user's mail for a phrase.", "query"),
-        ("list_events", "The user's calendar on a day.", "day"),
-    )
-]
+"""Prompt, output, tool and its only argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +52,23 @@ def tasks_of(workloads: Path | None, count: int, most_s: float, seed: int) -> tu
     made = []
     for number, task in enumerate(recorded):
         if workloads is None:
-            prompt, output = (
-                text.format(_THINGS[number % len(_THINGS)]) for text in _PAIRS[number % len(_PAIRS)]
-            )
-            tools = _TOOLS
+            thing = _THINGS[number % len(_THINGS)]
+            prompt, output, name, key = _KINDS[number % len(_KINDS)]
+            prompt, output, tool = prompt.format(thing), output.format(thing), _only(name, {key: thing})
         else:
-            prompt, output, tools = task.request, '{"status": "done"}', [_only(task.calls[0])]
-        made.append(Task(f"{prompt} (request {seed}.{number})", tools, output, drawn.uniform(0, most_s)))
+            call = task.calls[0]
+            prompt, output, tool = task.request, '{"status": "done"}', _only(call.name, call.arguments)
+        made.append(Task(f"{prompt} (request {seed}.{number})", [tool], output, drawn.uniform(0, most_s)))
     return source, made
 
 
-def _only(call: ToolCall) -> dict[str, Any]:
+def _only(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A tool that can be called in one way: so a model that could not solve the task makes the right call."""
-    properties = {name: {"enum": [value]} for name, value in call.arguments.items()}
+    properties = {key: {"enum": [value]} for key, value in arguments.items()}
     parameters = {
         "type": "object",
         "properties": properties,
         "required": list(properties),
         "additionalProperties": False,
     }
-    return {"type": "function", "function": {"name": call.name, "parameters": parameters}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}

@@ -145,6 +145,16 @@ class Vocabulary:
         """A note's, event's or mail's title: a topic, more often capitalised."""
         if rng.random() < 0.12:
             text = f"{rng.choice(['lunch', 'dinner', 'meeting', 'call', 'coffee', 'appointment', 'interview', 'walk', 'breakfast', 'chat'])} with {self.person(rng)}"
+        elif rng.random() < 0.14:
+            n, who = self.noun, self.person
+            text = rng.choice(
+                [
+                    f"{n(rng)} {n(rng)} for {who(rng)}",
+                    f"{n(rng)} with the {rng.choice(self.surnames)}s",
+                    f"{rng.choice(['pick up', 'collect', 'fetch', 'meet', 'visit', 'call', 'drop off'])} {who(rng)}",
+                    f"{rng.choice(['pick up', 'collect', 'fetch', 'meet'])} {who(rng)} {rng.choice(['from', 'at'])} the {n(rng)}",
+                ]
+            )
         else:
             text = self.topic(rng)
         return text[0].upper() + text[1:] if rng.random() < 0.6 else text
@@ -152,6 +162,8 @@ class Vocabulary:
     def person(self, rng: Random) -> str:
         """A first name, a full name, or an invented one."""
         first = rng.choice(self.first_names) if rng.random() < 0.65 else self.invented(rng).capitalize()
+        if rng.random() < 0.05:
+            first = f"{rng.choice(['Dr.', 'Dr', 'Mr.', 'Mr', 'Mrs.', 'Mrs', 'Ms', 'Prof.', 'aunt', 'uncle'])} {first}"
         if rng.random() < 0.5:
             return first
         last = rng.choice(self.surnames) if rng.random() < 0.65 else self.invented(rng).capitalize()
@@ -161,8 +173,10 @@ class Vocabulary:
         """A city, known or invented, sometimes of two words, sometimes in lower case."""
         shape = rng.random()
         name = rng.choice(self.cities) if shape < 0.5 else self.invented(rng).capitalize()
-        if shape > 0.88:
-            name = f"{rng.choice(['New', 'San', 'Port', 'Fort', 'Lake', 'Saint', 'Upper', 'North', 'Los', 'El'])} {name}"
+        if 0.78 < shape < 0.85:
+            name = f"{name} {self.invented(rng).capitalize()}"
+        elif shape > 0.88:
+            name = f"{rng.choice(['New', 'San', 'Port', 'Fort', 'Lake', 'Saint', 'St.', 'Upper', 'North', 'Los', 'El'])} {name}"
         if rng.random() < 0.05:
             name = f"{name}, {self.invented(rng).capitalize()}"
         return name.lower() if rng.random() < 0.07 else name
@@ -205,7 +219,7 @@ class Vocabulary:
         folders = "".join(f"{self.noun(rng)}/" for _ in range(rng.choice([0, 0, 0, 1, 1, 2])))
         if rng.random() < 0.08:
             folders = rng.choice(["./", "~/", "/", "/home/", "../", "/etc/", "/var/log/"]) + folders
-        elif rng.random() < 0.03:
+        elif rng.random() < 0.06:
             folders = rng.choice(["C:\\", "D:\\", ""]) + folders.replace("/", "\\")
         return f"{folders}{name}.{rng.choice(EXTENSIONS)}" if rng.random() < 0.95 else f"{folders}{name}"
 

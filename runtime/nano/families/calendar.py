@@ -63,6 +63,8 @@ CALENDAR = (
             do I need to [be|go] [anywhere|somewhere] [on|] {date}?
             have I [got|] [anything|something|any meetings|plans|any events] [planned|scheduled|on|] [for|on|] {date}?
             is {date} [free|busy|full|open|available]?
+            is my [calendar|agenda|schedule|diary] [full|free|busy|clear|open] [on|for|] {date}?
+            is [there nothing|nothing] in my [calendar|agenda|diary] [on|for|] {date}?
             is [my day|my diary] [free|full|open] [on|] {date}?
             is something [on|planned|happening] [on|] {date}?
             [are there|is there] [any|] [events|appointments|meetings|an event|an appointment] [on|for|] {date}?
@@ -171,6 +173,12 @@ CALENDAR = (
             [calendar|event|new entry|appointment|new appointment|new meeting]: {title} [on|] {date} at {time}
             [add|create|make|schedule] [a|an] [calendar item|calendar event|calendar entry|event|appointment|meeting] [on|for] {date}, {time}: {title}
             [move|put] {title} into my calendar, {date} at {time}
+            mark {date} at {time} for {title} in my [calendar|diary|agenda]
+            mark {date}, {time}, as {title}
+            [book|schedule|plan|add|put in] [a|an|the|my|our] {title} [on|for|] {date} at {time}
+            [could|can|would] you [book|schedule|plan|add] [a|an|the|my|our] {title} [on|for] {date} at {time}?
+            [add|put] [a|an|the|my|our] {title} [in|on|to|into] my calendar. It's on {date} at {time}.
+            at {time} on {date} I'm having [a|an|the|] {title}. [Add it|Add that|Put it in|Put that in my calendar].
             [please|] [pencil|squeeze] in {title} [on|for|] {date} at {time}
             [have|get] {title} [added|scheduled|booked|planned] [on|for|] {date} at {time}
             {title} {date} {time}, [add it|put it in the calendar|put it in my calendar|schedule it]

@@ -67,6 +67,9 @@ FILES = (
             [files|documents] [on|for|mentioning|containing] {topic}
             [file|document] [about|on] {topic}
             my {bare_topic} [files|documents|document|file]
+            [is|was] there [something|anything] [on|about] {topic} [among|within] my [files|documents]?
+            [find|show|list|get] [me|] [any|all|] [files|documents] [that deal with|dealing with|to do with] {topic}
+            [find|search for|list] [files|documents] with the [word|words|phrase] {topic}
             [did|have] I [ever|] [save|saved|store|stored] [a file|a document|something] [about|on] {topic}?
             where [on my computer|on this computer|on the disk] is the [file|document] [about|on|for|with] {topic}?
             where on my computer is the {bare_topic} [file|document]?
@@ -116,18 +119,20 @@ FILES = (
             there is a [file|document] about {topic}: [read it|what does it say]
             {topic}: what does the [file|document] say?
             {topic}: read [me|] the [file|document]
-            [find|get|locate|look up|track down] [my|the] [file|document|doc] [about|on|for] {topic} and [let me know what is in it|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
+            [find|get|locate|look up|track down] [my|the] [file|document|doc] [about|on|for] {topic} and [let me know what is in it|tell me the text|tell me what is inside|say what stands there|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
             [go to|jump to|turn to|take out] [my|the] [file|document|doc] [about|on|for] {topic} [and read it|and show it to me|]
             I [have|had|need|ought] to [see|read|check|look at] [my|the] [file|document|doc] [about|on|for] {topic}
-            I [must|should|may|will] [read|check|see|study] [my|the] [file|document|doc] [about|on|for] {topic}
+            I [must|should|may|will] [read|check|see|hear|study] [my|the] [file|document|doc] [about|on|for] {topic}
             I [want|wish|would love|was hoping|am trying] to [open|have|study|check|look at|go over|go through|get] [my|the] [file|document|doc] [about|on|for] {topic}
-            I'd [love|like|be glad] to [have|check|study|look at|go over|open] [my|the] [file|document|doc] [about|on|for] {topic}
-            let me [see|read|have|look at|check] [my|the] [file|document|doc] [about|on|for] {topic}
-            [may|can|could|might] I [see|read|have|look at] [my|the] [file|document|doc] [about|on|for] {topic}?
+            I'd [love|like|be glad] to [have|check|study|hear|look at|go over|open] [my|the] [file|document|doc] [about|on|for] {topic}
+            let me [see|read|have|hear|look at|check] [my|the] [file|document|doc] [about|on|for] {topic}
+            [may|can|could|might] I [see|read|have|hear|look at] [my|the] [file|document|doc] [about|on|for] {topic}?
             [could|would|can] you [show|read|give|recite|display] [me|] [my|the] [file|document|doc] [about|on|for] {topic}?
             [display|present|recite|bring up|load|unfold] [my|the] [file|document|doc] [about|on|for] {topic}
             what [information|details|news|facts] [is there|are there|do I find] in [my|the] [file|document|doc] [about|on|for] {topic}?
             what [all|else|things] [is|stands] in [my|the] [file|document|doc] [about|on|for] {topic}?
+            what is [there|noted|printed|said] in [my|the] [file|document|doc] [about|on|for] {topic}?
+            what [was|got] written [down|] in [my|the] [file|document|doc] [about|on|for] {topic}?
             [look at|look into|check|consult|take] [my|the] [file|document|doc] [about|on|for] {topic} and [quote|read|repeat|recite] it
             [tell|read|give|show] me [everything|all|whatever] that [my|the] [file|document|doc] [about|on|for] {topic} [says|contains|holds]
             I wonder what [is in|stands in] [my|the] [file|document|doc] [about|on|for] {topic}
@@ -176,6 +181,7 @@ FILES = (
             I [want|need|would like] to [read|see] {path}
             [fetch|view|load] the [file|document|text] {path}
             tell me what {path} [says|is about]
+            [there's|there is|I have] a file [called|named] {path}. [Open it|Read it|Show it to me].
             what's [written|] in {path}?
             read out {path}
             what [stands|can I find] in {path}?

@@ -84,6 +84,7 @@ MAIL = (
             [could|can] you [see|check] [if|whether] {person_topic} [sent|wrote] [me|] [a mail|an email|a message]?
             [mail|mails|email|emails] re: {mail_topic}
             [mail|email] search: {mail_topic}
+            [find|search for|list] [mails|emails|messages] with the [word|words|phrase] {mail_topic_only}
             where's the [mail|email|message] with {mail_topic}?
             [find|show|locate] the [mail|email|message] with {mail_topic} [in it|]
             there [is|should be|was] a [mail|an email] [about|from|with] {mail_topic}, [find it|where is it|please find it]
@@ -147,18 +148,20 @@ MAIL = (
             why did {person_topic} [write|mail|email] [me|to me|]?
             {mail_topic}: what does the [mail|email] say?
             {mail_topic}: read [me|] the [mail|email]
-            [find|get|locate|look up|track down] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} and [let me know what is in it|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
+            [find|get|locate|look up|track down] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} and [let me know what is in it|tell me the text|tell me what is inside|say what stands there|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
             [go to|jump to|turn to|take out] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} [and read it|and show it to me|]
             I [have|had|need|ought] to [see|read|check|look at] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
-            I [must|should|may|will] [read|check|see|study] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            I [must|should|may|will] [read|check|see|hear|study] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
             I [want|wish|would love|was hoping|am trying] to [open|have|study|check|look at|go over|go through|get] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
-            I'd [love|like|be glad] to [have|check|study|look at|go over|open] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
-            let me [see|read|have|look at|check] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
-            [may|can|could|might] I [see|read|have|look at] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            I'd [love|like|be glad] to [have|check|study|hear|look at|go over|open] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            let me [see|read|have|hear|look at|check] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
+            [may|can|could|might] I [see|read|have|hear|look at] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
             [could|would|can] you [show|read|give|recite|display] [me|] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
             [display|present|recite|bring up|load|unfold] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}
             what [information|details|news|facts] [is there|are there|do I find] in [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
             what [all|else|things] [is|stands] in [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            what is [there|noted|printed|said] in [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
+            what [was|got] written [down|] in [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}?
             [look at|look into|check|consult|take] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} and [quote|read|repeat|recite] it
             [tell|read|give|show] me [everything|all|whatever] that [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic} [says|contains|holds]
             I wonder what [is in|stands in] [the|my] [mail|email|message|e-mail] [about|on|from|regarding] {mail_topic}

@@ -151,18 +151,20 @@ NOTES = (
             [could|can] you [read|show] me what I [wrote|noted] [about|on] {topic}?
             [there is|I have] a note [about|on] {topic}, [read it to me|what does it say|open it]
             I'd like [to hear|to read|to see] my note [about|on] {topic}
-            [find|get|locate|look up|track down] [my|the] [note|note|memo] [about|on|for|called] {topic} and [let me know what is in it|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
+            [find|get|locate|look up|track down] [my|the] [note|note|memo] [about|on|for|called] {topic} and [let me know what is in it|tell me the text|tell me what is inside|say what stands there|let me read it|let me see it|give me the gist|say what is in it|repeat it|quote it|put it on the screen|read me every word]
             [go to|jump to|turn to|take out] [my|the] [note|note|memo] [about|on|for|called] {topic} [and read it|and show it to me|]
             I [have|had|need|ought] to [see|read|check|look at] [my|the] [note|note|memo] [about|on|for|called] {topic}
-            I [must|should|may|will] [read|check|see|study] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            I [must|should|may|will] [read|check|see|hear|study] [my|the] [note|note|memo] [about|on|for|called] {topic}
             I [want|wish|would love|was hoping|am trying] to [open|have|study|check|look at|go over|go through|get] [my|the] [note|note|memo] [about|on|for|called] {topic}
-            I'd [love|like|be glad] to [have|check|study|look at|go over|open] [my|the] [note|note|memo] [about|on|for|called] {topic}
-            let me [see|read|have|look at|check] [my|the] [note|note|memo] [about|on|for|called] {topic}
-            [may|can|could|might] I [see|read|have|look at] [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            I'd [love|like|be glad] to [have|check|study|hear|look at|go over|open] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            let me [see|read|have|hear|look at|check] [my|the] [note|note|memo] [about|on|for|called] {topic}
+            [may|can|could|might] I [see|read|have|hear|look at] [my|the] [note|note|memo] [about|on|for|called] {topic}?
             [could|would|can] you [show|read|give|recite|display] [me|] [my|the] [note|note|memo] [about|on|for|called] {topic}?
             [display|present|recite|bring up|load|unfold] [my|the] [note|note|memo] [about|on|for|called] {topic}
             what [information|details|news|facts] [is there|are there|do I find] in [my|the] [note|note|memo] [about|on|for|called] {topic}?
             what [all|else|things] [is|stands] in [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            what is [there|noted|printed|said] in [my|the] [note|note|memo] [about|on|for|called] {topic}?
+            what [was|got] written [down|] in [my|the] [note|note|memo] [about|on|for|called] {topic}?
             [look at|look into|check|consult|take] [my|the] [note|note|memo] [about|on|for|called] {topic} and [quote|read|repeat|recite] it
             [tell|read|give|show] me [everything|all|whatever] that [my|the] [note|note|memo] [about|on|for|called] {topic} [says|contains|holds]
             I wonder what [is in|stands in] [my|the] [note|note|memo] [about|on|for|called] {topic}
@@ -282,6 +284,11 @@ NOTES = (
             don't let me forget: {prose}
             for my notes: {prose}
             note: {prose}
+            add to my notes that {prose}
+            [write|add|make] a note, {prose}
+            I [want|need|would like] to [keep|have|make] a note. It should [say|be]: {prose}
+            [start|begin] a [new|] note for me: {prose}
+            [write|create|make|add] a [new|] note: {prose}[. Thanks!|, thanks|. Thank you!]
             record this: {prose}
             [can|could] you note [down|] that {prose}?
             a new note, please: {prose}

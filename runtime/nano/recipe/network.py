@@ -157,9 +157,9 @@ class Network(nn.Module):
         """Run over ``[batch, tokens]`` ids (tokens: a multiple of 128).
 
         Returns:
-            The final hidden states ``[batch, tokens, width]``, and for each of ``pointers``, ``[n, 2]`` pairs
-            of row and position, how strongly the last head of the last layer looks from there at every
-            position: ``[n, tokens]`` attention logits, masked to the past.
+            The final hidden states ``[batch, tokens, width]``, and for each of ``pointers``, ``[n, 3]``: row,
+            head and position, how strongly that head of the last layer looks from there at every position:
+            ``[n, tokens]`` attention logits, masked to the past.
         """
         dtype, length = self.embedding.dtype, tokens.shape[1]
         cosine, sine = self.cosine[:length].to(dtype), self.sine[:length].to(dtype)
@@ -168,8 +168,8 @@ class Network(nn.Module):
             projected = layer.queries_keys_values(hidden, cosine, sine)
             hidden = layer(hidden, projected)
         queries, keys, _ = projected
-        rows, positions = pointers.unbind(1)
-        scores = torch.einsum("nd,ntd->nt", queries[rows, -1, positions], keys[rows])
+        rows, heads, positions = pointers.unbind(1)
+        scores = torch.einsum("nd,ntd->nt", queries[rows, heads, positions], keys[rows])
         scores = scores.float() * self.config.head_size**-0.5
         later = torch.arange(length)[None] > positions[:, None]
         final = F.rms_norm(hidden, (self.config.hidden_size,), self.final_norm, self.config.norm_epsilon)

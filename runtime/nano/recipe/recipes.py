@@ -72,10 +72,10 @@ _COPYING = Phase(
     horizon=0,
     learning_rate=2.5e-3,
     rows=_COPYING_ROWS,
-    mix=Mix(small_talk=0.07, unserved=0.15),
+    mix=Mix(small_talk=0.07, unserved=0.15, searches=0.25),
     blends=0.6,
     copy_rows=0.06,
-    unknown_words=0.2,
+    unknown_words=0.3,
     processes=2,
 )
 _CHOOSING = replace(_COPYING, rows=_CHOOSING_ROWS)
@@ -88,7 +88,7 @@ _READING_ON = replace(
         RowKind(512, 0.5, 2, (3, 6, 10, 10)),
         RowKind(1024, 0.3, 4, (6, 10)),
     ),
-    # Of the requests before, 8 % search and 5 % have a hit read as well: too few to tell the two apart.
+    # Of the requests before, too few search or have a hit read as well to tell the two apart in any words.
     mix=Mix(small_talk=0.05, unserved=0.15, searches=0.8),
     unknown_words=0.45,
 )

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 TOKENS_PER_STEP = 4096
 _FIRST_TEXT_TOKEN = len(SPECIAL_TOKENS) + len(MARKUP_TOKENS)
-_NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT = 3.0, 2.0
+_NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT, _AFTER_WORD_WEIGHT = 3.0, 2.0, 2.0
+WORD_HEAD, NEXT_WORD_HEAD = -1, 0
+"""Heads of the last layer, told where to look (:class:`Pointer`)."""
+
+
+class Pointer(NamedTuple):
+    """Where one of the last layer's heads is to look from one position."""
+
+    head: int
+    position: int
+    target: int
 
 
 class Row(NamedTuple):
@@ -28,9 +38,11 @@ class Row(NamedTuple):
     ids: NDArray[np.int64]
     weights: NDArray[np.float32]
     """Of each token's loss: zero where nothing is learned."""
-    pointers: list[tuple[int, int]]
-    """For each call: where its tool's name is due, and where that name begins in the list of tools; and the
-    same for each word that a call or an answer copies from what was said."""
+    pointers: list[Pointer]
+    """The :data:`WORD_HEAD` looks, where a call's tool is to be named, at that name in the list of tools, and
+    where a word of a copied phrase is due, at that word where it was said. The :data:`NEXT_WORD_HEAD` looks,
+    at the end of each copied word, at what comes after it where it was said: does that still belong to the
+    phrase? The copy alone cannot tell; two places further on in what was said it can be seen."""
 
 
 class Encoder:
@@ -64,7 +76,7 @@ class Encoder:
         """One dialogue, cut or padded."""
         ids: list[NDArray[np.int64]] = []
         weights: list[NDArray[np.float32]] = []
-        pointers: list[tuple[int, int]] = []
+        pointers: list[Pointer] = []
         dialogue = author.dialogue(kind.turns, most_tools, phase.mix, calls_only=kind.calls_only)
         parts = segments(dialogue)
         called = iter(
@@ -77,31 +89,37 @@ class Encoder:
                 self._tokenizer.encode(part.text, add_special_tokens=False).ids, dtype=np.int64
             )
             opened = np.flatnonzero(encoded == self._name_opens)
-            if not names:
+            learned = np.zeros(len(encoded), dtype=np.float32)
+            if not ids:  # the first part lists the tools
                 names = {tool.name: int(at) + 1 for tool, at in zip(dialogue.tools, opened, strict=True)}
             elif part.learned:
+                learned = self._weights(encoded)
                 said = np.concatenate(ids[1:])
                 if encoded[0] == self._call:
-                    pointers.append((start + int(opened[0]), names[next(called)]))
+                    pointers.append(Pointer(WORD_HEAD, start + int(opened[0]), names[next(called)]))
                     copied = self._values(encoded)
                 else:
                     copied = self._facts(encoded, part.facts)
                 for at, words in copied:
-                    if (source := _last_of(words, said)) is not None:
-                        pointers += (
-                            (start + at - 1 + offset, len(ids[0]) + source + offset)
-                            for offset in self._hard_to_continue(words)
+                    if (source := _last_of(words, said)) is None:
+                        continue
+                    for offset in self._hard_to_continue(words):
+                        pointers.append(
+                            Pointer(WORD_HEAD, start + at - 1 + offset, len(ids[0]) + source + offset)
                         )
+                    for end in self._ends_of_words(words):
+                        after = source + end + 1
+                        after += int(after + 1 < len(said) and said[after] == self._space)
+                        pointers.append(Pointer(NEXT_WORD_HEAD, start + at + end, len(ids[0]) + after))
+                        learned[at + end + 1] = _AFTER_WORD_WEIGHT
             ids.append(encoded)
-            weights.append(
-                self._weights(encoded) if part.learned else np.zeros(len(encoded), dtype=np.float32)
-            )
+            weights.append(learned)
             start += len(encoded)
         length = kind.length + 1
         row, weight = np.zeros(length, dtype=np.int64), np.zeros(length, dtype=np.float32)
         flat_ids, flat_weights = np.concatenate(ids)[:length], np.concatenate(weights)[:length]
         row[: len(flat_ids)], weight[: len(flat_weights)] = flat_ids, flat_weights
-        return Row(row, weight, [pair for pair in pointers if pair[0] < kind.length])
+        return Row(row, weight, [pointer for pointer in pointers if pointer.position < kind.length])
 
     def _values(self, call: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """The values of a call's arguments, each with its place in the call."""
@@ -123,6 +141,10 @@ class Encoder:
     def _hard_to_continue(self, words: NDArray[np.int64]) -> list[int]:
         """Where the one token before does not say what comes next: at the start, and after each space."""
         return [0, *(np.flatnonzero(words[:-1] == self._space) + 1).tolist()]
+
+    def _ends_of_words(self, words: NDArray[np.int64]) -> list[int]:
+        """The last token before each space, and the last of all."""
+        return [*(np.flatnonzero(words[1:] == self._space)).tolist(), len(words) - 1]
 
     def copy_row(self, rng: Random, length: int) -> Row:
         """Random tokens of which stretches come again: whatever a word is made of, it can be copied."""
@@ -159,7 +181,7 @@ class Batch(NamedTuple):
     weights: torch.Tensor
     """``[rows, length + 1]``"""
     pointers: torch.Tensor
-    """``[pointers, 3]``: row, position where a name or word is due, position of the one to look at."""
+    """``[pointers, 4]``: row, and a :class:`Pointer`'s head, position and target."""
 
 
 def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Iterator[Batch]:
@@ -180,9 +202,9 @@ def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Ite
                 continue
             most_tools = kind.most_tools[0] if len(kind.most_tools) == 1 else rng.choice(kind.most_tools)
             rows.append(encoder.row(author, kind, phase, most_tools))
-        pointers = [(index, *pair) for index, row in enumerate(rows) for pair in row.pointers]
+        pointers = [(index, *pointer) for index, row in enumerate(rows) for pointer in row.pointers]
         yield Batch(
             torch.from_numpy(np.stack([row.ids for row in rows])),
             torch.from_numpy(np.stack([row.weights for row in rows])),
-            torch.tensor(pointers, dtype=torch.int64).view(-1, 3),
+            torch.tensor(pointers, dtype=torch.int64).view(-1, 4),
         )

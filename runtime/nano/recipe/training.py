@@ -21,7 +21,7 @@ from . import induction
 from .network import SIZES, Network
 from .optimizer import AdamW
 from .recipes import NAMES_ROWS, Phase, Recipe
-from .rows import TOKENS_PER_STEP, Batch, batches
+from .rows import NEXT_WORD_HEAD, TOKENS_PER_STEP, WORD_HEAD, Batch, batches
 from .tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _run(
     source = batches(load_tokenizer(tokenizer), phase, recipe.seed * 1000 + 17 + 100 * number, rank)
     steps, horizon = phase.tokens // TOKENS_PER_STEP, phase.horizon // TOKENS_PER_STEP
     started = time.monotonic()
-    recent: list[tuple[float, float]] = []
+    recent: list[tuple[float, ...]] = []
 
     def save() -> None:
         names = [name for name, _ in network.named_parameters()]
@@ -92,13 +92,13 @@ def _run(
         loss.backward()
         warmup = min(1.0, (step + 1) / _WARMUP_STEPS)
         optimizer.step(warmup * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * step / horizon))))
-        recent.append((float(losses.detach().mean()), float(pointed.detach())))
+        recent.append((float(losses.detach().mean()), *pointed.detach().tolist()))
         if rank == 0 and (step + 1) % 100 == 0:
             seen, elapsed = (step + 1) * TOKENS_PER_STEP, time.monotonic() - started
-            text, pointer = np.mean(recent[-100:], axis=0)
+            text, word, next_word = np.mean(recent[-100:], axis=0)
             report(
                 f"{recipe.size}, phase {number + 1}: {seen / 1e6:.1f} M tokens of {phase.tokens / 1e6:.0f}, "
-                f"{seen / elapsed:.0f} tokens/s, loss {text:.4f}, pointer {pointer:.4f}"
+                f"{seen / elapsed:.0f} tokens/s, loss {text:.4f}, pointers {word:.4f} and {next_word:.4f}"
             )
         if rank == 0 and ((step + 1) % _SAVE_EVERY == 0 or step + 1 == steps):
             save()
@@ -107,18 +107,21 @@ def _run(
 
 
 def losses_of(network: Network, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The loss to train on, the plain loss of each learned token, and :func:`pointer_loss`."""
+    """The loss to train on, the plain loss of each learned token, and each head's :func:`pointer_loss`."""
     targets, target_weights = batch.ids[:, 1:], batch.weights[:, 1:]
     learned = target_weights > 0
-    hidden, looks = network(batch.ids[:, :-1], batch.pointers[:, :2])
+    hidden, looks = network(batch.ids[:, :-1], batch.pointers[:, :3])
     losses = F.cross_entropy(network.logits(hidden[learned]).float(), targets[learned], reduction="none")
     picked = target_weights[learned]
-    pointed = pointer_loss(looks, batch.pointers[:, 2])
-    return (losses * picked).sum() / picked.sum() + _POINTER_WEIGHT * pointed, losses, pointed
+    heads, sources = batch.pointers[:, 1], batch.pointers[:, 3]
+    pointed = torch.stack(
+        [pointer_loss(looks[heads == head], sources[heads == head]) for head in (WORD_HEAD, NEXT_WORD_HEAD)]
+    )
+    return (losses * picked).sum() / picked.sum() + _POINTER_WEIGHT * pointed.sum(), losses, pointed
 
 
 def pointer_loss(looks: torch.Tensor, names: torch.Tensor) -> torch.Tensor:
-    """How far one head is from looking at the right tool's name, or at the word to copy, in nats.
+    """How far a head is from looking where it should (:attr:`.rows.Row.pointers`), in nats.
 
     From the text alone a model of this size hardly finds out that a name of no meaning is to be looked up by
     its description: no small step towards it pays. Telling one head where to look makes every step pay.

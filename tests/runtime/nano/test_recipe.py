@@ -12,7 +12,7 @@ from agentrt.runtime.nano.markup import NAME_OPENS  # noqa: E402
 from agentrt.runtime.nano.recipe import induction  # noqa: E402
 from agentrt.runtime.nano.recipe.network import SIZES, BlockedCausalAttention, Network  # noqa: E402
 from agentrt.runtime.nano.recipe.recipes import DRAFT, MAIN, Recipe  # noqa: E402
-from agentrt.runtime.nano.recipe.rows import batches  # noqa: E402
+from agentrt.runtime.nano.recipe.rows import NEXT_WORD_HEAD, WORD_HEAD, batches  # noqa: E402
 from agentrt.runtime.nano.recipe.tokenizer import load_tokenizer, train_tokenizer  # noqa: E402
 from agentrt.runtime.nano.recipe.training import pointer_loss, train  # noqa: E402
 
@@ -39,7 +39,7 @@ def test_a_network_can_copy_before_it_is_trained() -> None:
     induction.initialise(network)
     once = torch.randint(300, 2000, (4, 256))
     with torch.no_grad():
-        hidden, _ = network(torch.cat((once, once), 1), torch.zeros(0, 2, dtype=torch.int64))
+        hidden, _ = network(torch.cat((once, once), 1), torch.zeros(0, 3, dtype=torch.int64))
         predicted = network.logits(hidden).argmax(-1)
     assert (predicted[:, 260:-1] == once[:, 5:]).float().mean() > 0.25
 
@@ -78,8 +78,11 @@ def test_pointers_lead_from_where_a_word_is_due_to_where_it_was_said(tokenizer_p
     name_opens, tools_end = tokenizer.token_to_id(NAME_OPENS), tokenizer.token_to_id("</tools>")
     for phase in MAIN.phases:
         ids, weights, pointers = next(batches(tokenizer, phase, 3))
-        names = 0
-        for row, due, said in pointers.tolist():
+        names = words = 0
+        for row, head, due, said in pointers.tolist():
+            if head != WORD_HEAD:
+                continue
+            words += 1
             assert said <= due
             assert weights[row, due + 1] > 0
             assert ids[row, due + 1] == ids[row, said]
@@ -87,7 +90,28 @@ def test_pointers_lead_from_where_a_word_is_due_to_where_it_was_said(tokenizer_p
                 names += 1
                 assert ids[row, said - 1] == name_opens
                 assert said < ids[row].tolist().index(tools_end)
-        assert 0 < names < len(pointers)
+        assert 0 < names < words < len(pointers)
+
+
+def test_at_the_end_of_a_copied_word_a_pointer_leads_to_what_follows_it_where_it_was_said(
+    tokenizer_path: Path,
+) -> None:
+    tokenizer = load_tokenizer(tokenizer_path)
+    space = tokenizer.encode(" ", add_special_tokens=False).ids[0]
+    ids, weights, pointers = next(batches(tokenizer, MAIN.phases[1], 3))
+    goes_on = set()
+    for row, head, end, said in pointers.tolist():
+        if head != NEXT_WORD_HEAD:
+            continue
+        tokens = ids[row].tolist()
+        spaced = tokens[said - 1] == space
+        assert tokens[said - 1 - spaced] == tokens[end]
+        assert weights[row, end + 1] == 2.0
+        goes_on.add(tokens[end + 1] == space)
+        if tokens[end + 1] == space and spaced:
+            # A phrase that goes on goes on with that word; an answer may go on with words of its own.
+            goes_on.add(tokens[end + 2] == tokens[said])
+    assert goes_on == {True, False}
 
 
 def test_the_pointer_loss_is_nothing_when_every_look_is_right_and_large_when_none_is() -> None:
@@ -102,7 +126,7 @@ def test_the_pointing_head_sees_the_past_alone() -> None:
     torch.manual_seed(0)
     network = Network(SIZES["draft"])
     with torch.no_grad():
-        _, looks = network(torch.randint(300, 2000, (1, 128)), torch.tensor([[0, 40]]))
+        _, looks = network(torch.randint(300, 2000, (1, 128)), torch.tensor([[0, WORD_HEAD, 40]]))
     assert looks.shape == (1, 128)
     assert looks[0, :41].isfinite().all()
     assert (looks[0, 41:] == float("-inf")).all()

@@ -43,7 +43,7 @@ class _Size:
 
 _QUICK = _Size(LiveSize(8, 1, 6), (0.05, 0.2, 0.8), (20.0,), 12, ("nano",))
 _RATES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-_FULL = _Size(LiveSize(12, 3, 32, (1.3,)), _RATES, (10.0, 20.0, 40.0), 40, ("nano", _LARGER))
+_FULL = _Size(LiveSize(12, 2, 32, (1.3,)), _RATES, (10.0, 20.0, 40.0), 40, ("nano", _LARGER))
 
 
 def run(

@@ -36,7 +36,9 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
     for tokens, kernels in runs:
         table = list(range(-(-tokens // graph.block_tokens)))
         if len(table) <= blocks:
-            inputs = PassInputs([0] * tokens, list(range(tokens)), [0], [0, tokens], [table], tokens, [])
+            # One row is sampled: without any the last layer's end and the head would have nothing to do.
+            rows = [tokens - 1]
+            inputs = PassInputs([0] * tokens, list(range(tokens)), [0], [0, tokens], [table], tokens, rows)
             _run(platform, PassContext(-1, inputs, inputs.shape, kernels), weights)
 
 

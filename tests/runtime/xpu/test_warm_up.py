@@ -62,12 +62,16 @@ def test_every_piece_runs_once(
     tiny_folder: Path, static_tokens: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[tuple[str, int]] = []
+    rows: list[int] = []
     run = OpenVINOXPU.run
 
     def noted(xpu: OpenVINOXPU, *arguments: object) -> KernelDone | None:
-        kernel = arguments[0]
+        kernel, context, *_ = arguments
         ran.extend((kernel.kind.value, index) for index in kernel.segments)  # type: ignore[attr-defined]
-        return run(xpu, *arguments)  # type: ignore[arg-type]
+        done = run(xpu, *arguments)  # type: ignore[arg-type]
+        if kernel.last:  # type: ignore[attr-defined]
+            rows.append(len(context.logits))  # type: ignore[attr-defined]
+        return done
 
     directory = tiny_model(tiny_folder, "nano")
     platform = "cpu" if static_tokens is None else "emulated"
@@ -76,6 +80,7 @@ def test_every_piece_runs_once(
     warm_up(loaded.platform, loaded.graph, 64, directory.graph.with_suffix(".bin"))
     layers = loaded.graph.layers
     assert {index for kind, index in ran if kind == "layers"} == set(range(layers))
+    assert set(rows) == {1}, "without a row the head has nothing to do"
     if static_tokens is not None:
         assert sum(kind == "tokens" for kind, _ in ran) == layers
         assert sum(kind == "attention" for kind, _ in ran) == layers - 1

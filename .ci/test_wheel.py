@@ -32,9 +32,7 @@ def test_it_is_the_installed_package() -> None:
 def test_every_module_imports_without_the_training_packages() -> None:
     failed = []
     for module in pkgutil.walk_packages(agentrt.__path__, "agentrt."):
-        if not module.name.startswith("agentrt.runtime.nano.recipe.") and not module.name.endswith(
-            "__main__"
-        ):
+        if not module.name.startswith("training.nano.recipe.") and not module.name.endswith("__main__"):
             try:
                 importlib.import_module(module.name)
             except ImportError as error:

@@ -1,14 +1,14 @@
 """agentrt: speculative tool execution for the agents you have, and a local LLM runtime under them."""
 
-from ._telemetry import keep_openvino_quiet
 from .calls import ToolCall
 from .config import SpeculationConfig
 from .drafts import DraftRequest
 from .priority import Priority, current_priority, priority
-from .report import SpeculationReport
-from .scopes import run_scope
-from .session import SpeculationSession
-from .speculable import speculable
+from .reports.report import SpeculationReport
+from .telemetry import keep_openvino_quiet
+from .tools.scopes import run_scope
+from .tools.speculable import speculable
+from .turns.session import SpeculationSession
 
 __all__ = [
     "DraftRequest",

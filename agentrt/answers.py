@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 
 import anyio
 
-from ._threads import loop_caller
 from .calls import ParserEvent
+from .concurrency.threads import loop_caller
 
 
 class AnswerStream:

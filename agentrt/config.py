@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from ._settings import Settings
+from .settings import Settings
 
 
 class Budget(Settings):
@@ -26,7 +26,7 @@ class Budget(Settings):
 
 
 class TurnAhead(Settings):
-    """How far, and how much in vain, the main model may be asked ahead of its turn; see :mod:`agentrt.ahead`.
+    """Limits of turn-ahead, the main model's requests sent before they are due; see :mod:`agentrt.lookahead`.
 
     ``depth`` is how many turns ahead of the one that is due a call may be made. Calls that are made and not
     kept cost what calls of the main model cost: no more are made once ``max_wasted`` more of them were in

@@ -50,8 +50,8 @@ class Speculator(Protocol):
 
     One predictor serves any number of turns at one time. An attribute ``name`` is what reports call it. One
     whose ``looks_ahead`` is true can also guess what comes after a call whose result is not in the messages
-    yet. It is asked so where the main model may be asked ahead (:mod:`agentrt.ahead`), and once more when the
-    result is there.
+    yet. It is asked so where the main model may be asked ahead (:mod:`agentrt.lookahead`), and once more when
+    the result is there.
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:

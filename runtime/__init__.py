@@ -18,7 +18,9 @@ except ImportError as error:
     raise MissingExtraError(error.name or "openvino", "runtime") from error
 
 from .config import RuntimeConfig
-from .generation import (
+from .engine.sampler import SamplingParams, TokenLogprobs
+from .engine.statistics import EngineStatistics
+from .output.generation import (
     CallAnswered,
     Finished,
     FinishReason,
@@ -28,11 +30,9 @@ from .generation import (
     Timing,
     Usage,
 )
-from .preparation import GenerationOptions
-from .running import RunningGeneration
-from .sampling import SamplingParams, TokenLogprobs
+from .output.stream import GenerationStream
+from .request.processor import GenerationOptions
 from .service import LocalRuntime, RuntimeStatistics
-from .statistics import EngineStatistics
 
 __all__ = [
     "CallAnswered",
@@ -42,9 +42,9 @@ __all__ = [
     "Generation",
     "GenerationEvent",
     "GenerationOptions",
+    "GenerationStream",
     "LocalRuntime",
     "LogprobsDelta",
-    "RunningGeneration",
     "RuntimeConfig",
     "RuntimeStatistics",
     "SamplingParams",

@@ -6,21 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from agentrt.errors import ConfigurationError
+from agentrt.settings import Settings
 
 from .scheduler import POLICIES, Policy
 
 
-class RuntimeConfig(BaseModel):
+class RuntimeConfig(Settings, strict=True):
     """How :meth:`LocalRuntime.open` sets up one model. Immutable; ``None`` leaves the choice to OpenVINO.
 
     Raises:
         ConfigurationError: a field is unknown or its value cannot work.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     memory_bytes: int = Field(default=256 * 2**20, gt=0)
     """Size of the KV arena. It is allocated once and never exceeded; weights come on top."""
@@ -67,19 +65,6 @@ class RuntimeConfig(BaseModel):
     constrain_tool_calls: bool = True
     """Hold tool calls to the names and JSON schemas of the request's tools. Works for models whose calls
     start with the token ``<tool_call>`` (Hermes, Qwen); others write as they please."""
-
-    def __init__(self, **settings: Any) -> None:
-        """Check every setting; see the fields for what each one means."""
-        try:
-            super().__init__(**settings)
-        except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}"
-                for problem in error.errors()
-            )
-            raise ConfigurationError(
-                f"RuntimeConfig cannot be used as given: {problems}. Correct these settings."
-            ) from None
 
     def scheduling(self) -> Policy:
         """The scheduling policy these settings stand for."""

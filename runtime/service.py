@@ -14,17 +14,17 @@ from typing import Self, Unpack
 
 from .config import RuntimeConfig
 from .context import BlockPool, KVArena, PrefixSalts
-from .engine import Engine
-from .generation import Finished, Generation, GenerationBuilder, GenerationEvent
-from .job import Completion, Job, OnText
+from .engine.answer_text import AnswerText
+from .engine.engine import Engine
+from .engine.request import EngineRequest, OnText, RequestOutput
+from .engine.statistics import EngineStatistics
+from .engine.trace import Trace
 from .model import Tokenizer, detect_call_format, open_model_directory
-from .preparation import GenerationOptions, Message, Preparer, Request
-from .running import RunningGeneration
+from .output.generation import Finished, Generation, GenerationBuilder, GenerationEvent
+from .output.stream import GenerationStream
+from .request.processor import GenerationOptions, InputProcessor, Message, Request
 from .scheduler import Scheduler
-from .statistics import EngineStatistics
-from .text import AnswerText
 from .toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
-from .trace import Trace
 from .xpu import load_model, warm_up
 
 
@@ -82,7 +82,7 @@ class LocalRuntime:
         """Tokens of prompt and answer together that the model was made for."""
         self.call_format = detect_call_format(self._tokenizer.chat_template, directory.model_id)
         """How the model writes tool calls; None if its template has no place for tools."""
-        self._preparer = Preparer(
+        self._input_processor = InputProcessor(
             self._tokenizer,
             model_id=self.model_id,
             call_format=self.call_format,
@@ -158,7 +158,7 @@ class LocalRuntime:
     @property
     def constrains_calls(self) -> bool:
         """Whether every tool call that an answer begins is a valid one, so that it may be shown at once."""
-        return self._preparer.opening_token is not None
+        return self._input_processor.opening_token is not None
 
     def token_text(self, token: int) -> bytes:
         """The text of one token, which need not be whole characters."""
@@ -168,7 +168,7 @@ class LocalRuntime:
 
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is there."""
-        request = self._preparer.prepare(messages, **options)
+        request = self._input_processor.prepare(messages, **options)
         job = self._submit(request)
         try:
             return self._assemble(request, job, job.completion.result())
@@ -193,7 +193,7 @@ class LocalRuntime:
 
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        return self._iterate(self._preparer.prepare(messages, **options))
+        return self._iterate(self._input_processor.prepare(messages, **options))
 
     def _iterate(self, request: Request) -> Iterator[GenerationEvent]:
         pieces: SimpleQueue[str | ToolTurn | None] = SimpleQueue()
@@ -225,7 +225,7 @@ class LocalRuntime:
 
     async def start(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
-    ) -> RunningGeneration:
+    ) -> GenerationStream:
         """Start one answer and return once the request is checked and accepted; read its events next."""
         request = await self._aprepare(messages, options)
         outputs = ToolOutputs(
@@ -233,15 +233,15 @@ class LocalRuntime:
             spell=self._turns.spelling,
             most_tokens=self.context_length - len(request.prompt),
         )
-        return RunningGeneration(request, self._submit, self._engine.cancel, self._note_calls, outputs)
+        return GenerationStream(request, self._submit, self._engine.cancel, self._note_calls, outputs)
 
     async def _aprepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
-        return await asyncio.to_thread(self._preparer.prepare, messages, **options)
+        return await asyncio.to_thread(self._input_processor.prepare, messages, **options)
 
     def _submit(
         self, request: Request, on_text: OnText | None = None, outputs: ToolOutputs | None = None
-    ) -> Job:
+    ) -> EngineRequest:
         prompt_tokens = len(request.prompt)
         most = min(self.context_length, self._arena.capacity_tokens)
         if request.params.max_tokens is not None:
@@ -268,10 +268,10 @@ class LocalRuntime:
         """What answers calls from ``outputs``; None if there are none, or a call is all that is wanted."""
         if request.call_format is None or request.rules is None or request.rules.required:
             return None
-        opening = self._preparer.opening_token
+        opening = self._input_processor.opening_token
         return ToolCacheProposer(outputs, self._turns, request.call_format, opening, self.context_length)
 
-    def _assemble(self, request: Request, job: Job, completion: Completion) -> Generation:
+    def _assemble(self, request: Request, job: EngineRequest, completion: RequestOutput) -> Generation:
         request.check_followed()
         builder = GenerationBuilder(request.call_format)
         builder.feed(completion.text)
@@ -280,7 +280,7 @@ class LocalRuntime:
         assert isinstance(finished, Finished)
         return finished.generation
 
-    def _note_calls(self, job: Job, last: GenerationEvent) -> None:
+    def _note_calls(self, job: EngineRequest, last: GenerationEvent) -> None:
         """Keep the context of an answer that calls tools: its next turn comes when they are done."""
         if isinstance(last, Finished) and last.generation.finish_reason == "tool_calls":
             self._engine.tool_wait(job)

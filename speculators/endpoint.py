@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from agentrt._completion import interleaved, produced_elsewhere
-from agentrt._hosts import worker_loop
-from agentrt._threads import wait_for
 from agentrt.calls import ToolCall, ToolCallFormat, parse_arguments, parse_tool_calls
+from agentrt.concurrency.hosts import worker_loop
+from agentrt.concurrency.streams import interleaved, produced_elsewhere
+from agentrt.concurrency.threads import wait_for
 from agentrt.drafts import DraftCost, DraftRequest
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
 
-from ._agreement import Agreement
+from .agreement import Agreement
 
 _LONGEST_PAUSE_S = 3600.0
 

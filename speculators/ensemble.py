@@ -6,12 +6,12 @@ import functools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
-from agentrt._completion import interleaved
 from agentrt.calls import ToolCall
+from agentrt.concurrency.streams import interleaved
 from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead
 from agentrt.errors import ConfigurationError
 
-from ._agreement import Agreement
+from .agreement import Agreement
 
 
 class EnsembleSpeculator:

@@ -12,9 +12,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agentrt._completion import produced_elsewhere
-from agentrt._threads import start_in_thread
 from agentrt.calls import TextDelta, ToolCall, ToolCallFormat, parse_tool_calls, tool_call_parser
+from agentrt.concurrency.streams import produced_elsewhere
+from agentrt.concurrency.threads import start_in_thread
 from agentrt.drafts import DraftRequest
 from agentrt.errors import (
     ConfigurationError,

@@ -4,16 +4,16 @@ Used by both halves: the client compares drafts with real calls by :func:`canoni
 runtime and the endpoint speculator read calls out of model text with :func:`tool_call_parser`.
 """
 
-from ._arguments import parse_arguments
-from ._events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
-from ._formats import (
+from .arguments import parse_arguments
+from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
+from .formats import (
     MAX_CALL_CHARACTERS,
     ToolCallFormat,
     ToolCallParser,
     parse_tool_calls,
     tool_call_parser,
 )
-from ._key import MAX_KEY_CHARACTERS, canonical_key
+from .key import MAX_KEY_CHARACTERS, canonical_key
 
 __all__ = [
     "MAX_CALL_CHARACTERS",

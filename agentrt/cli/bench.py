@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ..bench.report import BenchReport
+    from agentrt.bench.common.report import BenchReport
 
 
 class BenchName(enum.StrEnum):
@@ -47,10 +47,10 @@ def bench(
     if peer:
         if name is not BenchName.SCHEDULER:
             raise typer.BadParameter("only the scheduler bench has peers to choose", param_hint="--peer")
-        from ..bench._scheduler_peer import PeerAddress
+        from agentrt.bench.scheduler.peer import PeerAddress
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
-    module = importlib.import_module(f"agentrt.bench.{name}")
+    module = importlib.import_module(f"agentrt.bench.{name}.main")
     report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
     _print(report)
     if json is not None:

@@ -51,7 +51,7 @@ def doctor() -> None:
 
 def examine() -> Iterator[Finding]:
     """Everything the doctor looks at, in order."""
-    from ..bench.machine import describe_machine
+    from agentrt.bench.common.machine import describe_machine
 
     machine = describe_machine()
     yield Finding(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from agentrt.runtime.server.config import ListenConfig
-    from agentrt.runtime.server.identity import Tokens
+    from agentrt.runtime.http.config import ListenConfig
+    from agentrt.runtime.http.identity import Tokens
 
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)]
@@ -46,7 +46,7 @@ def choose_tokens(
         BadParameter: both a file of tokens and none were asked for.
         ConfigurationError: the file is not what it should be.
     """
-    from agentrt.runtime.server.identity import Tokens
+    from agentrt.runtime.http.identity import Tokens
 
     if token_file is not None and no_auth:
         raise typer.BadParameter("give either a token file or none", param_hint="--no-auth")

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..runtime.heg import ExecutionGraph, Kernel, KernelCost, Profile
+    from agentrt.runtime.heg import ExecutionGraph, Kernel, KernelCost, Profile
 
 _DECODE_PAST = 512
 _COLUMNS = ("kernels", "of", "XPU", "ms", "bandwidth", "footprint", "power")
@@ -47,16 +47,16 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     """The profile, and how the runtime would cut the model."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from ..runtime import RuntimeConfig
-    from ..runtime.heg import choose_granularity
-    from ..runtime.heg.granularity import QUANTUM_S
-    from ..runtime.heg.partition import Partition
-    from ..runtime.heg.store import ProfileStore
-    from ..runtime.model import open_model_directory
-    from ..runtime.model.paged import read_paged_graph
-    from ..runtime.xpu import find_platform, load_profile, simulate
-    from ..runtime.xpu.profiler import count_steps
-    from ..runtime.xpu.simulated import PREFIX
+    from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.heg import choose_granularity
+    from agentrt.runtime.heg.granularity import QUANTUM_S
+    from agentrt.runtime.heg.partition import Partition
+    from agentrt.runtime.heg.store import ProfileStore
+    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.paged import read_paged_graph
+    from agentrt.runtime.xpu import find_platform, load_profile, simulate
+    from agentrt.runtime.xpu.profiler import count_steps
+    from agentrt.runtime.xpu.simulated import PREFIX
 
     config = RuntimeConfig()
     longest = config.prefill_chunk_tokens
@@ -96,16 +96,16 @@ def _show(console: Console, measured: Profile, graph: ExecutionGraph) -> None:
     """Print the costs of typical passes kernel by kernel, the rooflines, and the granularity."""
     from rich.table import Table
 
-    from ..runtime.heg import PassShape
+    from agentrt.runtime.heg import BatchShape
 
     static = graph.static_tokens
     whole, margin = graph.chunk_tokens(0, 10**6), graph.chunk_tokens(0, (static or 10**6) - 1)
     batch = graph.max_decode_batch(1.25)
     passes = {
-        f"decode, {_DECODE_PAST} tokens behind it": PassShape(1, 1, _DECODE_PAST, 1),
-        f"decode of {batch}": PassShape(batch, batch, batch * _DECODE_PAST, batch),
-        f"prefill of {whole}": PassShape(whole, 1, 0, 0),
-        f"prefill of {margin}": PassShape(margin, 1, 0, 0),
+        f"decode, {_DECODE_PAST} tokens behind it": BatchShape(1, 1, _DECODE_PAST, 1),
+        f"decode of {batch}": BatchShape(batch, batch, batch * _DECODE_PAST, batch),
+        f"prefill of {whole}": BatchShape(whole, 1, 0, 0),
+        f"prefill of {margin}": BatchShape(margin, 1, 0, 0),
     }
     for title, shape in passes.items():
         table = Table(*_COLUMNS, title=title, title_justify="left")

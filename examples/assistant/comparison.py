@@ -37,8 +37,8 @@ from ..personal_assistant import (
     speculative,
 )
 from .data import PersonalData, copy_data, workspace
+from .drafts_shown import GuessCounter, Guesses
 from .folder_index import FolderIndex
-from .guesses import GuessCounter, Guesses
 from .paced import PacedChatAgentRT
 from .requests import requests_about
 from .stopwatch import Stopwatch

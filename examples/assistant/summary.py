@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .comparison import Comparison, Turn
-from .guesses import Guesses
+from .drafts_shown import Guesses
 
 _INTRODUCTION = (
     "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "

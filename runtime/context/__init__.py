@@ -1,7 +1,7 @@
 """KV memory: the arena that holds the bytes, the pool of its blocks, and the keys that find them again."""
 
-from .arena import KVArena
+from ..xpu.kv_arena import KVArena
 from .blocks import BlockPool
-from .prefix import BlockKeys, PrefixSalts
+from .prefix import BlockHashes, PrefixSalts
 
-__all__ = ["BlockKeys", "BlockPool", "KVArena", "PrefixSalts"]
+__all__ = ["BlockHashes", "BlockPool", "KVArena", "PrefixSalts"]

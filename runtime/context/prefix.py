@@ -27,7 +27,7 @@ class PrefixSalts:
         return hashlib.blake2b(app.encode(), key=self._secret, digest_size=_KEY_BYTES).digest()
 
 
-class BlockKeys:
+class BlockHashes:
     """The chain of keys of one sequence, as far as it was asked for."""
 
     __slots__ = ("_block_tokens", "_keys", "_salt")

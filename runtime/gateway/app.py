@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from ..server import tool_cache
-from ..server.admission import Admission
-from ..server.errors import install
-from ..server.guard import Guard
-from ..server.open_responses import OpenResponses
+from ..http import tool_cache_route as tool_cache
+from ..http.admission import Admission
+from ..http.errors import install
+from ..http.guard import Guard
+from ..http.open_responses import OpenResponses
 from . import chat, models
 from .config import GatewayConfig
 from .relay import Gateway, relay

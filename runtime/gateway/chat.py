@@ -12,16 +12,16 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic_core import from_json
 
-from ..server.admission import Streamed, while_connected
-from ..server.chat_answer import completion_id
-from ..server.errors import ApiError
-from ..server.json_text import compact
-from ..server.state import app_of, open_responses_of
+from ..http.admission import Streamed, while_connected
+from ..http.errors import ApiError
+from ..http.ids import completion_id
+from ..http.request_state import app_of, open_responses_of
+from ..http.strict_json import compact
 from ..toolcache import ToolOutputs
-from .asked import Asked
+from .chat_request import Asked
 from .events import EventTooLargeError, data_of, whole_events
 from .relay import Relayed, ask, gateway_of, relayed
-from .splice import Splice
+from .stream_joiner import Splice
 from .upstream import sent_back, upstream_error
 
 _MOST_TURNS = 32

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from agentrt.errors import ConfigurationError
 
-from ..server.config import ListenConfig
+from ..http.config import ListenConfig
 
 
 class GatewayConfig(ListenConfig):

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic_core import from_json
 
-from ..server.admission import while_connected
-from ..server.tool_cache import CAPABILITY
+from ..http.admission import while_connected
+from ..http.tool_cache_route import CAPABILITY
 from .relay import ask, gateway_of
 from .upstream import sent_back, upstream_error
 

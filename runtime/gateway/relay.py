@@ -12,7 +12,7 @@ import httpx
 from fastapi import Request
 from starlette.types import Receive, Scope, Send
 
-from ..server.admission import Admission, Streamed, while_connected
+from ..http.admission import Admission, Streamed, while_connected
 from .upstream import Upstream, raw_pieces, sent_back
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 
 import httpx
 
-from ..server.errors import ApiError
+from ..http.errors import ApiError
 from .config import GatewayConfig
 
 Header = tuple[bytes, bytes]

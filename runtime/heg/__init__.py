@@ -2,17 +2,17 @@
 
 from .granularity import choose_granularity
 from .graph import ExecutionGraph
-from .kernel import Kernel, KernelCost, KernelKind, PassContext, PassInputs, PassShape, Role
+from .kernel import BatchContext, BatchInputs, BatchShape, Kernel, KernelCost, KernelKind, Role
 from .profile import Profile
 
 __all__ = [
+    "BatchContext",
+    "BatchInputs",
+    "BatchShape",
     "ExecutionGraph",
     "Kernel",
     "KernelCost",
     "KernelKind",
-    "PassContext",
-    "PassInputs",
-    "PassShape",
     "Profile",
     "Role",
     "choose_granularity",

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from .graph import ExecutionGraph
-from .kernel import PassShape, Role
+from .kernel import BatchShape, Role
 from .profile import Profile
 
 QUANTUM_S: Final = 0.025
@@ -88,9 +88,9 @@ def _even_bounds(layers: int, seams: Collection[int], segments: int) -> tuple[in
 
 def _cost(graph: ExecutionGraph) -> float:
     """Decode time, prefill time a token and memory; next to infinite where a kernel breaks the quantum."""
-    *chunks, step = _typical_passes(graph)
-    prefill = sum(graph.pass_seconds(chunk) / chunk.tokens for chunk in chunks)
-    decode = graph.pass_seconds(step)
+    *chunks, step = _typical_batches(graph)
+    prefill = sum(graph.batch_seconds(chunk) / chunk.tokens for chunk in chunks)
+    decode = graph.batch_seconds(step)
     overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
     # Whoever breaks the quantum least comes first, and only among equals the rest counts.
     broken = 0 if overrun == 1.0 else math.ceil(math.log2(overrun)) + 1
@@ -106,15 +106,15 @@ def _longest_kernel(graph: ExecutionGraph) -> float:
     """Seconds of the longest kernel of any typical pass."""
     return max(
         graph.profile.estimate(kernel, shape, kernel.roles[0]).seconds
-        for shape in _typical_passes(graph)
+        for shape in _typical_batches(graph)
         for kernel in graph.kernels_for(shape)
     )
 
 
-def _typical_passes(graph: ExecutionGraph) -> list[PassShape]:
+def _typical_batches(graph: ExecutionGraph) -> list[BatchShape]:
     """The longest chunk of each route, then a decode step."""
     static = graph.static_tokens
     lengths = [] if static is None else [static]
     lengths.append(graph.chunk_tokens(_TYPICAL_PAST, (static or sys.maxsize) - 1))
-    chunks = [PassShape(length, 1, _TYPICAL_PAST, 0) for length in lengths]
-    return [*chunks, PassShape(1, 1, _TYPICAL_PAST, 1)]
+    chunks = [BatchShape(length, 1, _TYPICAL_PAST, 0) for length in lengths]
+    return [*chunks, BatchShape(1, 1, _TYPICAL_PAST, 1)]

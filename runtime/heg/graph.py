@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from .kernel import Kernel, KernelKind, PassContext, PassShape, Role
+from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
 from .profile import Profile
 
 _PAST_STEP: Final = 256
@@ -65,7 +65,7 @@ class ExecutionGraph:
         """The fused route with a kernel for each compiled segment, however little time it takes."""
         return tuple(self._layers_kernel(at, at, at + 1) for at in range(len(self.bounds)))
 
-    def kernels_for(self, shape: PassShape, *, avoid: Role | None = None) -> tuple[Kernel, ...]:
+    def kernels_for(self, shape: BatchShape, *, avoid: Role | None = None) -> tuple[Kernel, ...]:
         """The kernels of a pass in order, by the route that its shape allows.
 
         ``avoid=Role.PREFILL`` takes the fused route in any case.
@@ -74,7 +74,7 @@ class ExecutionGraph:
             return self._split + self._fused(shape, len(self.bounds) - 1, len(self._split))
         return self._fused(shape, 0, 0)
 
-    def reroute(self, context: PassContext) -> bool:
+    def reroute(self, context: BatchContext) -> bool:
         """Let the rest of a pass between two kernels take the fused route, if it can from where it is.
 
         It can behind a TOKENS kernel that ends at the seam of two segments. Replaces ``context.kernels``.
@@ -109,21 +109,21 @@ class ExecutionGraph:
         """
 
         def seconds(batch: int) -> float:
-            return self.pass_seconds(PassShape(batch, batch, 0, batch))
+            return self.batch_seconds(BatchShape(batch, batch, 0, batch))
 
         most = slowdown * seconds(1) * (1 + 1e-9)  # sums of floats differ by their order
         return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= most)
 
-    def pass_seconds(self, shape: PassShape) -> float:
+    def batch_seconds(self, shape: BatchShape) -> float:
         """Estimated time to completion of a whole pass, each kernel on the XPU that prefers it."""
         kernels = self.kernels_for(shape)
         return sum(self.profile.estimate(kernel, shape, kernel.roles[0]).seconds for kernel in kernels)
 
-    def _fused(self, shape: PassShape, segment: int, index: int) -> tuple[Kernel, ...]:
+    def _fused(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
         past = -(-shape.past_tokens // _PAST_STEP) * _PAST_STEP
-        return self._group(PassShape(shape.tokens, shape.sequences, past, shape.rows), segment, index)
+        return self._group(BatchShape(shape.tokens, shape.sequences, past, shape.rows), segment, index)
 
-    def _group_segments(self, shape: PassShape, segment: int, index: int) -> tuple[Kernel, ...]:
+    def _group_segments(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
         """Join segments from ``segment`` on into kernels of at most one quantum each."""
         kernels: list[Kernel] = []
         while segment < len(self.bounds):
@@ -168,7 +168,7 @@ class ExecutionGraph:
     def _attends_in_time(self, past: int) -> bool:
         """Whether one layer's attention of a static chunk fits the quantum."""
         assert self.static_tokens is not None
-        shape = PassShape(self.static_tokens, 1, past, 0)
+        shape = BatchShape(self.static_tokens, 1, past, 0)
         return self.profile.estimate(self._split[1], shape, Role.DECODE).seconds <= self.quantum_s
 
     def _longest_fused_chunk(self, past: int, kernel_s: float) -> int:
@@ -177,7 +177,7 @@ class ExecutionGraph:
         kernel = self._layers_kernel(0, widest, widest + 1)
         blocks = self.max_chunk_tokens // self.block_tokens
         for tokens in range(blocks * self.block_tokens, self.block_tokens, -self.block_tokens):
-            shape = PassShape(tokens, 1, past, 0)
+            shape = BatchShape(tokens, 1, past, 0)
             if self.profile.estimate(kernel, shape, Role.DECODE).seconds <= kernel_s:
                 return tokens
         return self.block_tokens

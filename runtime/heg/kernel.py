@@ -63,7 +63,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class PassShape:
+class BatchShape:
     """All that the cost of a pass depends on. Hashable, so that estimates can be kept."""
 
     tokens: int
@@ -81,7 +81,7 @@ class PassShape:
 
 
 @dataclass(frozen=True, slots=True)
-class PassInputs:
+class BatchInputs:
     """What a pass computes, as plain numbers. Nothing here is changed by an XPU.
 
     The tokens of all sequences lie one after the other in one flat row. A sequence may appear several times,
@@ -105,15 +105,15 @@ class PassInputs:
     """``[rows]`` positions in the flat row to have logits for."""
 
     @property
-    def shape(self) -> PassShape:
+    def shape(self) -> BatchShape:
         """What it will cost."""
-        return PassShape(
+        return BatchShape(
             len(self.token_ids), len(self.past_lens), sum(self.past_lens), len(self.sampled_rows)
         )
 
 
 @dataclass(slots=True, eq=False)
-class PassContext:
+class BatchContext:
     """A pass on its way through its kernels: the paper's ``ReqContext`` (§6.2).
 
     To preempt a pass is to submit no further kernel of it: its residual stream stays in :attr:`buffers`, its
@@ -122,9 +122,9 @@ class PassContext:
     """
 
     id: int
-    inputs: PassInputs | None
+    inputs: BatchInputs | None
     """None in a simulation, which computes nothing."""
-    shape: PassShape
+    shape: BatchShape
     kernels: tuple[Kernel, ...]
     """All kernels of the pass in order. Replaced when the pass is rerouted (§6.5, dynamic load balancing)."""
     position: int = 0

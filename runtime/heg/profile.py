@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .kernel import Kernel, KernelCost, KernelKind, PassShape, Role
+from .kernel import BatchShape, Kernel, KernelCost, KernelKind, Role
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -75,7 +75,7 @@ class LayerCosts(_Frozen):
     attention_s: Seconds = 0.0
     """What an ATTENTION kernel costs beside its pairs."""
 
-    def attention(self, shape: PassShape) -> float:
+    def attention(self, shape: BatchShape) -> float:
         """Seconds that one layer of ``shape`` spends on what is in the cache already."""
         past = shape.past_tokens
         return past * self.read_s + past * shape.tokens / shape.sequences * self.pair_s
@@ -130,7 +130,7 @@ class Profile(_Frozen):
             raise ValueError("a profile has an XPU that decodes")
         return self
 
-    def estimate(self, kernel: Kernel, shape: PassShape, role: Role) -> KernelCost:
+    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
         """Predict ``kernel`` at ``shape`` on the XPU of ``role``; see :class:`CostModel`.
 
         Raises:
@@ -162,7 +162,7 @@ class Profile(_Frozen):
         )
 
     def _layers(
-        self, xpu: XPUProfile, costs: LayerCosts, kernel: Kernel, shape: PassShape
+        self, xpu: XPUProfile, costs: LayerCosts, kernel: Kernel, shape: BatchShape
     ) -> tuple[float, int]:
         """Seconds and bytes of weights read of whole layers."""
         tokens, layers = shape.tokens, len(kernel.layers)

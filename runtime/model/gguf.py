@@ -18,7 +18,7 @@ import platformdirs
 
 from agentrt.errors import ModelFormatError
 
-from .gguf_file import GGUFHeader, read_gguf_header
+from .gguf_reader import GGUFHeader, read_gguf_header
 from .messages import last_line
 from .openvino_core import load_elsewhere, openvino_core
 

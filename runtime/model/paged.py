@@ -24,10 +24,10 @@ from openvino._offline_transformations import paged_attention_transformation
 from agentrt.errors import ModelFormatError
 
 from .directory import ModelDirectory
+from .fuse_matmuls import join_narrow_products
+from .gather_sampled_rows import SAMPLED_ROWS, keep_sampled_rows
 from .messages import last_line
 from .openvino_core import openvino_core
-from .products import join_narrow_products
-from .rows import SAMPLED_ROWS, keep_sampled_rows
 
 INPUTS: Final = (
     "input_ids",

@@ -1,21 +1,21 @@
 """Decides which kernel runs next on which XPU. No threads, no clock, no I/O."""
 
-from .chooser import Dispatch
-from .passes import Pass, Slice, Stage, inputs_of
+from .batch import Batch, ScheduledChunk, Stage, inputs_of
+from .kernel_selector import Dispatch
 from .policy import POLICIES, Policy, Preemption
 from .scheduler import Scheduler
 from .sequence import Sequence, SequenceState
 
 __all__ = [
     "POLICIES",
+    "Batch",
     "Dispatch",
-    "Pass",
     "Policy",
     "Preemption",
+    "ScheduledChunk",
     "Scheduler",
     "Sequence",
     "SequenceState",
-    "Slice",
     "Stage",
     "inputs_of",
 ]

@@ -40,7 +40,7 @@ class Policy:
     """Of an XPU that reactive work keeps busy, background passes that mostly run on another one get this
     share of the time, a kernel at once: no NPU prefills without some attention on the GPU that decodes."""
 
-    mixed_passes: bool = False
+    mixed_batches: bool = False
     """A pass holds prompt chunks and decodes at once, as continuous batching has it. Where False, they are
     passes of their own, so that a paused prompt holds up nobody's decoding (§5.2, disaggregation)."""
 
@@ -105,7 +105,7 @@ FCFS: Final = Policy(
     preemption=Preemption.NONE,
     by_priority=False,
     shortest_first=False,
-    mixed_passes=True,
+    mixed_batches=True,
     chunk_tokens=256,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
@@ -137,7 +137,7 @@ ITERATION_LEVEL: Final = Policy(
     preemption=Preemption.NONE,
     by_priority=False,
     shortest_first=False,
-    mixed_passes=True,
+    mixed_batches=True,
     chunk_tokens=2**20,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,

@@ -25,16 +25,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..context import BlockPool
-from ..heg import KernelCost, PassContext, Role
+from ..heg import BatchContext, KernelCost, Role
 from ..heg.graph import ExecutionGraph
-from .chooser import Chooser, Dispatch
-from .composer import Composer
-from .contention import ActiveKernel, ActiveKernels
-from .estimates import PrefillEstimate
-from .memory import Memory
-from .passes import Pass
+from .batch import Batch
+from .batch_builder import BatchBuilder
+from .block_manager import BlockManager
+from .kernel_selector import Dispatch, KernelSelector
 from .policy import Policy, Preemption
-from .roster import Roster
+from .prefill_estimate import PrefillEstimate
+from .queues import RequestQueues
+from .running_kernels import RunningKernel, RunningKernels
 from .sequence import Sequence, SequenceState
 
 
@@ -50,51 +50,53 @@ class Scheduler:
         max_batch_size: int,
         share_sampled: bool,
     ) -> None:
-        """``max_batch_size`` bounds the sequences of one pass; ``share_sampled``: see :class:`Memory`."""
+        """``max_batch_size`` is in sequences; ``share_sampled``: see :class:`BlockManager`."""
         self.policy = policy
-        self._memory = Memory(
+        self._block_manager = BlockManager(
             pool, graph.block_tokens, share=policy.prefix_reuse, share_sampled=share_sampled
         )
-        self._roster = Roster(policy, PrefillEstimate(graph))
-        self._composer = Composer(graph, policy, self._roster, self._memory, max_batch_size)
-        self._active = ActiveKernels(policy)
-        self._chooser = Chooser(graph, policy, self._roster, self._composer, self._active, max_batch_size)
+        self._queues = RequestQueues(policy, PrefillEstimate(graph))
+        self._batch_builder = BatchBuilder(graph, policy, self._queues, self._block_manager, max_batch_size)
+        self._active = RunningKernels(policy)
+        self._selector = KernelSelector(
+            graph, policy, self._queues, self._batch_builder, self._active, max_batch_size
+        )
 
     # What is asked of it.
 
     @property
     def waiting(self) -> int:
         """Sequences that hold no blocks."""
-        return self._roster.waiting
+        return self._queues.waiting
 
     @property
     def running(self) -> int:
         """Sequences that hold blocks."""
-        return len(self._roster.running)
+        return len(self._queues.running)
 
     @property
     def evictions(self) -> int:
         """Times a sequence lost its blocks to a more urgent one."""
-        return self._composer.evictions
+        return self._batch_builder.evictions
 
     @property
     def preemptions(self) -> int:
         """Times a pass was left between two kernels for a more urgent one."""
-        return self._chooser.preemptions
+        return self._selector.preemptions
 
     @property
     def usable_tokens(self) -> int:
         """Tokens that fit if one sequence had all the memory that is left (see :meth:`kernel_failed`)."""
-        return self._memory.usable_tokens
+        return self._block_manager.usable_tokens
 
     @property
     def busy(self) -> list[Role]:
         """Where kernels are running."""
         return [active.role for active in self._active]
 
-    def running_on(self, role: Role) -> Pass:
+    def running_on(self, role: Role) -> Batch:
         """The pass whose kernel runs on ``role``, which is busy."""
-        return self._active[role].run
+        return self._active[role].batch
 
     def patience(self, cost: KernelCost) -> float:
         """Seconds after which a kernel of ``cost`` is taken to hang."""
@@ -103,9 +105,9 @@ class Scheduler:
     def next_event(self) -> float:
         """When :meth:`expired` or :meth:`overdue` may have something to say, or kept memory becomes free."""
         times = [self._given_up_at(active) for active in self._active]
-        times.append(self._roster.next_deadline)
+        times.append(self._queues.next_deadline)
         if self.waiting:
-            times.append(self._memory.next_expiry())
+            times.append(self._block_manager.next_expiry())
         return min(times)
 
     # Events.
@@ -116,12 +118,12 @@ class Scheduler:
         Returns:
             The sequence that was shed for it, now FINISHED: itself, if nobody is less urgent.
         """
-        self._roster.arrive(sequence, now)
+        self._queues.arrive(sequence, now)
         if self.policy.preemption is Preemption.RESTART and not sequence.rank:
-            self._composer.restart_prompts()
+            self._batch_builder.restart_prompts()
         if self.waiting <= self.policy.max_waiting:
             return None
-        shed = self._roster.last_waiting
+        shed = self._queues.last_waiting
         self.finish(shed)
         return shed
 
@@ -129,12 +131,12 @@ class Scheduler:
         """End a sequence in any state, for whatever reason; its blocks are free when it is in no pass."""
         if sequence.state is SequenceState.FINISHED:
             return
-        self._roster.finish(sequence)
-        run = sequence.in_pass
-        if run is None:
-            self._memory.release(sequence)
-        elif run.role is None and run.abandoned:
-            self._composer.drop(run)
+        self._queues.finish(sequence)
+        batch = sequence.in_batch
+        if batch is None:
+            self._block_manager.release(sequence)
+        elif batch.role is None and batch.abandoned:
+            self._batch_builder.drop(batch)
 
     def propose(self, sequence: Sequence, draft: tuple[int, ...]) -> None:
         """Let the next decode of a DECODE sequence compute ``draft`` as well, instead of any earlier one.
@@ -146,7 +148,7 @@ class Scheduler:
 
     def accept(self, sequence: Sequence) -> None:
         """Note that a drafted token, by now the last of the sequence, was right: it need not be computed."""
-        self._composer.advance(sequence, 1)
+        self._batch_builder.advance(sequence, 1)
 
     def extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:
         """Append ``tokens`` that nobody sampled to a DECODE sequence, which keeps what it holds.
@@ -162,25 +164,25 @@ class Scheduler:
     def tool_wait(self, sequence: Sequence, now: float) -> None:
         """Hold the blocks of a FINISHED sequence whose tools are running, for its next turn."""
         if self.policy.tool_wait_s > 0:
-            self._memory.keep(sequence, now + self.policy.tool_wait_s)
+            self._block_manager.keep(sequence, now + self.policy.tool_wait_s)
 
-    def kernel_done(self, role: Role, now: float) -> Pass | None:
+    def kernel_done(self, role: Role, now: float) -> Batch | None:
         """Note that the kernel on ``role`` has ended.
 
         Returns:
             The pass, if it is through: sample from it, in the order of its slices, for those that are alive.
         """
-        run = self._active.end(role).run
-        run.role = None
-        run.context.position += 1
-        if run.abandoned:
-            self._composer.drop(run)
-        elif run.context.next_kernel is None:
-            self._composer.complete(run)
-            self._chooser.note_through(run, now)
-            return run
-        elif self.policy.preemption is Preemption.RESTART and run.rank and self._roster.alive(0):
-            self._composer.restart_prompts()
+        batch = self._active.end(role).batch
+        batch.role = None
+        batch.context.position += 1
+        if batch.abandoned:
+            self._batch_builder.drop(batch)
+        elif batch.context.next_kernel is None:
+            self._batch_builder.complete(batch)
+            self._selector.batch_done(batch, now)
+            return batch
+        elif self.policy.preemption is Preemption.RESTART and batch.rank and self._queues.alive(0):
+            self._batch_builder.restart_prompts()
         return None
 
     def kernel_failed(self, role: Role, *, hung: bool) -> list[Sequence]:
@@ -191,16 +193,16 @@ class Scheduler:
         Returns:
             Those to whom it happened too often, now FINISHED.
         """
-        run = self._active.end(role).run
-        run.role = None
-        given_up = self._composer.fail(run, hung=hung)
+        batch = self._active.end(role).batch
+        batch.role = None
+        given_up = self._batch_builder.fail(batch, hung=hung)
         for sequence in given_up:
             self.finish(sequence)
         return given_up
 
     def expired(self, now: float) -> list[Sequence]:
         """End those whose deadline has passed, and return them."""
-        late = self._roster.late(now)
+        late = self._queues.late(now)
         for sequence in late:
             self.finish(sequence)
         return late
@@ -209,11 +211,11 @@ class Scheduler:
         """Where a kernel hangs: it has run far longer than it should."""
         return [active.role for active in self._active if self._given_up_at(active) <= now]
 
-    def take_dropped(self) -> list[PassContext]:
+    def take_dropped(self) -> list[BatchContext]:
         """The contexts of passes that will not be gone on with, since last asked: to be released."""
-        dropped = self._composer.dropped
+        dropped = self._batch_builder.dropped
         if dropped:
-            self._composer.dropped = []
+            self._batch_builder.dropped = []
         return dropped
 
     def check_integrity(self) -> None:
@@ -222,10 +224,10 @@ class Scheduler:
         Raises:
             AssertionError: always a bug.
         """
-        self._roster.check_integrity()
-        self._composer.check_integrity()
-        if {run for run in self._composer.passes if run.role is not None} != {
-            active.run for active in self._active
+        self._queues.check_integrity()
+        self._batch_builder.check_integrity()
+        if {batch for batch in self._batch_builder.batches if batch.role is not None} != {
+            active.batch for active in self._active
         }:
             raise AssertionError("a pass is said to run that does not, or the other way round")
 
@@ -233,14 +235,18 @@ class Scheduler:
 
     def dispatch(self, now: float) -> list[Dispatch]:
         """Give every idle XPU its next kernel, if there is one that may run; they count as started."""
-        self._memory.drop_expired(now)
-        self._roster.promote(now)
+        self._block_manager.drop_expired(now)
+        self._queues.promote(now)
         decisions: list[Dispatch] = []
-        while (decision := self._chooser.next(now)) is not None:
+        while (decision := self._selector.next(now)) is not None:
             decisions.append(decision)
-        for run in [run for run in self._composer.passes if not run.context.position and run.role is None]:
-            self._composer.drop(run)  # who can join it by the time that it may begin shall do so
+        for batch in [
+            batch
+            for batch in self._batch_builder.batches
+            if not batch.context.position and batch.role is None
+        ]:
+            self._batch_builder.drop(batch)  # who can join it by the time that it may begin shall do so
         return decisions
 
-    def _given_up_at(self, active: ActiveKernel) -> float:
+    def _given_up_at(self, active: RunningKernel) -> float:
         return active.started + self.patience(active.cost)

@@ -9,8 +9,8 @@ try:
 except ImportError as error:
     raise MissingExtraError(error.name or "fastapi", "serve") from error
 
+from ..http.run import bind, serve
 from .app import create_app
 from .config import ServerConfig
-from .run import bind, serve
 
 __all__ = ["ServerConfig", "bind", "create_app", "serve"]

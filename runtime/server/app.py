@@ -5,14 +5,15 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..http import tool_cache_route as tool_cache
+from ..http.admission import Admission
+from ..http.errors import install
+from ..http.guard import Guard
+from ..http.open_responses import OpenResponses
 from ..service import LocalRuntime
-from . import chat, responses, status, tool_cache
-from .admission import Admission
+from . import chat, responses, status
 from .config import ServerConfig
-from .errors import install
-from .guard import Guard
 from .metrics import Metrics
-from .open_responses import OpenResponses
 from .state import Service
 
 

@@ -10,16 +10,17 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..generation import Generation
-from ..preparation import GenerationOptions
-from ..running import RunningGeneration
-from .admission import EventStream, while_connected
+from ..http.admission import EventStream, while_connected
+from ..http.errors import api_error
+from ..http.request_state import app_of, open_responses_of
+from ..http.strict_json import StrictRoute, compact
+from ..output.generation import Generation
+from ..output.stream import GenerationStream
+from ..request.processor import GenerationOptions
 from .chat_answer import ChoiceStream, Envelope, usage, whole
 from .chat_request import ChatRequest
-from .errors import api_error
-from .json_text import StrictRoute, compact
 from .merging import merged
-from .state import Service, app_of, open_responses_of, service_of
+from .state import Service, service_of
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -67,7 +68,7 @@ async def _generate(
 
 
 async def _events(
-    service: Service, envelope: Envelope, running: Sequence[RunningGeneration], *, with_usage: bool
+    service: Service, envelope: Envelope, running: Sequence[GenerationStream], *, with_usage: bool
 ) -> AsyncGenerator[str, None]:
     choices = [ChoiceStream(envelope, index, with_usage=with_usage) for index in range(len(running))]
     try:

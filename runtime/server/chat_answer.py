@@ -11,15 +11,11 @@ from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from ..generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
-from ..sampling import TokenLogprobs
+from ..engine.sampler import TokenLogprobs
+from ..http.ids import completion_id
+from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
 from ..service import LocalRuntime
-from .probabilities import described
-
-
-def completion_id() -> str:
-    """A fresh id. It is what lets a client add to the response's tool cache, so nobody can guess it."""
-    return f"chatcmpl-{secrets.token_hex(16)}"
+from .logprobs import described
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..preparation import GenerationOptions
-from .asking import Asked
-from .errors import ApiError
+from ..http.errors import ApiError
+from ..request.processor import GenerationOptions
+from .common_request import Asked
 
 _MAX_CHOICES = 16
 

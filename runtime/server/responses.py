@@ -8,14 +8,15 @@ from contextlib import AsyncExitStack, aclosing
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..generation import Finished
-from ..running import RunningGeneration
-from .admission import EventStream, while_connected
-from .errors import api_error
-from .json_text import StrictRoute, compact
+from ..http.admission import EventStream, while_connected
+from ..http.errors import api_error
+from ..http.request_state import app_of, open_responses_of
+from ..http.strict_json import StrictRoute, compact
+from ..output.generation import Finished
+from ..output.stream import GenerationStream
 from .responses_answer import Event, ResponseWriter, whole
 from .responses_request import ResponsesRequest
-from .state import Service, app_of, open_responses_of, service_of
+from .state import Service, service_of
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -42,7 +43,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
 
 
 async def _events(
-    service: Service, writer: ResponseWriter, running: RunningGeneration
+    service: Service, writer: ResponseWriter, running: GenerationStream
 ) -> AsyncGenerator[str, None]:
     try:
         for first in writer.opening():

@@ -10,9 +10,9 @@ from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from ..generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
+from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ..service import LocalRuntime
-from .probabilities import described
+from .logprobs import described
 from .responses_request import ResponsesRequest
 
 Event = dict[str, Any]

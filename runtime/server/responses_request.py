@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ..preparation import GenerationOptions
-from .asking import Asked
-from .errors import ApiError
+from ..http.errors import ApiError
+from ..request.processor import GenerationOptions
+from .common_request import Asked
 
 _TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 

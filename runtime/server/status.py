@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from .errors import ApiError
+from ..http.errors import ApiError
+from ..http.tool_cache_route import CAPABILITY
 from .state import Service, service_of
-from .tool_cache import CAPABILITY
 
 router = APIRouter()
 

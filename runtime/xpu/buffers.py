@@ -10,7 +10,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ..heg.kernel import PassInputs
+from ..heg.kernel import BatchInputs
 
 _FIRST_LENGTH: Final = 64
 
@@ -46,7 +46,7 @@ class _Growing:
         return tensor
 
 
-class PassBuffers:
+class BatchBuffers:
     """The memory of one pass in flight (``activation_buffer`` of Agent.xpu §6.2), reused by later passes.
 
     The residual stream has two buffers that take turns: a kernel reads one and writes the other, so that
@@ -84,7 +84,7 @@ class PassBuffers:
         """Equal as long as every tensor is still the same one."""
         return self._version, self._current
 
-    def load(self, inputs: PassInputs) -> None:
+    def load(self, inputs: BatchInputs) -> None:
         """Begin a pass: write its inputs."""
         self._current = 0
         if self.tokens != len(inputs.token_ids):
@@ -149,19 +149,19 @@ class BufferPool:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._free: list[PassBuffers] = []
+        self._free: list[BatchBuffers] = []
         self._closed = False
 
-    def take(self, inputs: PassInputs) -> PassBuffers:
+    def take(self, inputs: BatchInputs) -> BatchBuffers:
         """Load a pass into free buffers, those of a pass as long if there are some: they are bound
         already."""
         tokens = len(inputs.token_ids)
         found = next((at for at, buffers in enumerate(self._free) if buffers.tokens == tokens), -1)
-        buffers = self._free.pop(found) if self._free else PassBuffers()
+        buffers = self._free.pop(found) if self._free else BatchBuffers()
         buffers.load(inputs)
         return buffers
 
-    def give_back(self, buffers: PassBuffers) -> None:
+    def give_back(self, buffers: BatchBuffers) -> None:
         """Nobody uses ``buffers`` any more."""
         if not buffers.abandoned and not self._closed:
             self._free.append(buffers)

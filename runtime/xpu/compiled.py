@@ -16,7 +16,7 @@ from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
 from ..model.messages import last_line
 from ..model.openvino_core import openvino_core
 from ..model.paged import CACHES
-from .buffers import PassBuffers
+from .buffers import BatchBuffers
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
 _PRECISION: Final = "INFERENCE_PRECISION_HINT"
@@ -133,7 +133,7 @@ class BoundInference:
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
         self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
 
-    def bind(self, buffers: PassBuffers) -> None:
+    def bind(self, buffers: BatchBuffers) -> None:
         """Bind what has changed since the last time; always the same buffers."""
         if self._state == buffers.state:
             return
@@ -154,7 +154,7 @@ class BoundInference:
                 self.request.set_output_tensor(index, tensor)
                 self._bound_outputs[index] = tensor
 
-    def finish(self, buffers: PassBuffers) -> NDArray[np.float32] | None:
+    def finish(self, buffers: BatchBuffers) -> NDArray[np.float32] | None:
         """After the inference: move the residual stream on, or return ``[rows, vocabulary]`` logits."""
         if self._outputs:
             if self._moves_stream:

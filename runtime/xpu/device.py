@@ -13,10 +13,10 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
 
-from ..heg.kernel import Kernel, KernelKind, PassContext, Role
+from ..heg.kernel import BatchContext, Kernel, KernelKind, Role
 from ..model.messages import last_line
 from ..model.openvino_core import openvino_core
-from .buffers import BufferPool, PassBuffers
+from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels
 from .protocol import KernelDone
 from .watchdog import GRACE_S, Watchdog
@@ -27,7 +27,7 @@ _LONGEST_WAIT_S: Final = 1e6
 _QUICK_S: Final = 0.002
 """Pieces that last took less are run on the caller's thread."""
 
-_Work = tuple[Kernel, PassContext, Callable[[KernelDone], None]]
+_Work = tuple[Kernel, BatchContext, Callable[[KernelDone], None]]
 
 
 class OpenVINOXPU:
@@ -52,7 +52,7 @@ class OpenVINOXPU:
         self._caches: Mapping[str, ov.Tensor] = {}
         self._epoch = 0
         """Counts rebuilds: who finds it changed while waiting for a kernel was given up."""
-        self._running: tuple[BoundInference, PassBuffers] | None = None
+        self._running: tuple[BoundInference, BatchBuffers] | None = None
         self._lock = threading.Lock()
         self._work: SimpleQueue[_Work | None] | None = None
         self._thread: threading.Thread | None = None
@@ -67,7 +67,7 @@ class OpenVINOXPU:
         """Use these key and value tensors, by input name. To be called once, before the first pass."""
         self._caches = caches
 
-    def submit(self, kernel: Kernel, context: PassContext, on_done: Callable[[KernelDone], None]) -> None:
+    def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
         """See :meth:`XPU.submit`."""
         self._load(context)
         if self._work is None:
@@ -81,13 +81,13 @@ class OpenVINOXPU:
     def run(
         self,
         kernel: Kernel,
-        context: PassContext,
+        context: BatchContext,
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
         """See :meth:`XPU.run`."""
         self._load(context)
-        buffers: PassBuffers = context.buffers
+        buffers: BatchBuffers = context.buffers
 
         def lost() -> None:
             buffers.abandoned = True
@@ -112,7 +112,7 @@ class OpenVINOXPU:
         self._watchdog.close()
         self._caches = {}
 
-    def _load(self, context: PassContext) -> None:
+    def _load(self, context: BatchContext) -> None:
         if context.buffers is None:
             assert context.inputs is not None, "a pass without inputs can only be simulated"
             context.buffers = self._pool.take(context.inputs)
@@ -120,14 +120,14 @@ class OpenVINOXPU:
     def _execute(
         self,
         kernel: Kernel,
-        context: PassContext,
+        context: BatchContext,
         timeout_s: float,
         *,
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
         """Run the pieces of ``kernel``, quick ones on this thread if it may be lost."""
         epoch = self._epoch
-        buffers: PassBuffers = context.buffers
+        buffers: BatchBuffers = context.buffers
         started = time.perf_counter()
         deadline = started + min(timeout_s, _LONGEST_WAIT_S)
         error: Exception | None = None
@@ -153,7 +153,7 @@ class OpenVINOXPU:
             self._running = None
         return KernelDone(context, kernel, self._role, started, time.perf_counter(), error)
 
-    def _inference(self, buffers: PassBuffers, kind: KernelKind, index: int) -> BoundInference:
+    def _inference(self, buffers: BatchBuffers, kind: KernelKind, index: int) -> BoundInference:
         """The inference of one piece that is bound to ``buffers``."""
         key = (self._role, kind, index)
         found: tuple[int, BoundInference] | None = buffers.requests.get(key)
@@ -208,7 +208,7 @@ class OpenVINOXPU:
         )
 
 
-def _outlive(inference: BoundInference, buffers: PassBuffers) -> None:
+def _outlive(inference: BoundInference, buffers: BatchBuffers) -> None:
     """Keep an inference that does not stop, and all that it may write to, until it does.
 
     Without its last owner the memory would be freed under it, or, whichever comes first, its destructor would

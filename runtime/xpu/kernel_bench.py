@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import openvino as ov
 
-from ..heg.kernel import Kernel, KernelKind, PassContext, PassInputs, Role
+from ..heg.kernel import BatchContext, BatchInputs, Kernel, KernelKind, Role
 from ..model.kv_layout import KVLayout
 from .buffers import BufferPool
 from .compiled import CompiledKernels
@@ -63,7 +63,7 @@ class KernelBench:
     ) -> list[float]:
         """Seconds of each piece of one kind in a pass through all of them: the quickest of some runs."""
         each = tokens // sequences
-        inputs = PassInputs(
+        inputs = BatchInputs(
             token_ids=[1] * tokens,
             position_ids=[past + at for _ in range(sequences) for at in range(each)],
             past_lens=[past] * sequences,
@@ -80,7 +80,7 @@ class KernelBench:
         best = [float("inf")] * count
         begun = time.perf_counter()
         for run in range(_MOST_RUNS + 1):
-            context = PassContext(0, inputs, inputs.shape, kernels)
+            context = BatchContext(0, inputs, inputs.shape, kernels)
             for at, kernel in enumerate(kernels):
                 done = self._xpu.run(kernel, context, _TIMEOUT_S)
                 if done is None:

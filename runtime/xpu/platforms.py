@@ -11,9 +11,9 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError
 
-from ..heg.kernel import PassContext, Role
+from ..heg.kernel import BatchContext, Role
 from ..model.openvino_core import openvino_core
-from .buffers import BufferPool, PassBuffers
+from .buffers import BatchBuffers, BufferPool
 from .device import OpenVINOXPU
 
 
@@ -102,9 +102,9 @@ class OpenVINOPlatform:
         """See :meth:`Platform.now`."""
         return time.perf_counter()
 
-    def release(self, context: PassContext) -> None:
+    def release(self, context: BatchContext) -> None:
         """See :meth:`Platform.release`."""
-        buffers: PassBuffers | None = context.buffers
+        buffers: BatchBuffers | None = context.buffers
         context.buffers = context.logits = None
         if buffers is not None:
             self._pool.give_back(buffers)

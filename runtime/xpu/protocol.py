@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..heg.kernel import Kernel, KernelCost, PassContext, PassShape, Role
+from ..heg.kernel import BatchContext, BatchShape, Kernel, KernelCost, Role
 
 
 @dataclass(frozen=True, slots=True)
 class KernelDone:
     """A kernel has ended. Times are seconds on the platform's clock (:meth:`Platform.now`)."""
 
-    context: PassContext
+    context: BatchContext
     kernel: Kernel
     role: Role
     started: float
@@ -29,7 +29,7 @@ class XPU(Protocol):
     def role(self) -> Role:
         """What it is for on its platform."""
 
-    def submit(self, kernel: Kernel, context: PassContext, on_done: Callable[[KernelDone], None]) -> None:
+    def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
         """Start ``kernel`` of ``context`` and return at once.
 
         ``kernel`` must be ``context.next_kernel``, must list this XPU's role, and nothing else may be running
@@ -42,7 +42,7 @@ class XPU(Protocol):
     def run(
         self,
         kernel: Kernel,
-        context: PassContext,
+        context: BatchContext,
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
@@ -76,7 +76,7 @@ class XPU(Protocol):
 class CostModel(Protocol):
     """The scheduler's only source of numbers about kernels."""
 
-    def estimate(self, kernel: Kernel, shape: PassShape, role: Role) -> KernelCost:
+    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
         """Predict ``kernel`` at ``shape`` on the XPU of ``role``. Pure, and cheap enough to ask each time."""
 
 
@@ -94,7 +94,7 @@ class Platform(Protocol):
     def now(self) -> float:
         """Seconds on the clock of this platform: ``time.perf_counter``, or virtual time."""
 
-    def release(self, context: PassContext) -> None:
+    def release(self, context: BatchContext) -> None:
         """Take back the buffers of a pass that is through, cancelled or failed.
 
         None of its kernels may be running. ``context.logits`` are invalid from here on. Releasing a pass that

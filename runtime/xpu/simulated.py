@@ -17,7 +17,7 @@ from agentrt.errors import ConfigurationError
 
 from ..heg.granularity import choose_granularity
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import Kernel, PassContext, Role
+from ..heg.kernel import BatchContext, Kernel, Role
 from ..heg.profile import Profile
 from .protocol import KernelDone
 from .rooflines import simulated_profile
@@ -142,7 +142,7 @@ class SimulatedXPU:
         """See :attr:`XPU.role`."""
         return self._role
 
-    def submit(self, kernel: Kernel, context: PassContext, on_done: Callable[[KernelDone], None]) -> None:
+    def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
         """See :meth:`XPU.submit`. ``on_done`` is called by the clock."""
         assert self._running is None, "an XPU runs one kernel at a time"
         started = self._clock.now
@@ -159,7 +159,7 @@ class SimulatedXPU:
     def run(
         self,
         kernel: Kernel,
-        context: PassContext,
+        context: BatchContext,
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
@@ -210,7 +210,7 @@ class SimulatedPlatform:
         """See :meth:`Platform.now`."""
         return self.clock.now
 
-    def release(self, context: PassContext) -> None:
+    def release(self, context: BatchContext) -> None:
         """See :meth:`Platform.release`. There is nothing to take back."""
 
     def reclaim(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from agentrt.errors import EngineFailedError
 
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import PassContext, PassInputs, PassShape
+from ..heg.kernel import BatchContext, BatchInputs, BatchShape
 from .platforms import OpenVINOPlatform
 
 _TIMEOUT_S: Final = 600.0
@@ -32,17 +32,17 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
     """
     runs = [(1, graph.pieces)]
     if graph.static_tokens is not None:
-        runs.append((graph.static_tokens, graph.kernels_for(PassShape(graph.static_tokens, 1, 0, 0))))
+        runs.append((graph.static_tokens, graph.kernels_for(BatchShape(graph.static_tokens, 1, 0, 0))))
     for tokens, kernels in runs:
         table = list(range(-(-tokens // graph.block_tokens)))
         if len(table) <= blocks:
             # One row is sampled: without any the last layer's end and the head would have nothing to do.
             rows = [tokens - 1]
-            inputs = PassInputs([0] * tokens, list(range(tokens)), [0], [0, tokens], [table], tokens, rows)
-            _run(platform, PassContext(-1, inputs, inputs.shape, kernels), weights)
+            inputs = BatchInputs([0] * tokens, list(range(tokens)), [0], [0, tokens], [table], tokens, rows)
+            _run(platform, BatchContext(-1, inputs, inputs.shape, kernels), weights)
 
 
-def _run(platform: OpenVINOPlatform, context: PassContext, weights: Path) -> None:
+def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> None:
     try:
         for kernel in context.kernels:
             done = platform.xpus[kernel.roles[0]].run(kernel, context, _TIMEOUT_S)

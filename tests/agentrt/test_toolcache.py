@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agentrt import ToolCall, speculable
-from agentrt.session import SpeculationSession
 from agentrt.testing import ScriptedSpeculator
 from agentrt.toolcache import TakeResult, answering, result_text, submitting
+from agentrt.turns.session import SpeculationSession
 
 ROME = ToolCall("find", {"query": "rome"}, "call_1")
 

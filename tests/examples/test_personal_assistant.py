@@ -30,7 +30,7 @@ from agentrt.examples.personal_assistant import (
     digest_mail,
     index_files,
 )
-from agentrt.speculable import speculable_tool
+from agentrt.tools.speculable import speculable_tool
 
 WEDNESDAY = dt.date(2026, 11, 18)
 

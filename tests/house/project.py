@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ PARTS = {
     "adapters": "agentrt.adapters",
     "speculators": "agentrt.speculators",
     "runtime": "agentrt.runtime",
+    "bench": "agentrt.bench",
     "examples": "agentrt.examples",
 }
+
+# The same for what is not installed: the code that trains the nano model.
+TRAINING = {"training": "training"}
 
 # Where the source tree links to its parts; where git cannot make links these are text files.
 LINKS = {ROOT / "agentrt" / folder for folder in PARTS if folder != "agentrt"}
@@ -37,9 +41,9 @@ def files(folder: str) -> Iterator[Path]:
                 yield path
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    """Dotted name and path of every module of the package."""
-    for folder, package in PARTS.items():
+def modules(parts: Mapping[str, str] = PARTS) -> Iterator[tuple[str, Path]]:
+    """Dotted name and path of every module of ``parts``, of the package unless others are named."""
+    for folder, package in parts.items():
         for path in files(folder):
             if path.suffix == ".py":
                 inner = path.relative_to(ROOT / folder).with_suffix("").parts

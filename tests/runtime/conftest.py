@@ -10,7 +10,7 @@ import pytest
 from agentrt.runtime import EngineStatistics, LocalRuntime, RuntimeConfig
 from agentrt.runtime.heg import Role
 from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
-from agentrt.runtime.scheduler import Slice
+from agentrt.runtime.scheduler import ScheduledChunk
 from agentrt.runtime.xpu import LoadedModel, load_model
 
 
@@ -85,7 +85,7 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
     yield shared_runtime
     shared_runtime.generate([{"role": "user", "content": "x"}], max_tokens=1)  # all that was asked is done
     scheduler = shared_runtime._engine._scheduler
-    scheduler._memory.drop_expired(math.inf)  # what is held for turns that wait for their tools
+    scheduler._block_manager.drop_expired(math.inf)  # what is held for turns that wait for their tools
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
@@ -101,7 +101,7 @@ class Gate:
     """Lets the engine run one kernel at a time, so that a test can act between two of them."""
 
     def __init__(self, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.steps: list[list[Slice]] = []
+        self.steps: list[list[ScheduledChunk]] = []
         xpu = runtime._engine._platform.xpus[Role.DECODE]
         self.run = xpu.run
         self._scheduler = runtime._engine._scheduler
@@ -111,18 +111,18 @@ class Gate:
         monkeypatch.setattr(xpu, "run", self._wait_and_run)
 
     def _wait_and_run(self, *arguments: Any) -> Any:
-        self.steps.append(self._scheduler.running_on(Role.DECODE).slices)
+        self.steps.append(self._scheduler.running_on(Role.DECODE).chunks)
         self._arrived.release()
         if not self._open:
             self._go.acquire()
         return self.run(*arguments)
 
-    def arrived(self) -> list[Slice]:
+    def arrived(self) -> list[ScheduledChunk]:
         """Wait until the engine stands before its next kernel."""
         assert self._arrived.acquire(timeout=30)
         return self.steps[-1]
 
-    def step(self) -> list[Slice]:
+    def step(self) -> list[ScheduledChunk]:
         """Let it run that kernel and wait until it stands before the one after."""
         self._go.release()
         return self.arrived()

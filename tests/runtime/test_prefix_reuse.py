@@ -11,7 +11,7 @@ import pytest
 from agentrt.errors import InvalidRequestError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
-from tests.runtime.test_engine import submit
+from tests.runtime.engine.test_engine import submit
 
 BLOCK = 32
 SYSTEM = {"role": "system", "content": "You help with notes, mail and the calendar. " * 12}

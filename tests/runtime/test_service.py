@@ -300,7 +300,7 @@ def test_bad_configuration(settings: dict[str, Any]) -> None:
 
 
 def test_configuration_is_immutable() -> None:
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(ValueError, match="cannot be changed"):
         RuntimeConfig().memory_bytes = 1
 
 

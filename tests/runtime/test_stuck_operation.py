@@ -12,7 +12,7 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu import device, loading, watchdog
-from tests.runtime.test_engine import PROMPT, submit
+from tests.runtime.engine.test_engine import PROMPT, submit
 
 
 class Sticky(ov.Op):

@@ -14,8 +14,8 @@ from agentrt.runtime import (
     EngineStatistics,
     Finished,
     Generation,
+    GenerationStream,
     LocalRuntime,
-    RunningGeneration,
 )
 from tests.runtime.conftest import Gate
 
@@ -35,7 +35,7 @@ async def start_all(
             one.tool_outputs.put(name, {"city": city}, output)
     gate.open()
 
-    async def read(one: RunningGeneration) -> list[Any]:
+    async def read(one: GenerationStream) -> list[Any]:
         return [event async for event in one.events()]
 
     return await asyncio.gather(*map(read, running))

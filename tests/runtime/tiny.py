@@ -13,8 +13,8 @@ import openvino as ov
 import pytest
 from numpy.typing import NDArray
 
-from agentrt.bench.random_gguf import ModelShape, write_random_gguf
-from agentrt.runtime.heg import PassContext, PassInputs, Role
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
+from agentrt.runtime.heg import BatchContext, BatchInputs, Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 from agentrt.runtime.model import ModelDirectory, open_model_directory
 from agentrt.runtime.model.paged import read_paged_graph
@@ -138,7 +138,7 @@ class Piece:
     samples: bool = True
 
 
-def inputs_of(*pieces: Piece) -> PassInputs:
+def inputs_of(*pieces: Piece) -> BatchInputs:
     """One pass over several sequences."""
     tokens: list[int] = []
     positions: list[int] = []
@@ -152,16 +152,16 @@ def inputs_of(*pieces: Piece) -> PassInputs:
             rows.append(len(tokens) - 1)
     longest = max(piece.past + len(piece.tokens) for piece in pieces)
     tables = [list(piece.table) for piece in pieces]
-    return PassInputs(tokens, positions, [piece.past for piece in pieces], begins, tables, longest, rows)
+    return BatchInputs(tokens, positions, [piece.past for piece in pieces], begins, tables, longest, rows)
 
 
-def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> PassContext:
+def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> BatchContext:
     """A pass that has not begun."""
     inputs = inputs_of(*pieces)
-    return PassContext(0, inputs, inputs.shape, loaded.graph.kernels_for(inputs.shape, avoid=avoid))
+    return BatchContext(0, inputs, inputs.shape, loaded.graph.kernels_for(inputs.shape, avoid=avoid))
 
 
-def step(loaded: LoadedModel, context: PassContext) -> None:
+def step(loaded: LoadedModel, context: BatchContext) -> None:
     """Run the next kernel of a pass."""
     kernel = context.next_kernel
     assert kernel is not None
@@ -172,7 +172,7 @@ def step(loaded: LoadedModel, context: PassContext) -> None:
     context.position += 1
 
 
-def finish(loaded: LoadedModel, context: PassContext) -> NDArray[np.float32]:
+def finish(loaded: LoadedModel, context: BatchContext) -> NDArray[np.float32]:
     """Run the rest of a pass and return a copy of its logits."""
     while context.next_kernel is not None:
         step(loaded, context)

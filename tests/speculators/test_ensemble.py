@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from agentrt import DraftRequest, ToolCall
-from agentrt.ahead import after_guess
 from agentrt.errors import ConfigurationError
+from agentrt.lookahead.ahead import after_draft
 from agentrt.speculators import EnsembleSpeculator, PatternSpeculator, Speculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 
@@ -47,7 +47,7 @@ def test_only_members_that_look_ahead_are_asked_before_a_result_is_there() -> No
     async def main(request: DraftRequest) -> list[ToolCall]:
         return [call async for call in ensemble.drafts(request)]
 
-    assert run_in_virtual_time(lambda: main(after_guess(REQUEST, C))) == [B]
+    assert run_in_virtual_time(lambda: main(after_draft(REQUEST, C))) == [B]
     assert run_in_virtual_time(lambda: main(REQUEST)) == [A, B]
 
 

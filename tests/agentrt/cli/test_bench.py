@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentrt.bench.machine import describe_machine
-from agentrt.bench.report import BenchReport, Table
+from agentrt.bench.common.machine import describe_machine
+from agentrt.bench.common.report import BenchReport, Table
 from agentrt.cli.main import app
 
 REPORT = BenchReport(
@@ -31,9 +31,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         progress("half of it is done")
         return REPORT
 
-    module = types.ModuleType("agentrt.bench.engine")
+    module = types.ModuleType("agentrt.bench.engine.main")
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "agentrt.bench.engine", module)
+    monkeypatch.setitem(sys.modules, "agentrt.bench.engine.main", module)
     return given
 
 

@@ -67,11 +67,11 @@ def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2() -> None:
 def test_an_unexpected_error_keeps_its_traceback() -> None:
     code = """
         import sys, types
-        broken = types.ModuleType("agentrt.bench.engine")
+        broken = types.ModuleType("agentrt.bench.engine.main")
         def fail(**options):
             raise KeyError("a fault of ours")
         broken.run = fail
-        sys.modules["agentrt.bench.engine"] = broken
+        sys.modules["agentrt.bench.engine.main"] = broken
     """
     ended = run(textwrap.dedent(code) + START, "bench", "engine")
     assert ended.returncode == 1

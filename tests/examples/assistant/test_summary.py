@@ -4,7 +4,7 @@ import io
 from rich.console import Console
 
 from agentrt.examples.assistant.comparison import Comparison, Turn
-from agentrt.examples.assistant.guesses import Guesses
+from agentrt.examples.assistant.drafts_shown import Guesses
 from agentrt.examples.assistant.summary import introduce, summarize
 
 PLAIN = (

@@ -3,14 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.context import BlockKeys, PrefixSalts
+from agentrt.runtime.context import BlockHashes, PrefixSalts
 
 tokens = st.lists(st.integers(0, 2**31), max_size=20)
 
 
 @given(tokens, tokens, st.integers(1, 4))
 def test_equal_keys_mean_equal_beginnings(one: list[int], two: list[int], size: int) -> None:
-    first, second = BlockKeys(b"salt", size), BlockKeys(b"salt", size)
+    first, second = BlockHashes(b"salt", size), BlockHashes(b"salt", size)
     keys = list(zip(first.of(one, len(one) // size), second.of(two, len(two) // size), strict=False))
     for blocks, (left, right) in enumerate(keys, 1):
         assert (left == right) == (one[: blocks * size] == two[: blocks * size])
@@ -18,16 +18,16 @@ def test_equal_keys_mean_equal_beginnings(one: list[int], two: list[int], size: 
 
 @given(tokens, st.data())
 def test_growing_a_chain_does_not_change_it(all_tokens: list[int], data: st.DataObject) -> None:
-    grown = BlockKeys(b"salt", 2)
+    grown = BlockHashes(b"salt", 2)
     for length in sorted(data.draw(st.lists(st.integers(0, len(all_tokens))))):
         grown.of(all_tokens[:length], length // 2)
     blocks = len(all_tokens) // 2
-    assert grown.of(all_tokens, blocks) == BlockKeys(b"salt", 2).of(all_tokens, blocks)
+    assert grown.of(all_tokens, blocks) == BlockHashes(b"salt", 2).of(all_tokens, blocks)
 
 
 def test_no_app_has_anothers_keys() -> None:
     salts = PrefixSalts()
     assert salts.of("mail") == salts.of("mail") != salts.of("notes")
     assert PrefixSalts().of("mail") != salts.of("mail"), "and no process another's"
-    mail, notes = (BlockKeys(salts.of(app), 2).of([1, 2, 3, 4], 2) for app in ("mail", "notes"))
+    mail, notes = (BlockHashes(salts.of(app), 2).of([1, 2, 3, 4], 2) for app in ("mail", "notes"))
     assert not set(mail) & set(notes)

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.server.identity import Tokens
+from agentrt.runtime.http.identity import Tokens
 from tests.runtime.gateway.conftest import until
 from tests.runtime.server.conftest import HELLO, WEATHER, Running
 
@@ -118,7 +118,7 @@ def test_an_engine_that_does_not_go_on(
     http: httpx.Client, gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client makes the call itself, as if there were no cache."""
-    from agentrt.runtime.gateway.asked import Asked
+    from agentrt.runtime.gateway.chat_request import Asked
 
     monkeypatch.setattr(Asked, "behind", lambda *_: b"{}")  # which the engine refuses
     chunks = with_output(http, gate, tools=[weather_tool], stream_options={"include_usage": True})

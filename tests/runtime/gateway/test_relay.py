@@ -18,8 +18,8 @@ from fastapi.responses import Response
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.gateway import GatewayConfig
-from agentrt.runtime.server.config import ListenConfig
-from agentrt.runtime.server.identity import Tokens
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.identity import Tokens
 from tests.runtime.server.conftest import HELLO, Running, listening
 
 TOKEN = "t" * 20

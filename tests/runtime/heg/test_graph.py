@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.heg import ExecutionGraph, KernelKind, PassContext, PassShape, Role
+from agentrt.runtime.heg import BatchContext, BatchShape, ExecutionGraph, KernelKind, Role
 from agentrt.runtime.heg.granularity import choose_granularity
 from tests.runtime.tiny import made_up_profile
 
@@ -23,8 +23,8 @@ def graph_of(
     )
 
 
-def prefill(tokens: int, past: int = 0) -> PassShape:
-    return PassShape(tokens, 1, past, 0)
+def prefill(tokens: int, past: int = 0) -> BatchShape:
+    return BatchShape(tokens, 1, past, 0)
 
 
 @given(
@@ -58,8 +58,8 @@ def test_every_pass_goes_through_every_layer_once_in_order(
 
 def test_quick_passes_are_few_large_kernels() -> None:
     graph = graph_of(*range(LAYERS), quantum_s=0.0045)
-    assert [len(kernel.layers) for kernel in graph.kernels_for(PassShape(1, 1, 0, 1))] == [4, 4, 4]
-    assert len(graph_of(*range(LAYERS), quantum_s=0.02).kernels_for(PassShape(1, 1, 0, 1))) == 1
+    assert [len(kernel.layers) for kernel in graph.kernels_for(BatchShape(1, 1, 0, 1))] == [4, 4, 4]
+    assert len(graph_of(*range(LAYERS), quantum_s=0.02).kernels_for(BatchShape(1, 1, 0, 1))) == 1
     assert len(graph.kernels_for(prefill(256))) == LAYERS
 
 
@@ -83,7 +83,7 @@ def test_rerouting_keeps_what_is_done_and_goes_on_from_a_seam() -> None:
     shape = prefill(128)
     reroutable = []
     for position in range(len(graph.kernels_for(shape))):
-        context = PassContext(0, None, shape, graph.kernels_for(shape), position)
+        context = BatchContext(0, None, shape, graph.kernels_for(shape), position)
         before = context.kernels
         if not graph.reroute(context):
             assert context.kernels is before

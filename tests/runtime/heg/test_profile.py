@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agentrt.runtime.heg import Kernel, KernelKind, PassShape, Role
+from agentrt.runtime.heg import BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.heg.profile import Curve, Profile, fit_roofline
 from tests.runtime.tiny import made_up_profile
 
@@ -14,7 +14,7 @@ def layers_kernel(first: int, end: int, *, segments: int = 1, last: bool = False
     return Kernel(0, KernelKind.LAYERS, range(segments), range(first, end), (Role.DECODE,), last)
 
 
-def seconds(profile: Profile, kernel: Kernel, shape: PassShape, role: Role = Role.DECODE) -> float:
+def seconds(profile: Profile, kernel: Kernel, shape: BatchShape, role: Role = Role.DECODE) -> float:
     return profile.estimate(kernel, shape, role).seconds
 
 
@@ -44,7 +44,7 @@ def test_a_curve_needs_one_time_for_each_count(points: dict[str, list[int]]) -> 
 
 def test_layers_add_up_and_each_compiled_segment_costs() -> None:
     profile = made_up_profile(4, layer_s=0.001, segment_s=0.0001, read_s=1e-6, pair_s=1e-8)
-    shape = PassShape(32, 1, 100, 0)
+    shape = BatchShape(32, 1, 100, 0)
     each = 0.001 + 100 * 1e-6 + 32 * 100 * 1e-8
     assert seconds(profile, layers_kernel(0, 3), shape) == pytest.approx(0.0001 + 3 * each)
     assert seconds(profile, layers_kernel(0, 3, segments=3), shape) == pytest.approx(0.0003 + 3 * each)
@@ -52,29 +52,29 @@ def test_layers_add_up_and_each_compiled_segment_costs() -> None:
 
 def test_annotations_of_a_decode_and_of_a_prefill_kernel() -> None:
     profile = made_up_profile(4)
-    decode = profile.estimate(layers_kernel(0, 4, last=True), PassShape(1, 1, 1000, 1), Role.DECODE)
+    decode = profile.estimate(layers_kernel(0, 4, last=True), BatchShape(1, 1, 1000, 1), Role.DECODE)
     # 45 MB of weights and 4 * 1000 * 200 bytes of keys and values in 4 ms, of 20 GB/s.
     assert decode.bandwidth_share == pytest.approx((45e6 + 0.8e6) / 0.004 / 2e10)
     assert decode.bytes == 45_000_000 + 10_000
     assert decode.measured
     assert decode.joules == pytest.approx(10.0 * decode.seconds)
-    prefill = profile.estimate(layers_kernel(0, 4), PassShape(256, 1, 0, 0), Role.DECODE)
+    prefill = profile.estimate(layers_kernel(0, 4), BatchShape(256, 1, 0, 0), Role.DECODE)
     assert prefill.bandwidth_share < decode.bandwidth_share
-    assert not profile.estimate(layers_kernel(0, 4), PassShape(300, 1, 0, 0), Role.DECODE).measured
+    assert not profile.estimate(layers_kernel(0, 4), BatchShape(300, 1, 0, 0), Role.DECODE).measured
 
 
 def test_attention_of_a_batch_costs_what_its_sequences_read() -> None:
     profile = made_up_profile(1, layer_s=0.0, read_s=1e-6, pair_s=1e-6)
-    alone = seconds(profile, layers_kernel(0, 1), PassShape(1, 1, 500, 0))
-    assert seconds(profile, layers_kernel(0, 1), PassShape(4, 4, 2000, 0)) == pytest.approx(4 * alone)
-    assert seconds(profile, layers_kernel(0, 1), PassShape(4, 1, 500, 0)) == pytest.approx(2.5 * alone)
+    alone = seconds(profile, layers_kernel(0, 1), BatchShape(1, 1, 500, 0))
+    assert seconds(profile, layers_kernel(0, 1), BatchShape(4, 4, 2000, 0)) == pytest.approx(4 * alone)
+    assert seconds(profile, layers_kernel(0, 1), BatchShape(4, 1, 500, 0)) == pytest.approx(2.5 * alone)
 
 
 def test_static_groups_belong_to_the_xpu_that_has_them() -> None:
     profile = made_up_profile(4, layer_s=0.002, groups=64)
     group = Kernel(0, KernelKind.TOKENS, range(1, 2), range(2), (Role.PREFILL,), False)
     attention = Kernel(1, KernelKind.ATTENTION, range(1), range(1), (Role.DECODE,), False)
-    shape = PassShape(64, 1, 0, 0)
+    shape = BatchShape(64, 1, 0, 0)
     assert seconds(profile, group, shape, Role.PREFILL) == 0.002
     assert profile.estimate(attention, shape, Role.DECODE).bytes == 64 * 10_000
     with pytest.raises(KeyError, match="token-level"):

@@ -12,10 +12,10 @@ import pytest
 from agentrt.errors import ConfigurationError, ModelFormatError
 from agentrt.priority import Priority
 from agentrt.runtime.context import KVArena
-from agentrt.runtime.heg import PassContext, Role
+from agentrt.runtime.heg import BatchContext, Role
 from agentrt.runtime.model import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.scheduler import Sequence, Slice, inputs_of
+from agentrt.runtime.scheduler import ScheduledChunk, Sequence, inputs_of
 from agentrt.runtime.xpu import LoadedModel
 
 
@@ -49,9 +49,9 @@ class Forward:
         self._loaded = loaded
         KVArena(loaded.layout, loaded.platform, 2**22)
 
-    def run(self, slices: list[Slice]) -> np.ndarray[Any, Any]:
-        inputs = inputs_of(slices)
-        context = PassContext(0, inputs, inputs.shape, self._loaded.graph.kernels_for(inputs.shape))
+    def run(self, chunks: list[ScheduledChunk]) -> np.ndarray[Any, Any]:
+        inputs = inputs_of(chunks)
+        context = BatchContext(0, inputs, inputs.shape, self._loaded.graph.kernels_for(inputs.shape))
         while (kernel := context.next_kernel) is not None:
             done = self._loaded.platform.xpus[Role.DECODE].run(kernel, context, 30)
             assert done is not None
@@ -67,14 +67,14 @@ def test_logits_of_exactly_the_sampled_rows(load: Callable[..., LoadedModel]) ->
     forward = Forward(load())
     prompt = list(range(20, 70))
 
-    def slice_of(length: int, samples: bool) -> Slice:
-        return Slice(Sequence(0, Priority.REACTIVE, prompt, blocks=[1, 0]), length, samples)
+    def slice_of(length: int, samples: bool) -> ScheduledChunk:
+        return ScheduledChunk(Sequence(0, Priority.REACTIVE, prompt, blocks=[1, 0]), length, samples)
 
     whole = forward.run([slice_of(50, True)])
     assert whole.shape == (1, 2048)
     assert forward.run([slice_of(50, False)]).shape == (0, 2048)
     short = forward.run([slice_of(7, True)])
-    other = Slice(Sequence(1, Priority.REACTIVE, prompt[:7], blocks=[5]), 7, True)
+    other = ScheduledChunk(Sequence(1, Priority.REACTIVE, prompt[:7], blocks=[5]), 7, True)
     both = forward.run([slice_of(50, True), other])
     np.testing.assert_array_equal(both, np.concatenate([whole, short]))
 
@@ -84,7 +84,7 @@ def test_each_sequence_reads_its_own_blocks(load: Callable[..., LoadedModel]) ->
 
     def last_logits(prompt: list[int], blocks: list[int], computed: int = 0) -> np.ndarray[Any, Any]:
         sequence = Sequence(0, Priority.REACTIVE, prompt, computed=computed, blocks=blocks)
-        return forward.run([Slice(sequence, len(prompt) - computed, True)])
+        return forward.run([ScheduledChunk(sequence, len(prompt) - computed, True)])
 
     one, other = list(range(300, 321)), list(range(500, 521))
     alone = []

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentrt.priority import Priority
-from agentrt.runtime.context import BlockKeys, BlockPool
+from agentrt.runtime.context import BlockHashes, BlockPool
 from agentrt.runtime.heg import Role
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
-from agentrt.runtime.scheduler import Dispatch, Policy, Scheduler, Sequence, SequenceState, Slice
+from agentrt.runtime.scheduler import Dispatch, Policy, ScheduledChunk, Scheduler, Sequence, SequenceState
 
 BLOCK = 4
 QUANTUM = 0.025
@@ -64,13 +64,13 @@ class Kernel:
     """One kernel as it ran."""
 
     dispatch: Dispatch
-    slices: list[Slice]
+    chunks: list[ScheduledChunk]
     start: float
     end: float
 
     @property
     def ids(self) -> list[int]:
-        return [part.sequence.id for part in self.slices]
+        return [chunk.sequence.id for chunk in self.chunks]
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Machine:
     ) -> Sequence:
         """``drafts`` says which tokens of each draft are right; behind every third one come ``given``."""
         tokens = list(range(prompt)) if isinstance(prompt, int) else list(prompt)
-        keys = None if app is None else BlockKeys(app, BLOCK)
+        keys = None if app is None else BlockHashes(app, BLOCK)
         sequence = Sequence(self._ids, priority, tokens, keys, arrived=self.now, deadline=deadline)
         self._ids += 1
         self.ends[sequence] = len(tokens) + answer
@@ -136,7 +136,7 @@ class Machine:
         """Start what may start; take a note of it."""
         decisions = self.scheduler.dispatch(self.now)
         for decision in decisions:
-            kernel = Kernel(decision, decision.run.slices, self.now, self.now + decision.cost.seconds)
+            kernel = Kernel(decision, decision.batch.chunks, self.now, self.now + decision.cost.seconds)
             assert decision.role not in self.running, "one kernel at a time on each XPU"
             self.running[decision.role] = kernel
             self.log.append(kernel)
@@ -155,20 +155,20 @@ class Machine:
         del self.running[role]
         self.now = kernel.end
         through = self.scheduler.kernel_done(role, self.now)
-        for part in through.slices if through else ():
-            if part.samples:
-                self._sample(part)
+        for chunk in through.chunks if through else ():
+            if chunk.samples:
+                self._sample(chunk)
         self.scheduler.check_integrity()
         return kernel
 
-    def _sample(self, part: Slice) -> None:
-        sequence, place = part.sequence, 0
+    def _sample(self, chunk: ScheduledChunk) -> None:
+        sequence, place = chunk.sequence, 0
         drafts, given = self.habits[sequence]
         while sequence.state is not SequenceState.FINISHED:
             token = len(sequence.tokens)
             sequence.tokens.append(token)
             self.first.setdefault(sequence, self.now)
-            agrees = place < len(part.draft) and part.draft[place] == token
+            agrees = place < len(chunk.draft) and chunk.draft[place] == token
             if agrees:
                 self.scheduler.accept(sequence)
             if len(sequence.tokens) >= self.ends[sequence]:
@@ -193,7 +193,7 @@ class Machine:
             if kernel is None:
                 return made
             if kernel.dispatch.kernel.last:
-                made.append([(part.sequence.id, part.length, part.samples) for part in kernel.slices])
+                made.append([(chunk.sequence.id, chunk.length, chunk.samples) for chunk in kernel.chunks])
         raise AssertionError("it does not come to an end")
 
     def until(self, sequence: Sequence, *, first: bool = False) -> float:

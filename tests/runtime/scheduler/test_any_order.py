@@ -59,17 +59,17 @@ class AnyOrder(RuleBasedStateMachine):
         assert not self.machine.dispatch(), "what may run has been started"
 
     def kernel_starts(self, kernel: Kernel) -> None:
-        run, started, role, cost = kernel.dispatch
+        batch, started, role, cost = kernel.dispatch
         assert role in started.roles
-        assert self.kernels.get(run.context.id, 0) == started.index, "in order, none twice"
-        self.kernels[run.context.id] = started.index + 1
-        assert cost.seconds <= QUANTUM or self.policy.mixed_passes
+        assert self.kernels.get(batch.context.id, 0) == started.index, "in order, none twice"
+        self.kernels[batch.context.id] = started.index + 1
+        assert cost.seconds <= QUANTUM or self.policy.mixed_batches
         self._slices_make_sense(kernel)
         self._reactive_goes_first(kernel)
 
     def _slices_make_sense(self, kernel: Kernel) -> None:
-        assert len(kernel.slices) <= BATCH
-        for sequence, length, samples, draft in kernel.slices:
+        assert len(kernel.chunks) <= BATCH
+        for sequence, length, samples, draft in kernel.chunks:
             start, end = sequence.computed, sequence.computed + length
             assert length > 0
             assert end + len(draft) <= len(sequence.blocks) * BLOCK
@@ -89,12 +89,12 @@ class AnyOrder(RuleBasedStateMachine):
         """On one XPU reactive work waits for what runs when it comes, and now and then for promoted work."""
         if not self.policy.by_priority or self.policy.time_share or self.xpus == 2:
             return
-        run = kernel.dispatch.run
+        batch = kernel.dispatch.batch
         ready = [s for s in self.alive if not s.rank and s.state is not SequenceState.WAITING]
-        if run.rank and ready:
+        if batch.rank and ready:
             assert any(s.promoted for s in self.alive), "a background kernel before a reactive one"
             assert self.reactive_in_a_row >= self.policy.promoted_stride
-        self.reactive_in_a_row = 0 if run.rank else self.reactive_in_a_row + 1
+        self.reactive_in_a_row = 0 if batch.rank else self.reactive_in_a_row + 1
 
     @precondition(lambda self: self.machine.running)
     @rule()
@@ -105,10 +105,10 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(data=st.data(), hung=st.booleans())
     def kernel_fails(self, data: st.DataObject, hung: bool) -> None:
         role = data.draw(st.sampled_from(sorted(self.machine.running, key=lambda role: role.value)))
-        slices = self.machine.running[role].slices
+        chunks = self.machine.running[role].chunks
         lost = sum(
             -(-(sequence.computed + length + len(draft)) // BLOCK) - sequence.computed // BLOCK
-            for sequence, length, _, draft in slices
+            for sequence, length, _, draft in chunks
         )
         longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
         if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:

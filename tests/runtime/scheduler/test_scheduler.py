@@ -45,7 +45,7 @@ def test_the_quantum_binds_the_kernels_of_background_prompts_alone(
     # A layer takes 8.5 ms for 12 tokens and 16 ms for 16.
     machine = Machine(quantum_s=0.01, policy=policy(reactive_kernel_s=longest_s))
     machine.add(48, priority, answer=1)
-    assert [[part[1] for part in run] for run in machine.passes()] == [[chunk]] * (48 // chunk)
+    assert [[chunk[1] for chunk in batch] for batch in machine.passes()] == [[chunk]] * (48 // chunk)
 
 
 def test_decodes_are_batched_and_are_passes_of_their_own() -> None:
@@ -78,13 +78,13 @@ def test_reactive_interrupts_between_two_kernels_and_nothing_is_computed_twice()
 def test_a_paused_pass_keeps_its_context() -> None:
     machine = Machine()
     machine.add(16, PROACTIVE)
-    context = machine.dispatch()[0].run.context
+    context = machine.dispatch()[0].batch.context
     machine.step()
     machine.add(8, answer=1)
     machine.step()
     assert (context.position, context.next_kernel) == (1, context.kernels[1])
     resumed = machine.dispatch()[0]
-    assert resumed.run.context is context
+    assert resumed.batch.context is context
     assert resumed.kernel.index == 1
 
 
@@ -117,9 +117,9 @@ def test_background_decodes_ride_in_passes_of_prompts() -> None:
     begun = len(machine.log)
     machine.until(prompt, first=True)
     mixed = [kernel for kernel in machine.log[begun:] if kernel.dispatch.kernel.index == 0]
-    assert {kernel.dispatch.run.stage for kernel in mixed} == {Stage.MIXED}
+    assert {kernel.dispatch.batch.stage for kernel in mixed} == {Stage.MIXED}
     # A pass holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
-    assert [[part.length for part in kernel.slices] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
+    assert [[chunk.length for chunk in kernel.chunks] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
         [1, 1, 1, 4]
     ]
 
@@ -132,7 +132,7 @@ def test_beside_a_user_background_prompts_and_decodes_are_passes_of_their_own() 
     machine.add(40, PROACTIVE)
     begun = len(machine.log)
     machine.until(decoding)
-    assert Stage.MIXED not in {kernel.dispatch.run.stage for kernel in machine.log[begun:]}
+    assert Stage.MIXED not in {kernel.dispatch.batch.stage for kernel in machine.log[begun:]}
 
 
 def test_a_mixed_pass_that_paused_goes_on_before_other_work_of_its_class() -> None:
@@ -140,13 +140,13 @@ def test_a_mixed_pass_that_paused_goes_on_before_other_work_of_its_class() -> No
     decoding = machine.add(2, PROACTIVE, answer=9)
     machine.until(decoding, first=True)
     machine.add(40, PROACTIVE)
-    paused = machine.dispatch()[0].run
+    paused = machine.dispatch()[0].batch
     assert paused.stage is Stage.MIXED
     user = machine.add(8, answer=2)
     machine.add(1, PROACTIVE)
     machine.until(user)
     assert (paused.context.position, len(paused.context.kernels)) == (1, 2)
-    assert machine.dispatch()[0].run is paused
+    assert machine.dispatch()[0].batch is paused
 
 
 def test_background_prompts_wait_for_reactive_decodes() -> None:
@@ -213,7 +213,7 @@ def test_promoted_decodes_that_ride_along_do_not_hold_up_a_promoted_prompt() -> 
     machine.until(prompt)
     assert riding not in machine.done
     assert user not in machine.done
-    others = [kernel.dispatch.run.rank for kernel in machine.log if kernel.start > 0.2]
+    others = [kernel.dispatch.batch.rank for kernel in machine.log if kernel.start > 0.2]
     assert not any(one and two for one, two in itertools.pairwise(others)), "never two in a row"
 
 
@@ -304,7 +304,7 @@ def test_a_finished_sequence_in_a_paused_pass_frees_it_at_once() -> None:
     machine = Machine()
     sequence = machine.add(16, PROACTIVE)
     machine.step()
-    context = sequence.in_pass.context if sequence.in_pass else None
+    context = sequence.in_batch.context if sequence.in_batch else None
     machine.scheduler.finish(sequence)
     assert machine.pool.free == 64
     assert machine.scheduler.take_dropped() == [context]
@@ -337,10 +337,10 @@ def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     while len(served) < 300:
         for decision in scheduler.dispatch(0.0):
             through = scheduler.kernel_done(decision.role, 0.0)
-            for part in through.slices if through else ():
-                if part.samples:
-                    served.append(part.sequence.id)
-                    scheduler.finish(part.sequence)
+            for chunk in through.chunks if through else ():
+                if chunk.samples:
+                    served.append(chunk.sequence.id)
+                    scheduler.finish(chunk.sequence)
     assert served == [sequence.id for sequence in sequences if sequence.priority is REACTIVE][: len(served)]
     scheduler.check_integrity()
 
@@ -368,7 +368,7 @@ class TestTwoXPUs:
         machine.until(background, first=True)
         assert user not in machine.done
         beside = [k for k in machine.log if k.start >= alone and k.dispatch.role is Role.PREFILL]
-        assert {kernel.dispatch.run.rank for kernel in beside} == {int(PROACTIVE)}
+        assert {kernel.dispatch.batch.rank for kernel in beside} == {int(PROACTIVE)}
         assert len(user.tokens) - tokens > 10
 
     def test_high_pressure_keeps_kernels_apart(self) -> None:
@@ -391,8 +391,8 @@ class TestTwoXPUs:
         first, second = machine.add(64, PROACTIVE, answer=1), machine.add(64, PROACTIVE, answer=1)
         machine.until(first)
         machine.until(second)
-        prefill = [k for k in machine.log if k.dispatch.run.stage is Stage.PREFILL]
-        assert any(k.dispatch.kernel.kind is KernelKind.LAYERS and k.slices[0].length == 16 for k in prefill)
+        prefill = [k for k in machine.log if k.dispatch.batch.stage is Stage.PREFILL]
+        assert any(k.dispatch.kernel.kind is KernelKind.LAYERS and k.chunks[0].length == 16 for k in prefill)
         one_by_one = Machine(xpus=2, decode_share=0.3)
         one_by_one.until(one_by_one.add(64, PROACTIVE, answer=1))
         assert machine.now < 2 * one_by_one.now
@@ -410,7 +410,7 @@ class TestTwoXPUs:
             for one, two in zip(
                 *[[k for k in machine.log if k.ids == [user.id]][i:] for i in (0, 1)], strict=False
             )
-            if one.dispatch.run is two.dispatch.run and one.dispatch.role is Role.PREFILL
+            if one.dispatch.batch is two.dispatch.batch and one.dispatch.role is Role.PREFILL
         ]
         late = [start - end for end, start in handed_over if start - end > 1e-9]
         assert len(handed_over) > 3

@@ -13,9 +13,9 @@ import pytest
 from fastapi import FastAPI
 
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.run import server_of
 from agentrt.runtime.server import ServerConfig, bind, create_app
-from agentrt.runtime.server.config import ListenConfig
-from agentrt.runtime.server.run import server_of
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]

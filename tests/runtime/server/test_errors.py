@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from agentrt import errors
-from agentrt.runtime.server.errors import ApiError, api_error
+from agentrt.runtime.http.errors import ApiError, api_error
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.server.identity import Tokens
+from agentrt.runtime.http.identity import Tokens
 from tests.runtime.server.conftest import HELLO, Running
 
 ASKED: dict[str, Any] = {"model": "nano", "messages": HELLO, "max_tokens": 2}
@@ -148,7 +148,7 @@ def test_a_fault_tells_nothing_of_the_inside(
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(runtime._preparer, "prepare", fail)
+    monkeypatch.setattr(runtime._input_processor, "prepare", fail)
     response = http.post(POST, json=ASKED)
     assert (response.status_code, error_of(response)["type"]) == (500, "server_error")
     assert "secret" not in response.text

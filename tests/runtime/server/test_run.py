@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from agentrt.errors import ConfigurationError
+from agentrt.runtime.http.identity import Tokens
 from agentrt.runtime.server import ServerConfig, bind
-from agentrt.runtime.server.identity import Tokens
 from tests.runtime.server.conftest import HELLO
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and Unix sockets")

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime.server.errors import ApiError
-from agentrt.runtime.server.identity import Tokens
-from agentrt.runtime.server.open_responses import OpenResponses
+from agentrt.runtime.http.errors import ApiError
+from agentrt.runtime.http.identity import Tokens
+from agentrt.runtime.http.open_responses import OpenResponses
 from agentrt.runtime.toolcache import ToolOutputs
 from tests.runtime.server.conftest import HELLO, WEATHER, Running
 

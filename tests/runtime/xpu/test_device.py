@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import DeviceLostError, EngineFailedError
-from agentrt.runtime.heg import Kernel, PassContext, Role
+from agentrt.runtime.heg import BatchContext, Kernel, Role
 from agentrt.runtime.xpu import KernelDone, LoadedModel, device, watchdog
 from agentrt.runtime.xpu.compiled import BoundInference
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
@@ -77,7 +77,7 @@ def hang_next(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleQueue[Hang
     return install
 
 
-def submit_next(loaded: LoadedModel, context: PassContext) -> SimpleQueue[KernelDone]:
+def submit_next(loaded: LoadedModel, context: BatchContext) -> SimpleQueue[KernelDone]:
     kernel = context.next_kernel
     assert kernel is not None
     done: SimpleQueue[KernelDone] = SimpleQueue()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.heg import ExecutionGraph, KernelKind, PassContext, PassShape, Role
+from agentrt.runtime.heg import BatchContext, BatchShape, ExecutionGraph, KernelKind, Role
 from agentrt.runtime.xpu import (
     KernelDone,
     SimulatedPlatform,
@@ -17,7 +17,7 @@ from agentrt.runtime.xpu import (
 from agentrt.runtime.xpu.simulated import SharedMemory
 from tests.runtime.tiny import made_up_profile
 
-SHAPE = PassShape(1, 1, 0, 0)
+SHAPE = BatchShape(1, 1, 0, 0)
 
 
 def test_events_come_in_order_of_time_then_of_asking() -> None:
@@ -87,10 +87,10 @@ def test_sharing_never_makes_anyone_faster_and_wastes_nothing(
     assert max(ended) <= max(begin for begin, _, _ in kernels) + traffic + alone + 1e-6
 
 
-def platform_and_contexts() -> tuple[SimulatedPlatform, list[PassContext]]:
+def platform_and_contexts() -> tuple[SimulatedPlatform, list[BatchContext]]:
     profile = made_up_profile(4, layer_s=0.01, groups=32)
     graph = ExecutionGraph(profile, (0, 3), block_tokens=32, max_chunk_tokens=64, quantum_s=0.025)
-    contexts = [PassContext(at, None, SHAPE, graph.kernels_for(SHAPE)) for at in range(2)]
+    contexts = [BatchContext(at, None, SHAPE, graph.kernels_for(SHAPE)) for at in range(2)]
     return SimulatedPlatform("made up", profile), contexts
 
 
@@ -156,14 +156,14 @@ def test_the_papers_machine_as_a_roofline() -> None:
     assert prefill.watts < decode.watts
     platform, graph = simulate("simulated:core-ultra-5-125h", max_chunk_tokens=512, quantum_s=0.025)
     assert set(platform.xpus) == {Role.PREFILL, Role.DECODE}
-    token = PassShape(1, 1, 512, 1)
+    token = BatchShape(1, 1, 512, 1)
     kernels = graph.kernels_for(token)
     # Reading every weight once is the least a token can take.
-    assert graph.pass_seconds(token) >= 3.2e9 / profile.bandwidth
+    assert graph.batch_seconds(token) >= 3.2e9 / profile.bandwidth
     assert all(profile.estimate(k, token, Role.DECODE).bandwidth_share > 0.5 for k in kernels)
     for tokens, left in ((graph.chunk_tokens(1024, 999), 999), (graph.chunk_tokens(1024, 99), 99)):
         assert tokens <= left
-        chunk = PassShape(tokens, 1, 1024, 0)
+        chunk = BatchShape(tokens, 1, 1024, 0)
         for kernel in graph.kernels_for(chunk):
             cost = profile.estimate(kernel, chunk, kernel.roles[0])
             assert cost.seconds <= 0.025
@@ -173,7 +173,7 @@ def test_the_papers_machine_as_a_roofline() -> None:
 def test_whole_chunks_hardly_touch_the_gpu_of_the_papers_machine() -> None:
     _, graph = simulate("simulated:core-ultra-5-125h", max_chunk_tokens=512, quantum_s=0.025)
     assert graph.static_tokens is not None
-    chunk = PassShape(graph.static_tokens, 1, 0, 0)
+    chunk = BatchShape(graph.static_tokens, 1, 0, 0)
     seconds = dict.fromkeys(Role, 0.0)
     for kernel in graph.kernels_for(chunk):
         if kernel.kind is not KernelKind.LAYERS:

@@ -1,0 +1,28 @@
+"""agentrt for LangChain and LangGraph: `speculate` any chat model, or run one on the local runtime.
+
+::
+
+    model = speculate(ChatOpenAI(...), LocalSpeculator(directory))
+    agent = create_agent(model, [search_notes, read_note])      # tools decorated with @speculable
+
+Importing this module also teaches :func:`agentrt.speculable` LangChain's tools.
+"""
+
+from __future__ import annotations
+
+from agentrt.errors import MissingExtraError
+from agentrt.tools.speculable import register_tool_type
+
+try:
+    from langchain_core.tools import BaseTool
+except ModuleNotFoundError as error:
+    raise MissingExtraError("langchain-core", "langgraph") from error
+
+from .chat_model import ChatAgentRT
+from .recorder import RunRecorder
+from .speculate import report_of, speculate
+from .tools import make_speculable
+
+__all__ = ["ChatAgentRT", "RunRecorder", "report_of", "speculate"]
+
+register_tool_type(BaseTool, make_speculable)

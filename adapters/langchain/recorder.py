@@ -1,0 +1,116 @@
+"""Recording a LangChain run while it happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from agentrt.reports.recording import RecordedAnswer, RecordedCall, Recording
+
+from .messages import openai_messages
+
+
+class RunRecorder(BaseCallbackHandler):
+    """Records what the models and tools of a run said; give it to the run among its callbacks::
+
+        recorder = RunRecorder()
+        agent.invoke(request, {"callbacks": [recorder]})
+        recorder.recording().save(path)
+
+    Works for any chain, agent or graph, sync or async. The answers of several agents of one run are kept in
+    the order in which they came.
+    """
+
+    run_inline = True  # in the order of events, also in async runs
+
+    def __init__(self) -> None:
+        """Nothing is recorded yet."""
+        self._lock = threading.Lock()
+        self._asked: dict[UUID, tuple[Sequence[BaseMessage], float]] = {}
+        self._called: dict[UUID, tuple[str, dict[str, Any], str | None, float]] = {}
+        self._turns: list[RecordedAnswer] = []
+
+    def recording(self) -> Recording:
+        """What happened so far."""
+        with self._lock:
+            return Recording(turns=tuple(self._turns))
+
+    def on_chat_model_start(
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Note what a model is asked."""
+        with self._lock:
+            self._asked[run_id] = (list(messages[0]), time.monotonic())
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what it answers."""
+        generation = response.generations[0][0]
+        with self._lock:
+            asked = self._asked.pop(run_id, None)
+            if asked is None or not isinstance(generation, ChatGeneration):
+                return
+            messages, began = asked
+            turn = RecordedAnswer(
+                messages=tuple(openai_messages(messages)),
+                answer=openai_messages([_whole(generation.message)])[0],
+                seconds=time.monotonic() - began,
+            )
+            self._turns.append(turn)
+
+    def on_tool_start(
+        self,
+        serialized: dict[str, Any],
+        input_str: str,
+        *,
+        run_id: UUID,
+        inputs: dict[str, Any] | None = None,
+        tool_call_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note that a tool is called."""
+        with self._lock:
+            name = str(serialized.get("name") or kwargs.get("name"))
+            self._called[run_id] = (name, dict(inputs or {}), tool_call_id, time.monotonic())
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what it says."""
+        content = output.content if isinstance(output, ToolMessage) else output
+        self._add_call(run_id, result=content if isinstance(content, str) else repr(content))
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what it raises."""
+        self._add_call(run_id, error=f"{type(error).__name__}: {error}")
+
+    def _add_call(self, run_id: UUID, *, result: str = "", error: str | None = None) -> None:
+        with self._lock:
+            called = self._called.pop(run_id, None)
+            if called is None:
+                return
+            name, arguments, call_id, began = called
+            call = RecordedCall(
+                id=call_id or "",
+                name=name,
+                arguments=arguments,
+                result=result,
+                error=error,
+                seconds=time.monotonic() - began,
+            )
+            for place in range(len(self._turns) - 1, -1, -1):
+                turn = self._turns[place]
+                if any(asked.id == call_id for asked in turn.asked):
+                    self._turns[place] = turn.model_copy(update={"calls": (*turn.calls, call)})
+                    return
+
+
+def _whole(message: BaseMessage) -> BaseMessage:
+    # A streamed answer ends as a chunk; what is recorded does not depend on how it came.
+    if isinstance(message, AIMessage):
+        return AIMessage(content=message.content, tool_calls=message.tool_calls)
+    return message

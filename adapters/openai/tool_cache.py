@@ -1,0 +1,99 @@
+"""Early results for an OpenAI-compatible endpoint that has a tool cache (SpecTools, Algorithm 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import openai
+
+from agentrt.calls import ToolCall
+from agentrt.concurrency.threads import start_in_thread
+from agentrt.toolcache import TakeResult, result_text
+from agentrt.turns.turn import Turn
+
+CAPABILITY = "cache-tool-output"
+"""What an endpoint names among the ``capabilities`` of a model in its list of models."""
+
+
+class ToolCacheEndpoint:
+    """What one client knows of its endpoint. Whatever goes wrong with it is as if it had no tool cache."""
+
+    def __init__(self) -> None:
+        """Nothing is known; the endpoint is asked when the first result is there."""
+        self._has_cache: bool | None = None
+
+    @property
+    def may_have_cache(self) -> bool:
+        """Whether it has one, or nobody has asked yet."""
+        return self._has_cache is not False
+
+    def follow(self, turn: Turn, client: Any, response_id: str) -> None:
+        """Submit the results of the turn's early runs for a response that is being streamed."""
+        take = self.submitter(client, response_id)
+
+        def listen(call: ToolCall, value: Any) -> None:
+            text = result_text(value)
+            if text is not None:
+                take(call, text)
+
+        turn.on_finished(listen)
+
+    def submitter(self, client: Any, response_id: str) -> TakeResult:
+        """Return what submits results for a response that is being streamed.
+
+        For an async client, to be called on the loop on which it is used.
+        """
+        submit: Callable[[Any], object]
+        if isinstance(client, openai.AsyncOpenAI):
+            loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+            def start(body: Any) -> None:
+                task = loop.create_task(self._asubmit(client, response_id, body))
+                tasks.add(task)  # or it could be collected while it runs
+                task.add_done_callback(tasks.discard)
+
+            def submit(body: Any) -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(start, body)
+        else:
+
+            def submit(body: Any) -> None:
+                start_in_thread(lambda: self._submit(client, response_id, body), name="agentrt tool cache")
+
+        def take(call: ToolCall, text: str) -> None:
+            if self.may_have_cache:
+                submit(_entry(call, text))
+
+        return take
+
+    def _submit(self, client: openai.OpenAI, response_id: str, body: Any) -> None:
+        try:
+            if self._has_cache is None:
+                self._has_cache = _names_capability(list(client.models.list()))
+            if self._has_cache:
+                client.post(_path(response_id), cast_to=object, body=body)
+        except openai.OpenAIError:
+            self._has_cache = self._has_cache or False
+
+    async def _asubmit(self, client: openai.AsyncOpenAI, response_id: str, body: Any) -> None:
+        try:
+            if self._has_cache is None:
+                self._has_cache = _names_capability([model async for model in client.models.list()])
+            if self._has_cache:
+                await client.post(_path(response_id), cast_to=object, body=body)
+        except openai.OpenAIError:
+            self._has_cache = self._has_cache or False
+
+
+def _names_capability(models: list[Any]) -> bool:
+    return any(CAPABILITY in (getattr(model, "capabilities", None) or ()) for model in models)
+
+
+def _path(response_id: str) -> str:
+    return f"/cache-tool-output/{response_id}"
+
+
+def _entry(call: ToolCall, text: str) -> list[dict[str, Any]]:
+    return [{"name": call.name, "params": dict(call.arguments), "output": text}]

@@ -1,0 +1,267 @@
+"""Reads one JSON call object, ``{"name": …, "arguments": {…}}``, as it is being written."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .arguments import load_json
+from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, ToolCall
+
+_SPACE = " \t\r\n"
+_ARGUMENT_KEYS = ("arguments", "parameters")
+_MAX_DEPTH = 64
+_IN_STRING = re.compile(r'[^"\\\x00-\x1f]+')
+_IN_CONTAINER = re.compile(r'[^"{}\[\]]+')
+_IN_SCALAR = re.compile(r"[-+.0-9a-zA-Z]+")
+
+
+class _MalformedError(Exception):
+    """The character at ``position`` cannot belong to a call."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+class JsonCallScanner:
+    """A push parser for one call object.
+
+    Feed it until it is :attr:`done` or :attr:`malformed`. The keys may come in either order and other
+    keys are ignored; the arguments may also be a string that holds the JSON object, as some models
+    write it.
+    """
+
+    def __init__(self, index: int) -> None:
+        """``index`` is the call's place in its message, repeated in the events."""
+        self.done = False
+        self.malformed = False
+        self._index = index
+        self._step = self._open
+        self._key = ""
+        self._value: list[str] = []
+        self._in_string = False
+        self._escaped = False
+        self._brackets: list[str] = []
+        self._name: str | None = None
+        self._arguments: dict[str, Any] | None = None
+        self._seen: set[str] = set()
+        self._unsent: list[str] = []
+        self._started = False
+        self._events: list[ParserEvent] = []
+
+    def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
+        """Read ``text[position:end]``; return where reading stopped and the events it gave.
+
+        Stops early when done, behind the closing brace, or malformed, before the first character that
+        cannot belong to a call.
+        """
+        self._events = []
+        try:
+            while position < end and not self.done:
+                position = self._step(text, position, end)
+        except _MalformedError as error:
+            self.malformed = True
+            position = error.position
+        self._send_arguments()
+        return position, self._events
+
+    # One method per state; each consumes at least one character or switches to a state that does.
+
+    def _open(self, text: str, position: int, end: int) -> int:
+        if text[position] in _SPACE:
+            return position + 1
+        if text[position] != "{":
+            raise _MalformedError(position)
+        self._step = self._key_or_close
+        return position + 1
+
+    def _key_or_close(self, text: str, position: int, end: int) -> int:
+        if text[position] == "}" and not self._seen:
+            raise _MalformedError(position)  # an empty object names no tool
+        return self._key_start(text, position, end)
+
+    def _key_start(self, text: str, position: int, end: int) -> int:
+        if text[position] in _SPACE:
+            return position + 1
+        if text[position] != '"':
+            raise _MalformedError(position)
+        self._value = ['"']
+        self._in_string = True
+        self._step = self._key_text
+        return position + 1
+
+    def _key_text(self, text: str, position: int, end: int) -> int:
+        position = self._string(text, position, end)
+        if not self._in_string:
+            self._key = self._load("".join(self._value), position)
+            if self._key in _ARGUMENT_KEYS:
+                self._key = "arguments"
+            if self._key in self._seen:
+                raise _MalformedError(position)
+            self._seen.add(self._key)
+            self._step = self._colon
+        return position
+
+    def _colon(self, text: str, position: int, end: int) -> int:
+        if text[position] in _SPACE:
+            return position + 1
+        if text[position] != ":":
+            raise _MalformedError(position)
+        self._step = self._value_start
+        return position + 1
+
+    def _value_start(self, text: str, position: int, end: int) -> int:
+        character = text[position]
+        if character in _SPACE:
+            return position + 1
+        self._value = []
+        if character == '"':
+            self._value.append(character)
+            self._in_string = True
+            self._step = self._string_value
+            return position + 1
+        if self._key == "name":
+            raise _MalformedError(position)
+        if character in "{[":
+            if self._key == "arguments":
+                if character == "[":
+                    raise _MalformedError(position)
+                self._start()
+            self._step = self._container_value
+            return position
+        if self._key == "arguments" or not _IN_SCALAR.match(character):
+            raise _MalformedError(position)
+        self._step = self._scalar_value
+        return position
+
+    def _string_value(self, text: str, position: int, end: int) -> int:
+        position = self._string(text, position, end)
+        if not self._in_string:
+            self._finish_value(self._load("".join(self._value), position), position)
+        return position
+
+    def _scalar_value(self, text: str, position: int, end: int) -> int:
+        match = _IN_SCALAR.match(text, position, end)
+        if match:
+            self._value.append(match.group())
+            return match.end()
+        self._finish_value(self._load("".join(self._value), position), position)
+        return position
+
+    def _container_value(self, text: str, position: int, end: int) -> int:
+        start = position
+        try:
+            position = self._container(text, position, end)
+        except _MalformedError as error:
+            self._keep(text[start : error.position])
+            raise
+        self._keep(text[start:position])
+        if not self._brackets:
+            self._finish_value(self._load("".join(self._value), position), position)
+        return position
+
+    def _comma_or_close(self, text: str, position: int, end: int) -> int:
+        character = text[position]
+        if character == ",":
+            self._step = self._key_start
+        elif character == "}":
+            if self._name is None or self._arguments is None:
+                raise _MalformedError(position)
+            self._send_arguments()
+            self._events.append(CallFinished(self._index, ToolCall(self._name, self._arguments)))
+            self.done = True
+        elif character not in _SPACE:
+            raise _MalformedError(position)
+        return position + 1
+
+    # What the states share.
+
+    def _string(self, text: str, position: int, end: int) -> int:
+        """Read a string up to its closing quote and keep what was read."""
+        start = position
+        position = self._skip_string(text, position, end)
+        self._value.append(text[start:position])
+        return position
+
+    def _skip_string(self, text: str, position: int, end: int) -> int:
+        while position < end and self._in_string:
+            if self._escaped:  # the escape may have been split between two feeds
+                self._escaped = False
+                position += 1
+                continue
+            match = _IN_STRING.match(text, position, end)
+            if match:
+                position = match.end()
+                continue
+            character = text[position]
+            if character == "\\":
+                self._escaped = True
+            elif character == '"':
+                self._in_string = False
+            else:
+                raise _MalformedError(position)  # JSON strings hold no raw control characters
+            position += 1
+        return position
+
+    def _container(self, text: str, position: int, end: int) -> int:
+        """Skip to behind the bracket that closes the first one, as far as the text goes."""
+        while position < end:
+            if self._in_string:
+                position = self._skip_string(text, position, end)
+                continue
+            match = _IN_CONTAINER.match(text, position, end)
+            if match:
+                position = match.end()
+                continue
+            character = text[position]
+            if character == '"':
+                self._in_string = True
+            elif character in "{[":
+                if len(self._brackets) == _MAX_DEPTH:
+                    raise _MalformedError(position)
+                self._brackets.append("}" if character == "{" else "]")
+            elif self._brackets.pop() != character:
+                raise _MalformedError(position)
+            position += 1
+            if not self._brackets:
+                break
+        return position
+
+    def _keep(self, piece: str) -> None:
+        self._value.append(piece)
+        if self._key == "arguments":
+            self._unsent.append(piece)
+
+    def _load(self, text: str, position: int) -> Any:
+        try:
+            return load_json(text)
+        except ValueError:
+            raise _MalformedError(position) from None
+
+    def _finish_value(self, value: Any, position: int) -> None:
+        if self._key == "name":
+            if not value:
+                raise _MalformedError(position)
+            self._name = value
+            if self._unsent:
+                self._start()
+        elif self._key == "arguments":
+            if isinstance(value, str):
+                self._unsent = [value]
+                value = self._load(value, position)
+                if not isinstance(value, dict):
+                    raise _MalformedError(position)
+                self._start()
+            self._arguments = value
+        self._step = self._comma_or_close
+
+    def _start(self) -> None:
+        """Announce the call once its name is known and its arguments have begun."""
+        if self._name is not None and not self._started:
+            self._started = True
+            self._events.append(CallStarted(self._index, self._name))
+
+    def _send_arguments(self) -> None:
+        if self._started and self._unsent:
+            self._events.append(CallArgumentsDelta(self._index, "".join(self._unsent)))
+            self._unsent = []

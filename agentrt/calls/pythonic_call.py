@@ -1,0 +1,197 @@
+"""Reads one call written as Python, ``name(key="value", other=[1, True])``, as Llama 4 and 3.2 write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, ToolCall
+
+_SPACE = " \t\r\n"
+_MAX_DEPTH = 64
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+_KEYWORD = re.compile(r"[A-Za-z_]\w*")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_WORD = re.compile(r"[A-Za-z]+")
+_CONSTANTS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
+_ESCAPE = re.compile(
+    r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}|.)", re.DOTALL
+)
+_SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n": "", "0": "\0"}
+
+
+class PythonicCallScanner:
+    """A push parser for one call.
+
+    Only keyword arguments with literal values are a call: anything else is prose about code. A value's
+    JSON is known only once its literal is complete, so all events come at the closing parenthesis.
+    """
+
+    def __init__(self, index: int) -> None:
+        """``index`` is the call's place in its message, repeated in the events."""
+        self.done = False
+        self.malformed = False
+        self._index = index
+        self._parts: list[str] = []
+        self._where: Literal["start", "name", "arguments"] = "start"
+        self._quote = ""
+        self._escaped = False
+        self._brackets: list[str] = []
+
+    def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
+        """Read ``text[position:end]``; return where reading stopped and the events it gave."""
+        start = position
+        while position < end and not self.done:
+            if not self._accept(text[position]):
+                self.malformed = True
+                return position, []
+            position += 1
+        self._parts.append(text[start:position])
+        if not self.done:
+            return position, []
+        try:
+            call = _parse("".join(self._parts))
+        except ValueError:
+            self.malformed = True
+            return position, []
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        return position, [
+            CallStarted(self._index, call.name),
+            CallArgumentsDelta(self._index, arguments),
+            CallFinished(self._index, call),
+        ]
+
+    def _accept(self, character: str) -> bool:
+        if self._where == "start":
+            if character not in _SPACE:
+                self._where = "name"
+                return bool(_NAME.fullmatch(character))
+        elif self._where == "name":
+            if character == "(":
+                self._where = "arguments"
+                self._brackets.append(")")
+            else:
+                return bool(_NAME.fullmatch("a" + character))
+        elif self._quote:
+            if self._escaped:
+                self._escaped = False
+            elif character == "\\":
+                self._escaped = True
+            elif character == self._quote:
+                self._quote = ""
+        elif character in "'\"":
+            self._quote = character
+        elif character in _CLOSING:
+            self._brackets.append(_CLOSING[character])
+            return len(self._brackets) <= _MAX_DEPTH
+        elif character in ")]}":
+            if self._brackets.pop() != character:
+                return False
+            self.done = not self._brackets
+        return True
+
+
+def _parse(text: str) -> ToolCall:
+    """Parse a whole call; raises ValueError where it is not one."""
+    name = _NAME.match(text.lstrip(_SPACE))
+    assert name  # the scanner has seen one
+    reader = _LiteralReader(text, text.index("(") + 1)
+    arguments: dict[str, Any] = {}
+    while not reader.take(")"):
+        keyword = reader.match(_KEYWORD)
+        if keyword in arguments or not reader.take("="):
+            raise ValueError(keyword)
+        arguments[keyword] = reader.literal()
+        if not reader.take(",") and not reader.at(")"):
+            raise ValueError(keyword)
+    return ToolCall(name.group(), arguments)
+
+
+class _LiteralReader:
+    """Recursive descent over Python literals; depth was bounded by the scanner.
+
+    Not :func:`ast.literal_eval`: that prints SyntaxWarnings for a model's odd escapes.
+    """
+
+    def __init__(self, text: str, position: int) -> None:
+        self._text = text
+        self._position = position
+
+    def at(self, character: str) -> bool:
+        while self._position < len(self._text) and self._text[self._position] in _SPACE:
+            self._position += 1
+        return self._text.startswith(character, self._position)
+
+    def take(self, character: str) -> bool:
+        found = self.at(character)
+        self._position += found
+        return found
+
+    def match(self, pattern: re.Pattern[str]) -> str:
+        self.at("")
+        match = pattern.match(self._text, self._position)
+        if not match:
+            raise ValueError(pattern.pattern)
+        self._position = match.end()
+        return match.group()
+
+    def literal(self) -> Any:
+        if self.take("["):
+            return self._sequence("]")
+        if self.take("("):
+            return self._sequence(")")
+        if self.take("{"):
+            return self._mapping()
+        if self.at("'") or self.at('"'):
+            return self._string()
+        if _WORD.match(self._text, self._position):
+            word = self.match(_WORD)
+            if word not in _CONSTANTS:
+                raise ValueError(word)
+            return _CONSTANTS[word]
+        number = self.match(_NUMBER)
+        if number.lstrip("+-").isdigit():
+            return int(number)
+        value = float(number)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(number)
+        return value
+
+    def _sequence(self, closing: str) -> list[Any]:
+        items = []
+        while not self.take(closing):
+            items.append(self.literal())
+            if not self.take(",") and not self.at(closing):
+                raise ValueError(closing)
+        return items
+
+    def _mapping(self) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        while not self.take("}"):
+            key = self.literal()
+            if not isinstance(key, str) or not self.take(":"):
+                raise ValueError("JSON objects have string keys")
+            items[key] = self.literal()
+            if not self.take(",") and not self.at("}"):
+                raise ValueError("}")
+        return items
+
+    def _string(self) -> str:
+        quote = self._text[self._position]
+        body = self.match(_BODY[quote])[1:-1]
+        return _ESCAPE.sub(_unescape, body)
+
+
+_BODY = {
+    "'": re.compile(r"'[^'\\\n]*(?:\\.[^'\\\n]*)*'", re.DOTALL),
+    '"': re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"', re.DOTALL),
+}
+
+
+def _unescape(match: re.Match[str]) -> str:
+    escape = match.group(1)
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return _SIMPLE_ESCAPES.get(escape, match.group())

@@ -1,0 +1,1 @@
+"""Threads, event loops, streams and clocks, as the client half and the service use them."""

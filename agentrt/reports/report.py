@@ -1,0 +1,151 @@
+"""What speculation was worth, per turn, tool and predictor."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class CallReport(BaseModel):
+    """One call of a speculable tool; times in seconds, see :class:`~agentrt.reports.events.CallClaimed`.
+
+    ``could_save_s`` is what Eq. 1 of SpecTools says that running it early would have saved, of a call that
+    was guessed and not run, as all are in shadow mode.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    tool: str
+    hit: bool
+    tool_s: float
+    waited_s: float
+    saved_s: float
+    draft_s: float | None = None
+    could_save_s: float = 0.0
+    reason: str = ""
+
+
+class TurnReport(BaseModel):
+    """One model call: its time in seconds (G), and what became of the calls it made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    turn: int
+    generation_s: float | None = None
+    drafts: int = 0
+    first_draft_s: float | None = None
+    tools: tuple[str, ...] = ()
+    calls: tuple[CallReport, ...] = ()
+    wasted: int = 0
+    ahead_s: float = 0.0
+    """How much of the answer was there, in seconds of the model's time, when it was asked for."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds of tool time that the agent did not wait for."""
+        return sum(call.saved_s for call in self.calls)
+
+
+class ToolReport(BaseModel):
+    """Totals of one tool, or of all. Seconds are sums, and so is the cost of the wasted runs.
+
+    ``could_save_s`` is what more could have been saved by running all calls that had been guessed.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    claims: int = 0
+    misses: int = 0
+    wasted: int = 0
+    saved_s: float = 0.0
+    could_save_s: float = 0.0
+    wasted_s: float = 0.0
+    wasted_cost: float = 0.0
+
+    @property
+    def claim_rate(self) -> float:
+        """The share of calls that had been predicted (SpecTools' alpha); 0 if there were none."""
+        calls = self.claims + self.misses
+        return self.claims / calls if calls else 0.0
+
+
+class PredictorReport(BaseModel):
+    """Totals of one predictor, or of all.
+
+    ``asked`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
+    speculable tools it guessed in answered turns, run early or not, and how many of them the model made.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    asked: int = 0
+    skipped: int = 0
+    drafts: int = 0
+    correct: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float = 0.0
+
+    @property
+    def precision(self) -> float:
+        """The share of guesses that were right; 0 if there were none."""
+        return self.correct / self.drafts if self.drafts else 0.0
+
+
+class AheadReport(BaseModel):
+    """Totals of the calls of the main model that were made ahead of their turn. Seconds are sums."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kept: int = 0
+    wasted: int = 0
+    saved_s: float = 0.0
+    wasted_s: float = 0.0
+
+
+class SpeculationReport(BaseModel):
+    """What speculation did so far. ``turns`` may have dropped the oldest; the totals cover all."""
+
+    model_config = ConfigDict(frozen=True)
+
+    turns: tuple[TurnReport, ...] = ()
+    tools: dict[str, ToolReport] = {}
+    total: ToolReport = ToolReport()
+    predictors: dict[str, PredictorReport] = {}
+    ahead: AheadReport = AheadReport()
+
+    @property
+    def cost(self) -> float:
+        """What guesses and wasted runs have cost, in the currency of their prices."""
+        return self.total.wasted_cost + sum(each.money for each in self.predictors.values())
+
+    def __str__(self) -> str:
+        """A few lines for people."""
+        total = self.total
+        lines = [
+            f"{total.claims} of {total.claims + total.misses} calls were there early, saving "
+            f"{total.saved_s:.2f} s; {total.wasted} early runs of {total.wasted_s:.2f} s were in vain"
+        ]
+        if total.could_save_s:
+            lines.append(f"running all that was guessed could have saved {total.could_save_s:.2f} s more")
+        lines += [
+            f"  {name}: {each.claims} of {each.claims + each.misses} calls early, "
+            f"{each.saved_s:.2f} s saved, {each.wasted} in vain"
+            + (f", {each.could_save_s:.2f} s more could have been" if each.could_save_s else "")
+            for name, each in sorted(self.tools.items())
+        ]
+        lines += [
+            f"  {name}: {each.correct} of {each.drafts} guesses right, asked in {each.asked} turns of "
+            f"{each.asked + each.skipped}, {each.input_tokens + each.output_tokens} tokens"
+            + (f", {each.failures} failures" if each.failures else "")
+            for name, each in sorted(self.predictors.items())
+        ]
+        if self.ahead.kept or self.ahead.wasted:
+            lines.append(
+                f"the main model was asked ahead {self.ahead.kept} times rightly, saving "
+                f"{self.ahead.saved_s:.2f} s, and {self.ahead.wasted} times in vain"
+            )
+        if self.cost:
+            lines.append(f"cost: {self.cost:.6g}")
+        return "\n".join(lines)

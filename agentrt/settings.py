@@ -1,0 +1,66 @@
+"""The base class of everything that a user configures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .errors import ConfigurationError
+
+
+class Settings(BaseModel):
+    """Immutable, validated settings. Every way to make or change them raises :class:`ConfigurationError`.
+
+    The message names each field that is unknown or has an impossible value. Callers never see pydantic's own
+    :class:`~pydantic.ValidationError`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **settings: Any) -> None:
+        """Validate ``settings``, one keyword argument a field."""
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            _refuse(type(self).__name__, error)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raise: settings are immutable."""
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            raise ConfigurationError(
+                f"{type(self).__name__}.{name} cannot be changed. Make a changed copy with "
+                f"model_copy(update={{{name!r}: ...}})."
+            ) from None
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with the fields in ``update`` changed and validated."""
+        if not update:
+            return super().model_copy(deep=deep)
+        return type(self)(**{**dict(self), **update})
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Make settings from a mapping."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            _refuse(cls.__name__, error)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Make settings from JSON text."""
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError as error:
+            _refuse(cls.__name__, error)
+
+
+def _refuse(name: str, error: ValidationError) -> NoReturn:
+    problems = "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}" for problem in error.errors()
+    )
+    raise ConfigurationError(f"{name} cannot be used as given: {problems}. Correct these settings.") from None

@@ -1,0 +1,1 @@
+"""Speculable tools, their speculations, and how the real call claims a speculation."""

@@ -1,0 +1,220 @@
+"""Handing a speculation from the model's turn to the tool, by ``tool_call_id``.
+
+When the main model answers, a :class:`Ticket` is left at the tool for each of its calls. The id of the
+call is what reaches the tool through every framework, thread and graph; context variables do not. Where the
+run that a call belongs to is known too, its scope keeps equal ids of different runs apart.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ..concurrency.clock import monotonic
+from ..concurrency.threads import on_event_loop
+from .speculation import Speculation
+
+R = TypeVar("R")
+_MAX_IDS_REMEMBERED = 4096
+
+
+class ClaimRecorder(Protocol):
+    """Learns how the calls of a turn went."""
+
+    def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
+        """The call was answered by ``speculation``: it took ``tool_s``, and the call waited ``waited_s``."""
+        ...
+
+    def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
+        """The tool was run for real and took ``tool_s``; its call was guessed at ``draft_s``, if ever."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What the model's turn leaves at the tool for one call.
+
+    ``speculation`` is None for a miss, and ``reason`` then says why.
+    ``key`` is the canonical key of the call as the model wrote it. A call that arrives with other
+    arguments, because a person or a middleware edited them, finds no match and runs for real.
+    ``draft_s`` is when in the turn a call was guessed that was not run early.
+    """
+
+    key: str | None
+    speculation: Speculation | None
+    recorder: ClaimRecorder
+    reason: str = ""
+    draft_s: float | None = None
+
+    def void(self, reason: str) -> Ticket:
+        """Drop the speculation for ``reason``; return a ticket for the miss."""
+        if self.speculation is None:
+            return self
+        self.speculation.drop(reason)
+        return Ticket(self.key, None, self.recorder, reason)
+
+
+class ClaimTable:
+    """The open tickets of one tool, by scope and call id. Thread-safe, bounded, each kept ``ttl`` seconds.
+
+    An id that is issued again in its scope while its first ticket is open is ambiguous: neither ticket is
+    honoured. Without a scope (None) nothing tells runs apart but the ids, so there an id is honoured only
+    the first time. So endpoints with weak ids (``call_0``) cause misses, never someone else's result.
+    """
+
+    def __init__(self, *, ttl: float, max_tickets: int = 256, clock: Callable[[], float] = monotonic) -> None:
+        """The table is empty."""
+        self._ttl = ttl
+        self._max_tickets = max_tickets
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tickets: OrderedDict[tuple[Hashable, str], tuple[float, Ticket]] = OrderedDict()
+        self._issued: OrderedDict[str, None] = OrderedDict()  # the last ids without a scope
+
+    def __len__(self) -> int:
+        """How many tickets are open, counting those that expired and were not yet swept."""
+        with self._lock:
+            return len(self._tickets)
+
+    def leave(self, call_id: str, ticket: Ticket, scope: Hashable = None) -> None:
+        """Leave a ticket for the call with this id."""
+        with self._lock:
+            dropped = self._sweep()
+            known = self._tickets.pop((scope, call_id), None)
+            if known is not None or self._was_issued(scope, call_id):
+                reason = "its call id was issued twice"
+                dropped += [(ticket, reason)] if known is None else [(known[1], reason), (ticket, reason)]
+                ticket = Ticket(None, None, ticket.recorder, reason)
+            self._tickets[scope, call_id] = (self._clock(), ticket)
+            while len(self._tickets) > self._max_tickets:
+                dropped.append((self._tickets.popitem(last=False)[1][1], "too many calls were left unmade"))
+        _discard(dropped)
+
+    def take(self, call_id: str, scope: Hashable = None) -> Ticket | None:
+        """Remove and return the ticket for this id, if it is there and not expired."""
+        with self._lock:
+            dropped = self._sweep()
+            found = self._tickets.pop((scope, call_id), None)
+        _discard(dropped)
+        return None if found is None else found[1]
+
+    def _was_issued(self, scope: Hashable, call_id: str) -> bool:
+        """Whether nothing but this id says whose call it is, and it was given to another call before."""
+        if scope is not None:
+            return False
+        known = call_id in self._issued
+        self._issued[call_id] = None
+        self._issued.move_to_end(call_id)
+        if len(self._issued) > _MAX_IDS_REMEMBERED:
+            self._issued.popitem(last=False)
+        return known
+
+    def _sweep(self) -> list[tuple[Ticket, str]]:
+        oldest = self._clock() - self._ttl
+        dropped = []
+        while self._tickets:
+            name, (left_at, ticket) = next(iter(self._tickets.items()))
+            if left_at >= oldest:
+                break
+            del self._tickets[name]
+            dropped.append((ticket, "its call was not made in time"))
+        return dropped
+
+
+def _discard(dropped: list[tuple[Ticket, str]]) -> None:
+    for ticket, reason in dropped:
+        if ticket.speculation is not None:
+            ticket.speculation.drop(reason)
+
+
+def redeem(
+    ticket: Ticket | None,
+    tool: str,
+    key: Callable[[], str],
+    run: Callable[[], R],
+    complete: Callable[[Any], R] | None = None,
+) -> R:
+    """Answer a call from its ticket's speculation, or else with ``run()``. Blocks, but never an event loop.
+
+    ``key`` gives the canonical key of the call as it reached the tool; where it fails nothing matches.
+    ``complete`` turns what the early run came to into the answer; what it raises is the call's own error,
+    since its effect may have happened. On an event loop's thread only a finished speculation is used;
+    anywhere else an unfinished one is waited for, unless it needs a loop to proceed.
+    """
+    if ticket is None:
+        return run()
+    speculation, reason = _match(ticket, key)
+    if speculation is not None and not speculation.done and (speculation.needs_loop or on_event_loop()):
+        speculation, reason = None, "waiting for it would have blocked an event loop"
+    if speculation is not None:
+        asked = monotonic()
+        outcome = speculation.result()
+        if outcome.usable:
+            with _recorded_claim(ticket, speculation, asked):
+                return outcome.value if complete is None else complete(outcome.value)
+        reason = speculation.lost_because
+    with _recorded_miss(ticket, tool, reason):
+        return run()
+
+
+async def aredeem(
+    ticket: Ticket | None,
+    tool: str,
+    key: Callable[[], str],
+    run: Callable[[], Awaitable[R]],
+    complete: Callable[[Any], Awaitable[R]] | None = None,
+) -> R:
+    """:func:`redeem` for coroutines: an unfinished speculation is awaited."""
+    if ticket is None:
+        return await run()
+    speculation, reason = _match(ticket, key)
+    if speculation is not None:
+        asked = monotonic()
+        outcome = await speculation.aresult()
+        if outcome.usable:
+            with _recorded_claim(ticket, speculation, asked):
+                return outcome.value if complete is None else await complete(outcome.value)
+        reason = speculation.lost_because
+    with _recorded_miss(ticket, tool, reason):
+        return await run()
+
+
+def _match(ticket: Ticket, key: Callable[[], str]) -> tuple[Speculation | None, str]:
+    if ticket.speculation is None:
+        return None, ticket.reason
+    if not ticket.speculation.usable:
+        return None, ticket.speculation.lost_because
+    with suppress(Exception):  # a canonicaliser is the user's; one that fails names no equal call
+        if key() == ticket.key:
+            return ticket.speculation, ""
+    return None, "the arguments were edited"
+
+
+@contextmanager
+def _recorded_claim(ticket: Ticket, speculation: Speculation, asked_at: float) -> Iterator[None]:
+    """Record how long the early run took, how long the call waited, and what completing it adds to both."""
+    answered_at = monotonic()
+    try:
+        yield
+    finally:
+        completing_s = monotonic() - answered_at
+        ticket.recorder.claimed(
+            speculation,
+            tool_s=speculation.seconds + completing_s,
+            waited_s=answered_at - asked_at + completing_s,
+        )
+
+
+@contextmanager
+def _recorded_miss(ticket: Ticket, tool: str, reason: str) -> Iterator[None]:
+    """Drop the ticket's speculation, and record how long the real run takes, however it ends."""
+    _discard([(ticket, reason)])
+    started = monotonic()
+    try:
+        yield
+    finally:
+        ticket.recorder.missed(tool, tool_s=monotonic() - started, reason=reason, draft_s=ticket.draft_s)

@@ -1,0 +1,142 @@
+"""Running a tool early: in a task of its own on the caller's loop, or in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ..concurrency.threads import loop_caller, start_in_thread
+from .speculable import Invocation, SpeculableTool
+from .speculation import Speculation
+
+DiscardFailed = Callable[[SpeculableTool, BaseException], None]
+
+
+def start_early(
+    tool: SpeculableTool,
+    invocation: Invocation,
+    speculation: Speculation,
+    runs: TaskGroup,
+    discard_failed: DiscardFailed,
+) -> None:
+    """Start the tool, or its preparation, and see it through in ``runs``. Gives back the tool's slot.
+
+    ``discard_failed`` is told what went wrong in undoing a preparation that nobody claimed.
+    """
+    if speculation.needs_loop:
+        task = _start_coroutine(tool, invocation, speculation, discard_failed)
+        runs.start_soon(_watch_coroutine, tool, speculation, task, discard_failed)
+    else:
+        _start_function(tool, invocation, speculation, discard_failed)
+        runs.start_soon(_watch_function, tool, speculation, discard_failed)
+
+
+def _start_coroutine(
+    tool: SpeculableTool, invocation: Invocation, speculation: Speculation, discard_failed: DiscardFailed
+) -> asyncio.Task[None]:
+    async def work() -> None:
+        assert tool.aearly is not None
+        try:
+            value = await tool.aearly(*invocation.args, **invocation.kwargs)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed speculation is a miss
+            speculation.fail(error)
+            return
+        if not speculation.finish(value) and tool.two_phase:  # it went on although it was cancelled
+            await _discard(tool, value, discard_failed)
+
+    # A task of its own and no cancel scope: asyncio code expects to be cancelled once, and may await while
+    # it cleans up; in a cancelled scope each of these awaits would be cancelled again.
+    task = asyncio.get_running_loop().create_task(work(), name=f"agentrt early {tool.name}")
+    task.add_done_callback(lambda _: speculation.cancel("the early run was cancelled"))
+    speculation.when_over(tool.slots.release)
+    return task
+
+
+async def _watch_coroutine(
+    tool: SpeculableTool, speculation: Speculation, task: asyncio.Task[None], discard_failed: DiscardFailed
+) -> None:
+    """Cancel the run's task when its speculation is cancelled, and wait until it has cleaned up."""
+    try:
+        await _over_or_too_late(tool, speculation)
+    finally:
+        if not task.done():
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        await _settle(tool, speculation, discard_failed)
+
+
+def _start_function(
+    tool: SpeculableTool, invocation: Invocation, speculation: Speculation, discard_failed: DiscardFailed
+) -> None:
+    def work() -> None:
+        assert tool.early is not None
+        # The outcome is set in this thread, so that a thread that waits for it depends on no event loop.
+        try:
+            value = tool.early(*invocation.args, **invocation.kwargs)
+        except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
+            speculation.fail(error)
+        else:
+            if not speculation.finish(value) and tool.options.discard is not None:
+                try:
+                    tool.options.discard(value)
+                except BaseException as error:  # noqa: BLE001 - there is no call whose error it could be
+                    discard_failed(tool, error)
+        finally:
+            tool.slots.release()
+
+    try:
+        start_in_thread(work, name=f"agentrt early {tool.name}")
+    except RuntimeError as error:  # the system has no thread left
+        speculation.fail(error)
+        tool.slots.release()
+
+
+async def _watch_function(
+    tool: SpeculableTool, speculation: Speculation, discard_failed: DiscardFailed
+) -> None:
+    try:
+        await _over_or_too_late(tool, speculation)
+    finally:
+        await _settle(tool, speculation, discard_failed)
+
+
+async def _over_or_too_late(tool: SpeculableTool, speculation: Speculation) -> None:
+    """Wait until the run is over; cancel it if it takes too long, unless its call has really been made."""
+    call_soon = loop_caller()
+    timeout = tool.options.timeout
+    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as patience:
+
+        def lift() -> None:
+            patience.deadline = math.inf
+
+        speculation.when_expected(lambda: call_soon(lift))
+        await speculation.over()
+    speculation.cancel(f"the early run took longer than {timeout} s")
+
+
+async def _settle(tool: SpeculableTool, speculation: Speculation, discard_failed: DiscardFailed) -> None:
+    """See to it that what was prepared is either claimed in time or discarded."""
+    if not tool.two_phase:
+        return
+    try:
+        with anyio.move_on_after(tool.options.ttl):
+            await speculation.settled()
+    finally:
+        speculation.drop("the preparation was not used in time")
+        with anyio.CancelScope(shield=True):
+            left = await speculation.settled()
+            if left.usable:
+                await _discard(tool, left.value, discard_failed)
+
+
+async def _discard(tool: SpeculableTool, value: Any, discard_failed: DiscardFailed) -> None:
+    try:
+        await tool.adiscard(value)
+    except Exception as error:  # noqa: BLE001 - there is no call whose error it could be
+        discard_failed(tool, error)

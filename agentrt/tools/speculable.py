@@ -1,0 +1,273 @@
+"""`@speculable`: a tool's declaration that it may be run before the model asks for it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import threading
+import typing
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, model_validator
+
+from ..calls import canonical_key
+from ..concurrency.threads import run_in_thread
+from ..errors import InvalidRequestError, NotSpeculableError
+from ..settings import Settings
+from .claims import ClaimTable, aredeem, redeem
+from .writes import write_log
+
+Tool = TypeVar("Tool")
+R = TypeVar("R")
+Canonical = Callable[..., Mapping[str, Any]]
+MARK = "__speculable__"
+
+
+class SpeculableKeywords(TypedDict, total=False):
+    """:class:`SpeculableOptions` as the keywords of :func:`speculable`."""
+
+    ttl: float
+    max_concurrency: int
+    timeout: float
+    cost: float
+    canonical: Canonical | None
+    invalidated_by: Sequence[str]
+    prepare: Callable[..., Any] | None
+    commit: Callable[[Any], Any] | None
+    discard: Callable[[Any], Any] | None
+
+
+class SpeculableOptions(Settings):
+    """How a tool may be speculated.
+
+    ``ttl`` is how many seconds a finished result, or a call the model has asked for, may wait to be
+    picked up. ``max_concurrency`` bounds the tool's early runs at one time, over all sessions.
+    ``timeout`` is how many seconds an early run may take; it is lifted once the model has really asked
+    for the call. ``cost`` is what one run costs, in the unit of the budget it is to count against.
+    ``canonical`` maps the validated arguments (passed as keywords) to those that identify the call, where
+    the schema says less than the tool knows.
+
+    ``invalidated_by`` names the tools that change what this one reads: once the model has called one of
+    them, results that this run read before are dropped, so that it reads its own writes.
+
+    ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen early. What
+    is run early is ``prepare``, with the tool's arguments. The real call is answered by ``commit`` with what
+    that returned; what no call asks for is given to ``discard``, once. Where nothing was prepared, the tool
+    itself runs, so it must do what the two together do. All three are functions, or all three coroutine
+    functions.
+    """
+
+    ttl: PositiveFloat = 60.0
+    max_concurrency: PositiveInt = 8
+    timeout: PositiveFloat = 60.0
+    cost: NonNegativeFloat = 0.0
+    canonical: Canonical | None = None
+    invalidated_by: tuple[str, ...] = ()
+    prepare: Callable[..., Any] | None = None
+    commit: Callable[[Any], Any] | None = None
+    discard: Callable[[Any], Any] | None = None
+
+    @model_validator(mode="after")
+    def _two_phases_are_complete(self) -> Self:
+        phases = (self.prepare, self.commit, self.discard)
+        if any(phases) and not all(phases):
+            raise ValueError("prepare, commit and discard belong together: give all three or none")
+        if len(set(map(inspect.iscoroutinefunction, phases))) > 1:
+            raise ValueError("prepare, commit and discard must all be coroutine functions, or none of them")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The arguments of one call as the tool's function receives them, after validation."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+class SpeculableTool:
+    """A tool as a session sees it, whatever framework it comes from."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bind: Callable[[Mapping[str, Any]], Invocation],
+        call: Callable[..., Any] | None,
+        acall: Callable[..., Awaitable[Any]] | None,
+        options: SpeculableOptions,
+        aearly: Callable[..., Awaitable[Any]] | None = None,
+    ) -> None:
+        """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
+
+        ``aearly`` is run early instead of ``acall``, where they differ.
+        """
+        self.name = name
+        self.bind = bind
+        self.call = call
+        self.acall = acall
+        self.early = call
+        """What runs early in a thread, or None."""
+        self.aearly = aearly or acall
+        """What runs early as a coroutine, or None."""
+        self.two_phase = options.prepare is not None
+        if self.two_phase:
+            as_coroutine = inspect.iscoroutinefunction(options.prepare)
+            self.early, self.aearly = (None, options.prepare) if as_coroutine else (options.prepare, None)
+        self.options = options
+        self.claims = ClaimTable(ttl=options.ttl)
+        write_log.watch(options.invalidated_by)
+        self.slots = threading.BoundedSemaphore(options.max_concurrency)
+        """Taken without waiting by each early run, given back when its function has really ended."""
+
+    def key(self, invocation: Invocation) -> str:
+        """The canonical key of a call; raises :class:`InvalidRequestError` where there is none."""
+        if self.options.canonical is not None:
+            return canonical_key(self.name, self.options.canonical(*invocation.args, **invocation.kwargs))
+        if invocation.args:
+            return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
+        return canonical_key(self.name, invocation.kwargs)
+
+    def redeem(
+        self, call_id: str | None, invocation: Invocation, run: Callable[[], R], scope: Hashable = None
+    ) -> R:
+        """Answer the call with this id in this scope from its speculation, or else with ``run()``."""
+        ticket = None if call_id is None else self.claims.take(call_id, scope)
+        commit = self.options.commit
+        if ticket is not None and inspect.iscoroutinefunction(commit):
+            ticket = ticket.void("its commit is a coroutine function")
+        key = functools.partial(self.key, invocation)
+        try:
+            return redeem(ticket, self.name, key, run, commit)  # type: ignore[no-any-return]
+        finally:
+            write_log.note(scope, self.name)
+
+    async def aredeem(
+        self,
+        call_id: str | None,
+        invocation: Invocation,
+        run: Callable[[], Awaitable[R]],
+        scope: Hashable = None,
+    ) -> R:
+        """:meth:`redeem` for coroutines."""
+        ticket = None if call_id is None else self.claims.take(call_id, scope)
+        key = functools.partial(self.key, invocation)
+        commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
+        try:
+            return await aredeem(ticket, self.name, key, run, commit)
+        finally:
+            write_log.note(scope, self.name)
+
+    async def adiscard(self, prepared: Any) -> None:
+        """Undo a preparation that no call asked for."""
+        assert self.options.discard is not None
+        await self._phase(self.options.discard, prepared)
+
+    async def _phase(self, phase: Callable[[Any], Any], prepared: Any) -> Any:
+        if inspect.iscoroutinefunction(phase):
+            return await phase(prepared)
+        return await run_in_thread(functools.partial(phase, prepared), name=f"agentrt {self.name}")
+
+
+@overload
+def speculable(tool: Tool, /, **options: Unpack[SpeculableKeywords]) -> Tool: ...
+@overload
+def speculable(**options: Unpack[SpeculableKeywords]) -> Callable[[Tool], Tool]: ...
+def speculable(tool: Any = None, /, **options: Any) -> Any:
+    """Declare that a tool is stateless and cheap, so that it may be run early and in vain.
+
+    Use it on a plain function, sync or async, on a LangChain tool, or above LangChain's ``@tool``, with
+    or without :class:`SpeculableOptions` as keywords::
+
+        @speculable(ttl=10)
+        @tool
+        def search_notes(query: str) -> str: ...
+
+    A function comes back as it is, with a mark; a LangChain tool comes back as a copy that is still an
+    instance of its class. A sync function runs early in a thread of its own, which Python cannot stop:
+    if the call is not made, the function runs to its end and what it returns is dropped.
+
+    Raises:
+        NotSpeculableError: the tool is no tool, or needs something that only the real call has.
+        ConfigurationError: an option is unknown or cannot work.
+    """
+    if tool is None:
+        return functools.partial(speculable, **options)
+    parsed = SpeculableOptions(**options)
+    if inspect.isfunction(tool):
+        setattr(tool, MARK, _from_function(tool, parsed))
+        return tool
+    for base in type(tool).__mro__:
+        for framework, module in _ADAPTERS.items():
+            if base.__module__.partition(".")[0] == framework:
+                importlib.import_module(module)
+        if base in _WRAPPERS:
+            return _WRAPPERS[base](tool, parsed)
+    raise NotSpeculableError(
+        f"{tool!r} is neither a function nor a tool of a supported framework. Decorate the function."
+    )
+
+
+def speculable_tool(tool: object) -> SpeculableTool | None:
+    """Return what ``@speculable`` attached to this tool, or None if it was not declared speculable."""
+    found = getattr(tool, MARK, None)
+    return found if isinstance(found, SpeculableTool) else None
+
+
+# The core does not know frameworks: an adapter registers how its tools are wrapped. Ours are imported
+# when the first tool of their framework comes by, so that no import order is required of users.
+_ADAPTERS = {"langchain_core": "agentrt.adapters.langchain"}
+_WRAPPERS: dict[type, Callable[[Any, SpeculableOptions], Any]] = {}
+
+
+def register_tool_type(kind: type, wrap: Callable[[Any, SpeculableOptions], Any]) -> None:
+    """Teach :func:`speculable` the tools of a framework: ``wrap`` returns the speculable copy."""
+    _WRAPPERS[kind] = wrap
+
+
+def _from_function(function: Callable[..., Any], options: SpeculableOptions) -> SpeculableTool:
+    is_async = inspect.iscoroutinefunction(function)
+    return SpeculableTool(
+        function.__name__,
+        bind=_binder(function),
+        call=None if is_async else function,
+        acall=function if is_async else None,
+        options=options,
+    )
+
+
+def _binder(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Invocation]:
+    """Validate keyword arguments by the function's annotations and fill in its defaults."""
+    name = function.__name__
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise NotSpeculableError(
+            f"{name} has an annotation that cannot be resolved ({error}). Import what it names."
+        ) from error
+    adapters: dict[str, TypeAdapter[Any]] = {}
+    defaults: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise NotSpeculableError(
+                f"{name} takes {parameter}, which a model cannot fill in by name. Use named parameters."
+            )
+        adapters[parameter.name] = TypeAdapter(hints.get(parameter.name, Any))
+        if parameter.default is not parameter.empty:
+            defaults[parameter.name] = parameter.default
+
+    def bind(arguments: Mapping[str, Any]) -> Invocation:
+        unknown = arguments.keys() - adapters.keys()
+        missing = adapters.keys() - arguments.keys() - defaults.keys()
+        if unknown or missing:
+            raise InvalidRequestError(
+                "arguments",
+                f"{name} takes {sorted(adapters)}; unknown {sorted(unknown)}, missing {sorted(missing)}.",
+            )
+        validated = {key: adapters[key].validate_python(value) for key, value in arguments.items()}
+        return Invocation(kwargs={**defaults, **validated})
+
+    return bind

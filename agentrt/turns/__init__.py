@@ -1,0 +1,1 @@
+"""One model call with its speculations, and the session of calls around it."""

@@ -1,0 +1,65 @@
+"""The main model's calls of a session, as they are made ahead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from ..calls import ToolCall, parse_arguments
+from ..drafts import DraftRequest, Speculator
+from ..lookahead.request_key import request_key
+from ..toolcache import result_text
+
+Message: TypeAlias = Mapping[str, Any]
+Model: TypeAlias = Callable[[Sequence[Message], Sequence[Message]], Awaitable[Message]]
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """One request; see :class:`agentrt.lookahead.ahead.ModelRequest`."""
+
+    model: Model
+    messages: Sequence[Message]
+    tools: Sequence[Message]
+    predictors: Sequence[Speculator]
+    samples: int
+
+    @cached_property
+    def key(self) -> str:
+        """Of the messages and the tools."""
+        return request_key(self.messages, self.tools)
+
+    def request(self) -> DraftRequest:
+        """The messages and the tools, as they are."""
+        return DraftRequest(self.messages, self.tools, self.samples)
+
+    def after(self, call: ToolCall, result: Any) -> SessionRequest | None:
+        """Add the call and its result, which is text or goes as JSON."""
+        text = result_text(result)
+        if text is None:
+            return None
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        call_id = f"ahead_{len(self.messages)}"
+        made = {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+        answer = {"role": "assistant", "content": None, "tool_calls": [made]}
+        told = {"role": "tool", "tool_call_id": call_id, "content": text}
+        return replace(self, messages=[*self.messages, answer, told])
+
+    async def ask(self) -> AsyncGenerator[Message, None]:
+        """Yield the answering message, whole."""
+        yield await self.model(self.messages, self.tools)
+
+
+def calls_of(message: Message) -> list[ToolCall]:
+    """Return the calls of an assistant's message whose arguments can be read."""
+    calls = []
+    for call in message.get("tool_calls") or ():
+        try:
+            arguments = parse_arguments(call["function"]["arguments"])
+        except ValueError:
+            continue
+        calls.append(ToolCall(call["function"]["name"], arguments, call["id"]))
+    return calls

@@ -1,0 +1,41 @@
+"""What all turns of one speculating model, client or session share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from ..config import SpeculationConfig
+from ..lookahead.ahead import AheadTable
+from ..reports.events import SpeculationObserver
+from ..reports.reporter import Reporter
+from ..reports.tracing import tracing_observers
+from .controller import Controller
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """Settings, what was learned under them, and the report; ``samples`` is SpecTools' λ."""
+
+    samples: int
+    config: SpeculationConfig
+    controller: Controller
+    reporter: Reporter
+    ahead: AheadTable
+
+    @classmethod
+    def create(
+        cls, samples: int, config: SpeculationConfig | None, observers: Sequence[SpeculationObserver]
+    ) -> Self:
+        """Begin with nothing learned; ``config`` None means the defaults."""
+        chosen = config or SpeculationConfig()
+        controller = Controller(chosen)
+        reporter = Reporter(
+            turns_kept=chosen.report_turns, observers=(controller, *tracing_observers(), *observers)
+        )
+        return cls(samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter))
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """A deep copy of a model or session still learns from, and reports to, the same place."""
+        return self

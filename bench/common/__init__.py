@@ -1,0 +1,1 @@
+"""What all benches share: machine, figures, report, workloads."""

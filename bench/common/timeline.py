@@ -1,0 +1,141 @@
+"""Pictures of the scheduler: a trace like Fig. 4 of Agent.xpu, and its Figures 6 and 7 from a report.
+
+``python -m agentrt.bench.common.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
+``… REPORT.json FOLDER`` Figures 6 and 7, and ``… figure-4 FOLDER`` a simulated Fig. 4.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from agentrt.errors import InvalidRequestError, MissingExtraError
+
+from .report import BenchReport, Table
+
+_COLOURS: Final = {
+    ("reactive", "prefill"): "#c0392b",
+    ("reactive", "decode"): "#e8998d",
+    ("reactive", "mixed"): "#d76b5e",
+    ("proactive", "prefill"): "#2c5f8a",
+    ("proactive", "decode"): "#9dbcd4",
+    ("proactive", "mixed"): "#6490b5",
+}
+
+
+def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
+    """Draw what :meth:`Trace.to_chrome` returns: a lane for each XPU, a bar for each kernel.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    figure_type, rc_context = _matplotlib()
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    lanes = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
+    order = sorted(lanes)
+    with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
+        figure = figure_type(figsize=(9, 0.9 + 0.7 * max(1, len(order))), layout="constrained")
+        axes = figure.add_subplot()
+        shown = set()
+        for (who, stage), colour in _COLOURS.items():
+            for lane, track in enumerate(order):
+                bars = [
+                    (event["ts"] / 1e3, event["dur"] / 1e3)
+                    for event in events
+                    if event["tid"] == track and event["name"].startswith(f"{who} {stage} ")
+                ]
+                if bars:
+                    label = None if (who, stage) in shown else f"{who} {stage}"
+                    shown.add((who, stage))
+                    axes.broken_barh(bars, (lane - 0.35, 0.7), facecolors=colour, linewidth=0, label=label)
+        axes.set_yticks(range(len(order)), [lanes[track] for track in order])
+        axes.invert_yaxis()
+        axes.set_xlabel("ms")
+        if shown:
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.35), ncols=len(shown), frameon=False)
+        figure.savefig(picture, metadata={"Date": None} if picture.suffix == ".svg" else None, dpi=150)
+
+
+def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
+    """Draw Figures 6 and 7 of Agent.xpu from a report of the scheduler bench; return the files.
+
+    Raises:
+        InvalidRequestError: it is another bench's report.
+        MissingExtraError: matplotlib is not installed.
+    """
+    figure_type, rc_context = _matplotlib()
+    written = []
+    with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
+        for name, title, column in (
+            ("agent-xpu-figure-6.svg", "Fig. 6", "proactive ms a token"),
+            ("agent-xpu-figure-7.svg", "Fig. 7", "reactive ms a token"),
+        ):
+            table = _table(report, title)
+            panels: dict[Any, list[Sequence[Any]]] = {}
+            for row in table.rows:
+                panels.setdefault(row[0], []).append(row)
+            figure = figure_type(figsize=(3.1 * len(panels), 2.9), layout="constrained")
+            for number, (panel, rows) in enumerate(panels.items(), 1):
+                axes = figure.add_subplot(1, len(panels), number)
+                _panel(axes, rows, table.columns.index(column))
+                axes.set_title(str(panel), fontsize=9)
+                axes.set_xlabel("proactive requests a second")
+                if number == 1:
+                    axes.set_ylabel("normalized latency, ms a token")
+                    axes.legend(fontsize=7)
+            figure.savefig(folder / name, metadata={"Date": None})
+            written.append(folder / name)
+    return written
+
+
+def _panel(axes: Any, rows: Sequence[Sequence[Any]], value: int) -> None:
+    systems: dict[str, list[Sequence[Any]]] = {}
+    for row in rows:
+        systems.setdefault(str(row[1]), []).append(row)
+    for system, own in systems.items():
+        points = [(row[2], row[value]) for row in own if row[value] is not None]
+        axes.plot(*zip(*points, strict=True), "o-", markersize=3, label=system)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    rates = sorted({row[2] for row in rows})
+    axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    axes.minorticks_off()
+
+
+def _table(report: BenchReport, title: str) -> Table:
+    for table in report.tables:
+        if table.title.startswith(title):
+            return table
+    raise InvalidRequestError("report", f"no table {title!r} in it. Run: agentrt bench scheduler --json F")
+
+
+def _matplotlib() -> tuple[Any, Any]:
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("matplotlib", "bench") from error
+    return Figure, rc_context
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Draw what the first argument is into the path that is the second."""
+    source, target = map(Path, arguments)
+    if arguments[0] == "figure-4":
+        from ..scheduler.simulated import figure4
+
+        for policy, trace in figure4().items():
+            draw_trace(trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")
+        return
+    content = json.loads(source.read_text(encoding="utf-8"))
+    if "traceEvents" in content:
+        draw_trace(content, target)
+    else:
+        draw_figures(BenchReport.model_validate(content), target)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

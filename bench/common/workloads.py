@@ -1,0 +1,302 @@
+"""Recorded tool-calling conversations of public benchmarks, in the shape in which a predictor sees them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentrt.calls import ToolCall
+from agentrt.errors import WorkloadFormatError, WorkloadNotFoundError
+
+Record = TypeVar("Record", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """One answer of the recorded model: the ``calls`` it made when it had read ``history`` messages.
+
+    ``known`` is False where the record names the tool but has lost its arguments.
+    """
+
+    history: int
+    calls: tuple[ToolCall, ...]
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One recorded conversation: messages and tools in OpenAI's shape, and where the model answered."""
+
+    id: str
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    read_only: frozenset[str]
+    """The tools that change nothing and are worth to be run early."""
+    turns: list[RecordedTurn] = field(default_factory=list)
+
+
+def traced(folder: Path) -> dict[str, list[Conversation]]:
+    """Load every workload of recorded conversations that is in ``folder``, by its short name.
+
+    Raises:
+        WorkloadNotFoundError: there is none in that folder.
+        WorkloadFormatError: a line cannot be read; the message names file and line.
+    """
+    found = {
+        name: conversations
+        for name, load in _LOADERS.items()
+        if (conversations := [each for path in load.files(folder) for each in load.read(path)])
+    }
+    if not found:
+        raise WorkloadNotFoundError(
+            f"{folder} holds none of {', '.join(file for load in _LOADERS.values() for file in load.names)}. "
+            "Name the folder in which the workloads lie."
+        )
+    return found
+
+
+def read_records(path: Path, kind: type[Record]) -> Iterator[Record]:
+    """Yield the records of a JSONL file.
+
+    Raises:
+        WorkloadFormatError: a line is not such a record; the message names file and line.
+        WorkloadNotFoundError: there is no such file.
+    """
+    try:
+        file = path.open(encoding="utf-8")
+    except FileNotFoundError:
+        raise WorkloadNotFoundError(f"there is no file {path}. Name the folder of the workloads.") from None
+    with file:
+        lines = enumerate(file, 1)
+        while True:
+            try:
+                number, line = next(lines)
+            except StopIteration:
+                return
+            except UnicodeDecodeError as error:
+                raise WorkloadFormatError(path, 0, f"it is not UTF-8 ({error.reason})") from error
+            if not line.strip():
+                continue
+            try:
+                yield kind.model_validate_json(line)
+            except ValidationError as error:
+                problem = error.errors()[0]
+                where = ".".join(map(str, problem["loc"])) or "the line"
+                raise WorkloadFormatError(path, number, f"{where}: {problem['msg']}") from None
+
+
+# The files' records; fields that are not needed here are ignored.
+
+
+class _Step(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    type: str = "tool"
+    text: str = ""
+    tool: str = ""
+    arguments: dict[str, Any] | None = None
+    thought: str | None = None
+    result: Any = ""
+    state: str = ""
+
+
+class _Trace(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    query: str | None = None
+    task: str | None = None
+    steps: list[_Step]
+
+
+class _OfferedTool(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    params: list[str]
+    required: list[str]
+
+
+class _Sequence(_Trace):
+    tools: list[_OfferedTool] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """How the conversations of one benchmark are read."""
+
+    names: tuple[str, ...]
+    reads: re.Pattern[str]
+    """Names of tools that only look something up."""
+    writes: re.Pattern[str] = re.compile(r"(?!)")
+
+    def files(self, folder: Path) -> list[Path]:
+        return [path for name in self.names if (path := folder / name).is_file()]
+
+    def read(self, path: Path) -> Iterator[Conversation]:
+        raise NotImplementedError
+
+    def read_only(self, tools: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+        names = (str(tool["function"]["name"]) for tool in tools)
+        return frozenset(name for name in names if self.reads.search(name) and not self.writes.search(name))
+
+
+@dataclass(frozen=True)
+class _Dialogues(_Loader):
+    """Conversations whose tools are documented beside them or, failing that, gathered from all calls.
+
+    Gathered are names, parameters and types: what every agent knows of its tools before it calls them.
+    """
+
+    documented: tuple[str, str] | None = None
+    """The file of the tools' schemas and the key in it."""
+
+    def read(self, path: Path) -> Iterator[Conversation]:
+        traces = list(read_records(path, _Trace))
+        tools = self._tools(path.parent) if self.documented is not None else _gathered(traces)
+        for trace in traces:
+            yield _conversation(trace, tools, self.read_only(tools))
+
+    def _tools(self, folder: Path) -> list[dict[str, Any]]:
+        assert self.documented is not None
+        path = folder / self.documented[0]
+        try:
+            tools: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))[self.documented[1]]
+        except FileNotFoundError:
+            raise WorkloadNotFoundError(f"there is no file {path}. Copy the whole folder.") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise WorkloadFormatError(path, 1, f"it holds no tools ({error})") from error
+        return tools
+
+
+@dataclass(frozen=True)
+class _Sequences(_Loader):
+    """Sequences of calls, each with the tools that were on offer for it; results were not recorded."""
+
+    def read(self, path: Path) -> Iterator[Conversation]:
+        for record in read_records(path, _Sequence):
+            tools = [
+                _schema(tool.name, dict.fromkeys(tool.params, None), tool.required) for tool in record.tools
+            ]
+            yield _conversation(record, tools, self.read_only(tools))
+
+
+_LOADERS: dict[str, _Loader] = {
+    "tau": _Dialogues(
+        ("tau_airline_traces.jsonl",),
+        re.compile(r"^(get|search|find|list|calculate)_"),
+        documented=("common/tau_tools.json", "airline"),
+    ),
+    "apibank": _Dialogues(
+        ("apibank_traces.jsonl",),
+        re.compile(
+            r"^(Get|Query|Search|Find|List|Check)|Search(er|Engine)?$|Knowledge$|Recognition$|Caption$"
+            r"|^(Translate|Calculator|Wiki|Dictionary)$"
+        ),
+    ),
+    "toolbench": _Sequences(
+        ("toolbench_eval_sequences.jsonl",),
+        re.compile(r""),
+        re.compile(
+            r"(^|_)(create|add|post|update|delete|send|remove|set|insert|upload|edit|submit|write|cancel|book"
+            r"|modify|register)(_|$)|^Finish$|^invalid_hallucination_function_name$"
+        ),
+    ),
+    "autodroid": _Dialogues(("autodroid_tasks.jsonl",), re.compile(r"^tap$")),
+    "swe_agent": _Dialogues(
+        ("swe_agent_traces.jsonl",),
+        re.compile(r"^(open|goto|scroll_(up|down)|search_(file|dir)|find_file|ls|cat|grep|find|head|tail|pwd|file|strings)$"),
+    ),
+}  # fmt: skip
+
+
+def _conversation(trace: _Trace, tools: list[dict[str, Any]], read_only: frozenset[str]) -> Conversation:
+    """Replay a trace as messages.
+
+    What the model said before a call without being asked in between belongs to the same answer. A screen
+    that was recorded before a step is the result of the step before it, the first that of looking at it.
+    """
+    found = Conversation(trace.id, [], tools, read_only)
+    messages = found.messages
+    asked = trace.query or trace.task
+    if asked:
+        messages.append({"role": "user", "content": asked})
+    said: list[str] = []
+    turn_at = len(messages)
+    ids = (f"call_{number}" for number in itertools.count())
+
+    def answer(calls: tuple[ToolCall, ...], known: bool = True) -> None:
+        found.turns.append(RecordedTurn(turn_at, calls, known))
+        message: dict[str, Any] = {"role": "assistant", "content": "\n".join(said) or None}
+        if calls:
+            message["tool_calls"] = [_as_message(call, known) for call in calls]
+        messages.append(message)
+        said.clear()
+
+    for step in trace.steps:
+        if step.type == "reply":
+            said.append(step.text)
+            continue
+        if step.type == "user":
+            if said:
+                answer(())
+            messages.append({"role": "user", "content": step.text})
+            turn_at = len(messages)
+            continue
+        if step.state and messages[-1]["role"] == "tool":
+            messages[-1]["content"] = step.state
+        elif step.state:
+            look = ToolCall("look_at_screen", {}, next(ids))
+            messages.append({"role": "assistant", "content": None, "tool_calls": [_as_message(look, True)]})
+            messages.append({"role": "tool", "tool_call_id": look.id, "content": step.state})
+            turn_at = len(messages)
+        if step.thought:
+            said.append(step.thought)
+        call = ToolCall(step.tool, step.arguments or {}, next(ids))
+        answer((call,), step.arguments is not None)
+        result = step.result if isinstance(step.result, str) else json.dumps(step.result)
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        turn_at = len(messages)
+    if said:
+        answer(())
+    return found
+
+
+def _as_message(call: ToolCall, known: bool) -> dict[str, Any]:
+    arguments = json.dumps(dict(call.arguments)) if known else ""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _gathered(traces: Sequence[_Trace]) -> list[dict[str, Any]]:
+    types: dict[str, dict[str, str | None]] = {}
+    required: dict[str, set[str]] = {}
+    for step in (step for trace in traces for step in trace.steps):
+        if step.tool and step.arguments is not None:
+            known = types.setdefault(step.tool, {})
+            for name, value in step.arguments.items():
+                known.setdefault(name, _type_name(value))
+            required.setdefault(step.tool, set(step.arguments)).intersection_update(step.arguments)
+    return [_schema(name, each, sorted(required[name])) for name, each in types.items()]
+
+
+def _schema(name: str, types: Mapping[str, str | None], required: Iterable[str]) -> dict[str, Any]:
+    properties = {each: {} if kind is None else {"type": kind} for each, kind in types.items()}
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def _type_name(value: Any) -> str | None:
+    for kind, name in (
+        (bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"),
+        (list, "array"), (dict, "object"),
+    ):  # fmt: skip
+        if isinstance(value, kind):
+            return name
+    return None

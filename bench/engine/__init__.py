@@ -1,0 +1,1 @@
+"""The engine bench: kernels against OpenVINO GenAI."""

@@ -1,0 +1,152 @@
+"""Whether a model says the same when it is cut (Agent.xpu §5.1): its logits against those of the whole."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..common.report import Cell, Table
+from .pieces import Pieces
+
+if TYPE_CHECKING:
+    import numpy as np
+    import openvino as ov
+    from numpy.typing import NDArray
+
+    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.partition import Partition
+
+EXACT: Final = "f32"
+_PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    EXACT: {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"},
+    "bf16, u8 KV": {"INFERENCE_PRECISION_HINT": "bf16", "KV_CACHE_PRECISION": "u8"},
+}
+_VOCABULARY: Final = 300
+"""Tokens that any model has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """One sequence: prompt chunks, then decode steps."""
+
+    chunks: int
+    chunk_tokens: int
+    decode_steps: int
+
+    @property
+    def tokens(self) -> int:
+        """Of all passes; each has its logits compared."""
+        return self.chunks * self.chunk_tokens + self.decode_steps
+
+
+PASSES: Final = Passes(chunks=2, chunk_tokens=256, decode_steps=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A cut model beside the whole one."""
+
+    model: str
+    precision: str
+    cut: str
+    positions: int
+    max_abs_diff: float
+    """Of any logit at any position."""
+    largest_logit: float
+    equal_argmax: float
+    """Share of positions where both prefer the same token."""
+
+
+def compare_cuts(
+    model: str, path: Path, passes: Passes, progress: Callable[[str], None]
+) -> Iterator[Agreement]:
+    """Cut the model in ``path`` between all layers, then around all attentions, at each precision."""
+    from agentrt.runtime.heg.partition import Partition
+    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.paged import read_paged_graph
+
+    partition = Partition(read_paged_graph(open_model_directory(path)))
+    for precision, properties in _PRECISIONS.items():
+        progress(f"{model}: logits of the whole model, {precision}")
+        whole = _logits(_whole(partition), properties, passes)
+        for cut, pieces in _cuts(partition):
+            progress(f"{model}: logits of the model cut {cut}, {precision}")
+            found = _logits(pieces, properties, passes)
+            yield Agreement(
+                model,
+                precision,
+                cut,
+                len(whole),
+                float(abs(found - whole).max()),
+                float(abs(whole).max()),
+                float((found.argmax(axis=1) == whole.argmax(axis=1)).mean()),
+            )
+
+
+def agreement_table(found: list[Agreement]) -> Table:
+    """All of them."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            each.model,
+            each.precision,
+            each.cut,
+            each.positions,
+            each.max_abs_diff,
+            each.largest_logit,
+            each.equal_argmax,
+        )
+        for each in found
+    ]
+    return Table(
+        title="logits of a model that is cut, beside those of the whole",
+        columns=(
+            *("model", "precision", "cut", "positions", "largest difference", "largest logit"),
+            "equal argmax",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _whole(partition: Partition) -> dict[KernelKind, list[ov.Model]]:
+    from agentrt.runtime.heg import KernelKind
+
+    return {KernelKind.LAYERS: partition.layer_segments(())}
+
+
+def _cuts(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.Model]]]]:
+    """The finest pieces of both kinds, as far as the model can be cut."""
+    from agentrt.runtime.heg import KernelKind
+
+    if partition.seams:
+        yield "between layers", {KernelKind.LAYERS: partition.layer_segments(sorted(partition.seams))}
+    if partition.splits:
+        # The last layer stays whole: it gathers the rows that are sampled.
+        last = partition.layers - 1
+        yield (
+            "around attentions",
+            {
+                KernelKind.TOKENS: partition.token_groups(last),
+                KernelKind.ATTENTION: [partition.attention(layer) for layer in range(last)],
+                KernelKind.LAYERS: partition.layer_segments([last])[1:],
+            },
+        )
+
+
+def _logits(
+    pieces: Mapping[KernelKind, list[ov.Model]], properties: Mapping[str, Any], passes: Passes
+) -> NDArray[np.float32]:
+    """Logits ``[tokens, vocabulary]`` of all passes."""
+    import numpy as np
+
+    model = Pieces(pieces, properties, passes.tokens)
+    tokens = random.Random(0).choices(range(_VOCABULARY), k=passes.tokens)
+    lengths = [passes.chunk_tokens] * passes.chunks + [1] * passes.decode_steps
+    logits: list[NDArray[np.float32]] = []
+    past = 0
+    for length in lengths:
+        logits.append(model.forward(tokens[past : past + length], past, rows=length))
+        past += length
+    return np.concatenate(logits)

@@ -1,0 +1,85 @@
+"""A model in any pieces, run one after the other without an engine: for its logits and its counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import openvino as ov
+    from numpy.typing import NDArray
+
+    from agentrt.runtime.heg import KernelKind
+
+
+class Pieces:
+    """Compiled pieces that make up one model on the CPU, with a cache for one sequence."""
+
+    def __init__(
+        self, pieces: Mapping[KernelKind, Sequence[ov.Model]], properties: Mapping[str, Any], tokens: int
+    ) -> None:
+        """Compile ``pieces``, which cover the model; the cache is for so many ``tokens``.
+
+        Where there are several kinds, token-level groups and attentions take turns and layers come last.
+        """
+        import openvino as ov
+
+        from agentrt.runtime.heg import KernelKind
+        from agentrt.runtime.model.kv_layout import KVLayout
+        from agentrt.runtime.xpu.buffers import BatchBuffers
+        from agentrt.runtime.xpu.compiled import CompiledKernels
+
+        kernels = CompiledKernels(pieces, "CPU", properties)
+        layout = KVLayout.of(kernels.models)
+        self._table = list(range(-(-tokens // layout.block_tokens)))
+        caches = {
+            cache.name: ov.Tensor(cache.element_type, ov.Shape([len(self._table), *cache.block_shape]))
+            for cache in layout.caches
+        }
+        route = [
+            (kind, index)
+            for index in range(len(pieces.get(KernelKind.TOKENS, ())))
+            for kind in (KernelKind.TOKENS, KernelKind.ATTENTION)
+            if index < len(pieces[kind])
+        ]
+        route += [(KernelKind.LAYERS, index) for index in range(len(pieces[KernelKind.LAYERS]))]
+        self._inferences = [kernels.bind(kind, index, caches) for kind, index in route]
+        self._buffers = BatchBuffers()
+        self.models = tuple(kernels.models)
+        """The compiled pieces."""
+        self.seconds = 0.0
+        """What the inferences of the last pass took together."""
+
+    def forward(self, tokens: list[int], past: int, *, rows: int) -> NDArray[np.float32]:
+        """Logits ``[rows, vocabulary]`` of the last ``rows`` of ``tokens``, which ``past`` others precede."""
+        from agentrt.runtime.heg import BatchInputs
+
+        count = len(tokens)
+        self._buffers.load(
+            BatchInputs(
+                token_ids=tokens,
+                position_ids=list(range(past, past + count)),
+                past_lens=[past],
+                subsequence_begins=[0, count],
+                block_tables=[self._table],
+                max_context_len=past + count,
+                sampled_rows=list(range(count - rows, count)),
+            )
+        )
+        self.seconds = 0.0
+        logits: NDArray[np.float32] | None = None
+        for inference in self._inferences:
+            inference.bind(self._buffers)
+            begun = time.perf_counter()
+            inference.request.start_async(share_inputs=True)
+            inference.request.wait()
+            self.seconds += time.perf_counter() - begun
+            logits = inference.finish(self._buffers)
+        assert logits is not None
+        return logits.copy()
+
+    def counters(self) -> list[ov.ProfilingInfo]:
+        """What each operation of the last pass took, where the pieces were compiled to count that."""
+        return [each for inference in self._inferences for each in inference.request.get_profiling_info()]

@@ -1,0 +1,124 @@
+"""How fast the sides of the engine bench are, in turns: prefill, decode, and several answers at once."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from ..common.report import Cell
+from .sides import EngineSide, Settings, SideName
+
+BATCH: Final = 8
+"""Answers at once."""
+DECODE: Final = "decode, one stream"
+ANSWERS: Final = f"answers, batch of {BATCH}"
+_WORDS = (
+    "mail note plan garden roof dentist friday invoice oslo weather lasagne recipe meeting train ticket "
+    "hotel budget report draft birthday present school football practice doctor insurance car repair"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is timed."""
+
+    repetitions: int
+    prefills: Mapping[str, int]
+    """What a prompt is called, and its words."""
+    decode_words: int
+    decode_tokens: int
+    batch_words: int
+    batch_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Tokens per second of agentrt and of one opponent, one value per repetition."""
+
+    what: str
+    agentrt: list[float]
+    opponent: SideName
+    theirs: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """The median over repetitions of ours ÷ theirs; neighbours in time are compared with each other."""
+        return statistics.median(
+            ours / theirs for ours, theirs in zip(self.agentrt, self.theirs, strict=True)
+        )
+
+    def row(self, settings: str) -> tuple[Cell, ...]:
+        """Settings, what was done, ours, the opponent, theirs, ratio."""
+        ours, theirs = statistics.median(self.agentrt), statistics.median(self.theirs)
+        return (settings, self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
+
+
+COLUMNS: Final = ("precision", "what", "agentrt", "beside", "its", "ratio")
+"""Of :meth:`Rates.row`."""
+
+
+def least_ratio(rates: Sequence[Rates], what: str) -> float:
+    """Ours ÷ that of the opponent which does best."""
+    return min(each.ratio for each in rates if each.what == what)
+
+
+@contextmanager
+def warm_sides(
+    names: Sequence[SideName], model: str, settings: Settings, warm_up: Callable[[EngineSide], None]
+) -> Iterator[dict[SideName, EngineSide]]:
+    """The sides, each loaded and warmed up in a process of its own."""
+    with ExitStack() as stack:
+        sides = {name: stack.enter_context(EngineSide(name, model, settings)) for name in names}
+        for side in sides.values():
+            warm_up(side)
+        yield sides
+
+
+def prompts(seed: int) -> Iterator[Callable[[int], str]]:
+    """Makers of prompts of so many words; no two share a beginning that a cache could use."""
+    rng = random.Random(seed)
+    while True:
+        yield lambda words: " ".join(rng.choices(_WORDS.split(), k=words))
+
+
+def words_for(tokens: int, side: EngineSide) -> int:
+    """Words of a prompt of about so many tokens, chat template included."""
+    words = _WORDS.split()
+    few, many = (side.time_one(" ".join(words * times), 1).prompt_tokens for times in (1, 5))
+    return max(1, round(len(words) * (1 + 4 * (tokens - few) / (many - few))))
+
+
+def compare(sides: Mapping[SideName, EngineSide], work: Work, progress: Callable[[str], None]) -> list[Rates]:
+    """Prefill rates in the order of the work, then decode, then batch; each beside every other side."""
+    made = prompts(seed=3)
+
+    def prefill(side: EngineSide, prompt: str) -> float:
+        timed = side.time_one(prompt, 1)
+        return timed.prompt_tokens / timed.total_s
+
+    def decode(side: EngineSide, prompt: str) -> float:
+        timed = side.time_one(prompt, work.decode_tokens)
+        return (timed.new_tokens - 1) / timed.decode_s
+
+    def batch(side: EngineSide, prompt: str) -> float:
+        batched = [f"{number} {prompt}" for number in range(BATCH)]
+        return BATCH * work.batch_tokens / side.time_batch(batched, work.batch_tokens)
+
+    plan = [(what, words, prefill) for what, words in work.prefills.items()]
+    plan += [(DECODE, work.decode_words, decode), (ANSWERS, work.batch_words, batch)]
+    compared: list[Rates] = []
+    for what, words, measure in plan:
+        progress(f"  {what}")
+        rates: dict[SideName, list[float]] = {name: [] for name in sides}
+        for repetition in range(work.repetitions):
+            prompt = next(made)(words)
+            # Whoever goes second finds the machine as the first has left it.
+            for name in list(sides)[:: 1 if repetition % 2 else -1]:
+                rates[name].append(measure(sides[name], prompt))
+        ours = rates.pop("agentrt")
+        compared += [Rates(what, ours, name, theirs) for name, theirs in rates.items()]
+    return compared

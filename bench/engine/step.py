@@ -1,0 +1,194 @@
+"""Where the time of a decode step goes, and how much of the memory's bandwidth it uses."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..common.report import Cell, Table
+from .pieces import Pieces
+
+if TYPE_CHECKING:
+    import openvino as ov
+
+    from agentrt.runtime import RuntimeConfig
+
+_SMALL: Final = 0.01
+"""Kinds of operations that take less than this share of a step are one row, unless they read weights."""
+_WARM_UP: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Operations of one kind, all those of a decode step together."""
+
+    kind: str
+    count: int
+    seconds: float
+    bytes: int
+    """Weights that they read; 0 for all but matrices."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStep:
+    """A decode step of one sequence, as the runtime cuts the model."""
+
+    segments: int
+    """Compiled pieces that it runs."""
+    bytes: int
+    """Weights, keys and values that it reads."""
+    inference_s: float
+    """Time inside OpenVINO, the mean over the steps, as all times are."""
+    counted_s: float
+    """The same while operations are timed."""
+    operations: tuple[Operation, ...]
+    """Longest first."""
+    bandwidth: float
+    """What the machine reads from memory, bytes a second."""
+
+    def bandwidth_fraction(self, steps_per_second: float) -> float:
+        """Of the machine's bandwidth, what so many steps a second use."""
+        return self.bytes * steps_per_second / self.bandwidth
+
+    def table(self, model: str, step_s: float) -> Table:
+        """Where a step goes that takes the runtime ``step_s`` in all."""
+        rows = [self._row(f"{each.count} x {each.kind}", each.seconds, each.bytes) for each in self._shown()]
+        computing = sum(each.seconds for each in self.operations)
+        rows += [
+            self._row("between operations", self.counted_s - computing),
+            self._row(f"all of OpenVINO, {self.segments} pieces, with counters", self.counted_s),
+            self._row("all of OpenVINO", self.inference_s, self.bytes),
+            self._row("the runtime, between inferences", step_s - self.inference_s),
+            self._row("a step", step_s, self.bytes),
+            self._row("reading the same at the machine's bandwidth", self.bytes / self.bandwidth, self.bytes),
+        ]
+        return Table(
+            title=f"where a decode step goes, {model} model, one stream",
+            columns=("what", "ms a step", "reads MB", "GB/s"),
+            rows=tuple(rows),
+        )
+
+    def _shown(self) -> list[Operation]:
+        least = _SMALL * self.counted_s
+        shown = [each for each in self.operations if each.bytes or each.seconds >= least]
+        others = [each for each in self.operations if each not in shown]
+        if others:
+            count, seconds = sum(each.count for each in others), sum(each.seconds for each in others)
+            shown.append(Operation("all others", count, seconds, 0))
+        return shown
+
+    @staticmethod
+    def _row(what: str, seconds: float, read: int = 0) -> tuple[Cell, ...]:
+        speed = round(read / seconds / 1e9, 1) if read and seconds > 0 else None
+        return (what, round(seconds * 1e3, 3), round(read / 1e6, 1) if read else None, speed)
+
+
+def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: int) -> DecodeStep:
+    """Time ``steps`` decode steps behind ``past`` tokens, in the pieces that a runtime would load.
+
+    Measures the model's profile where ``config.profile_folder`` has none yet.
+    """
+    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.partition import Partition
+    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.paged import read_paged_graph
+    from agentrt.runtime.xpu import load_model
+    from agentrt.runtime.xpu.machine import measure_read_bandwidth
+
+    directory = open_model_directory(path)
+    loaded = load_model(
+        directory,
+        platform=config.platform,
+        properties=config.device_properties(),
+        max_chunk_tokens=config.prefill_chunk_tokens,
+        quantum_s=config.quantum_s,
+        cache_folder=config.profile_folder,
+    )
+    loaded.platform.close()
+    profile, bounds = loaded.graph.profile, loaded.graph.bounds
+    del loaded
+    pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(bounds[1:])}
+
+    def warm(**properties: bool) -> Pieces:
+        model = Pieces(pieces, config.device_properties() | properties, past + _WARM_UP + steps)
+        model.forward([1] * past, 0, rows=1)
+        _decode(model, past, _WARM_UP)
+        return model
+
+    inference_s = _decode(warm(), past + _WARM_UP, steps)
+    counting = warm(PERF_COUNT=True)
+    before = counting.counters()
+    counted_s = _decode(counting, past + _WARM_UP, steps)
+    operations = _operations(
+        before, counting.counters(), _weights(counting.models), warm_up=1 + _WARM_UP, steps=steps
+    )
+    kv = profile.layers * profile.past_bytes * (past + steps // 2)
+    return DecodeStep(
+        segments=len(bounds),
+        bytes=profile.layers * profile.layer_bytes + profile.head_bytes + kv,
+        inference_s=inference_s,
+        counted_s=counted_s,
+        operations=operations,
+        # No busy moment may make the machine look slower than it is.
+        bandwidth=max(profile.bandwidth, measure_read_bandwidth()),
+    )
+
+
+def _decode(model: Pieces, past: int, steps: int) -> float:
+    """Mean seconds of so many decode steps behind ``past`` tokens."""
+    seconds = 0.0
+    for step in range(steps):
+        model.forward([1], past + step, rows=1)
+        seconds += model.seconds
+    return seconds / steps
+
+
+def _operations(
+    before: Sequence[ov.ProfilingInfo],
+    after: Sequence[ov.ProfilingInfo],
+    weights: Mapping[str, tuple[str, int]],
+    *,
+    warm_up: int,
+    steps: int,
+) -> tuple[Operation, ...]:
+    """Operations by kind, and matrices by their shape, longest first.
+
+    Counters hold the mean over all passes so far: ``warm_up`` of them ``before``, ``steps`` more ``after``.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    counts: defaultdict[str, int] = defaultdict(int)
+    read: defaultdict[str, int] = defaultdict(int)
+    for first, last in zip(before, after, strict=True):
+        total = last.real_time * (warm_up + steps) - first.real_time * warm_up
+        if not total:
+            continue  # it was not run, or was no work
+        shape, size = weights.get(last.node_name, ("", 0))
+        kind = f"{last.node_type} {shape}".rstrip()
+        seconds[kind] += total.total_seconds() / steps
+        counts[kind] += 1
+        read[kind] += size
+    found = (Operation(kind, counts[kind], taken, read[kind]) for kind, taken in seconds.items())
+    return tuple(sorted(found, key=lambda each: -each.seconds))
+
+
+def _weights(models: Sequence[ov.CompiledModel]) -> dict[str, tuple[str, int]]:
+    """Shape and bytes of the matrix that each multiplication reads, scales included, by its name."""
+    found: dict[str, tuple[str, int]] = {}
+    for model in models:
+        for node in model.get_runtime_model().get_ordered_ops():
+            constants = [value for value in node.input_values() if _layer_type(value.get_node()) == "Const"]
+            if _layer_type(node) == "FullyConnected" and constants:
+                out, into = list(constants[0].get_shape())[-2:]
+                bits = sum(
+                    math.prod(value.get_shape()) * value.get_element_type().bitwidth for value in constants
+                )
+                found[node.get_friendly_name()] = (f"{into} to {out}", bits // 8)
+    return found
+
+
+def _layer_type(node: ov.Node) -> str:
+    return str(node.get_rt_info()["layerType"].value)

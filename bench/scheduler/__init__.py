@@ -1,0 +1,1 @@
+"""The scheduler bench: reactive latency beside background load."""

@@ -1,0 +1,157 @@
+"""OpenAI's own eager tool runner against a raw loop that speculates, on the same streamed responses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx2
+from openai import AsyncOpenAI
+from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncResponsesToolRunner
+
+from agentrt.calls import ToolCall
+from agentrt.concurrency.clock import monotonic
+
+from .peers import Oracle, StreamedTask
+from .timed_agents import TimedTool, Times
+
+_CALL_SHARE = 0.15  # of an answer's time that each of its calls takes
+
+
+class _Endpoint:
+    """Streams the answers of a task in their time, as the Responses API does."""
+
+    def __init__(self, tasks: Sequence[StreamedTask], generation_s: float) -> None:
+        self._turns = {task.request: task.turns for task in tasks}
+        self._generation_s = generation_s
+
+    def client(self) -> AsyncOpenAI:
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
+        return AsyncOpenAI(api_key="unused", base_url="http://peer/v1", http_client=http, max_retries=0)
+
+    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        items = body["input"]
+        turns = self._turns[next(item["content"] for item in items if item.get("role") == "user")]
+        made = sum(item.get("type") == "function_call" for item in items)
+        turn = 0
+        while turn < len(turns) and made >= sum(map(len, turns[: turn + 1])):
+            turn += 1
+        calls = turns[turn] if turn < len(turns) else ()
+        headers = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, headers=headers, content=self._events(f"r{uuid.uuid4().hex}", calls))
+
+    async def _events(self, id: str, calls: Sequence[ToolCall]) -> AsyncIterator[bytes]:
+        began, number = monotonic(), 0
+        output: list[dict[str, Any]] = []
+
+        def event(kind: str, **fields: Any) -> bytes:
+            nonlocal number
+            number += 1
+            return f"data: {json.dumps({'type': kind, 'sequence_number': number, **fields})}\n\n".encode()
+
+        def response(status: str) -> dict[str, Any]:
+            told = {"id": id, "object": "response", "created_at": 0, "model": "m", "status": status}
+            return {**told, "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+
+        async def at(share: float) -> None:
+            await asyncio.sleep(began + share * self._generation_s - monotonic())
+
+        yield event("response.created", response=response("in_progress"))
+        for index, call in enumerate(calls):
+            await at(1 - _CALL_SHARE * (len(calls) - index))
+            text = json.dumps(call.arguments)
+            item = {"type": "function_call", "id": f"f{id}_{index}", "call_id": f"c{id}_{index}",
+                    "name": call.name, "arguments": text, "status": "completed"}  # fmt: skip
+            place = {"output_index": index, "item_id": item["id"]}
+            begun = {**item, "arguments": "", "status": "in_progress"}
+            yield event("response.output_item.added", output_index=index, item=begun)
+            await at(1 - _CALL_SHARE * (len(calls) - index - 1))
+            yield event("response.function_call_arguments.delta", delta=text, **place)
+            yield event("response.function_call_arguments.done", arguments=text, name=call.name, **place)
+            yield event("response.output_item.done", output_index=index, item=item)
+            output.append(item)
+        if not calls:
+            content = [{"type": "output_text", "text": "done", "annotations": []}]
+            output.append(
+                {
+                    "type": "message",
+                    "id": f"m{id}",
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": content,
+                }
+            )
+            await at(1)
+            yield event("response.output_item.added", output_index=0, item={**output[0], "content": []})
+            yield event("response.output_item.done", output_index=0, item=output[0])
+        yield event("response.completed", response=response("completed"))
+
+
+async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[str, tuple[float, list[Any]]]:
+    """Do the tasks with the eager runner and with agentrt; return seconds and what the tools were asked."""
+    from agentrt.adapters.openai import arun_tool, speculate
+    from agentrt.speculators import StreamSpeculator
+
+    client = _Endpoint(tasks, times.generation).client()
+    names = sorted({call.name for task in tasks for turn in task.turns for call in turn})
+    parameters = {"type": "object", "properties": {}, "additionalProperties": True}
+    schemas: list[Any] = [
+        {"type": "function", "name": name, "parameters": parameters, "strict": False} for name in names
+    ]
+    asked: list[Any] = []
+
+    async def run(name: str, arguments: dict[str, Any]) -> str:
+        await asyncio.sleep(times.tool)
+        return f"{name} found {sorted(arguments)}"
+
+    def registered(schema: Any) -> AsyncRegisteredFunction:
+        async def execute(arguments: dict[str, object]) -> str:
+            asked.append((schema["name"], arguments))
+            return await run(schema["name"], arguments)
+
+        return AsyncRegisteredFunction(schema, execute, independent=True)
+
+    runner = AsyncResponsesToolRunner(functions=[registered(schema) for schema in schemas])
+
+    async def by_runner(task: StreamedTask) -> str:
+        parameters: Any = {"model": "m", "input": [{"role": "user", "content": task.request}]}
+        response = await runner.run(
+            client, parameters, max_steps=20, stream=True, eager=True, max_concurrent_calls=8
+        )
+        return response.output_text
+
+    tools = [TimedTool(name, run) for name in names]
+    predictors = [Oracle(tasks, times.draft, wrong_every=5), StreamSpeculator()]
+    fast = speculate(client, predictors, tools=tools)  # type: ignore[arg-type]
+
+    async def by_agentrt(task: StreamedTask) -> str:
+        items: list[Any] = [{"role": "user", "content": task.request}]
+        while True:
+            final: Any = None
+            async for event in await fast.responses.create(
+                model="m", input=items, tools=schemas, stream=True
+            ):
+                final = event.response if event.type == "response.completed" else final
+            made = [item for item in final.output if item.type == "function_call"]
+            if not made:
+                return str(final.output_text)
+            asked.extend((item.name, json.loads(item.arguments)) for item in made)
+            said = await asyncio.gather(*(arun_tool(fast, item) for item in made))
+            items += [item.model_dump(exclude_none=True) for item in made]
+            items += [
+                {"type": "function_call_output", "call_id": item.call_id, "output": text}
+                for item, text in zip(made, said, strict=True)
+            ]
+
+    results = {}
+    for name, do in (("openai eager runner", by_runner), ("agentrt", by_agentrt)):
+        await do(tasks[0])  # warm
+        asked.clear()
+        began = monotonic()
+        said = [await do(task) for task in tasks]
+        results[name] = (monotonic() - began, [said, list(asked)])
+    return results

@@ -1,0 +1,234 @@
+"""Agents whose model and tools take set times: the same tasks plain and speculative, one or many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import statistics
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrt.calls import ToolCall, canonical_key
+from agentrt.concurrency.clock import monotonic
+from agentrt.config import SpeculationConfig
+from agentrt.drafts import DraftCost, DraftRequest
+from agentrt.reports.report import SpeculationReport
+from agentrt.tools.speculable import Invocation, SpeculableOptions, SpeculableTool
+from agentrt.turns.session import SpeculationSession
+
+from .agent_tasks import Task, tools_of
+
+Message = Mapping[str, Any]
+_WORDS = "I look this up for you, one thing after the other, until there is all that you have asked for."
+_TOKENS = 80  # of an answer, as they count for throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Mean seconds of a turn of the model (G), of a guess (g) and of a tool (T); ``spread`` is relative."""
+
+    generation: float
+    draft: float
+    tool: float
+    spread: float = 0.0
+
+
+class TimedWorld:
+    """The model and the tools of some tasks. What they say and how long they take depends on nothing else."""
+
+    def __init__(self, tasks: Sequence[Task], times: Times) -> None:
+        """Nothing has been asked yet."""
+        self.times = times
+        self.generations: list[float] = []
+        self.runs: list[float] = []
+        self._tasks = {task.request: task for task in tasks}
+        self.tools = [TimedTool(name, self.run) for name in tools_of(tasks)]
+
+    def place(self, messages: Sequence[Message]) -> tuple[Task, int]:
+        """Which task a history is of, and how many calls it has made."""
+        made = sum(message["role"] == "assistant" for message in messages)
+        return self._tasks[messages[0]["content"]], made
+
+    def next_call(self, messages: Sequence[Message]) -> ToolCall | None:
+        """The call that the model makes after this history; None if it is done."""
+        task, made = self.place(messages)
+        return task.calls[made] if made < len(task.calls) else None
+
+    async def answer(self, messages: Sequence[Message], tools: object) -> Message:
+        """What the model says to this history, after its time."""
+        began = monotonic()
+        task, made = self.place(messages)
+        await asyncio.sleep(self._drawn(self.times.generation, f"{task.id} {made}"))
+        call = self.next_call(messages)
+        if call is None:
+            return {"role": "assistant", "content": _WORDS}
+        self.generations.append(monotonic() - began)
+        function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+        made_call = {"id": f"call_{task.id}_{made}", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [made_call]}
+
+    async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What a tool says, after its time."""
+        began = monotonic()
+        key = canonical_key(name, arguments)
+        await asyncio.sleep(self._drawn(self.times.tool, key))
+        self.runs.append(monotonic() - began)
+        return f"{name} found {len(key)} of {len(arguments)}"
+
+    def _drawn(self, mean: float, seed: str) -> float:
+        return max(0.0, random.Random(seed).gauss(mean, self.times.spread * mean))
+
+
+class TimedTool:
+    """A speculable tool of any arguments; ``run(name, arguments)`` does its work."""
+
+    def __init__(self, name: str, run: Callable[[str, Any], Awaitable[str]]) -> None:
+        """``run`` is called for early and for real runs alike."""
+
+        async def call(arguments: Mapping[str, Any]) -> str:
+            said: str = await run(name, arguments)
+            return said
+
+        self.__speculable__ = SpeculableTool(
+            name,
+            bind=lambda arguments: Invocation(kwargs={"arguments": dict(arguments)}),
+            call=None,
+            acall=call,
+            options=SpeculableOptions(canonical=lambda arguments: arguments, max_concurrency=512),
+        )
+
+
+class TimedPredictor:
+    """Guesses each call with a set chance a sample, after the draft's time; needs no results for it."""
+
+    def __init__(self, world: TimedWorld, chance: float, *, looks_ahead: bool = False) -> None:
+        """``chance`` is of one sample to be right; samples are independent."""
+        self.name = f"right {chance:.0%} a sample"
+        self.looks_ahead = looks_ahead
+        self._world = world
+        self._chance = chance
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        """Yield one guess a sample."""
+        task, made = self._world.place(request.messages)
+        call = self._world.next_call(request.messages)
+        await asyncio.sleep(self._world.times.draft)
+        request.spend(
+            DraftCost(len(json.dumps(list(request.messages))) // 4 * request.samples, 30 * request.samples)
+        )
+        for sample in range(request.samples if call is not None else 0):
+            assert call is not None
+            right = random.Random(f"{task.id} {made} {sample}").random() < self._chance
+            yield call if right else ToolCall(call.name, {**call.arguments, "guess": sample})
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What agents came to: seconds of each, all that was said, and the report of all."""
+
+    seconds: tuple[float, ...]
+    transcripts: tuple[Any, ...]
+    turns: int
+    wall_s: float
+    generation_s: float
+    tool_s: float
+    reports: tuple[SpeculationReport, ...] = ()
+
+    @property
+    def tokens_per_second(self) -> float:
+        """What the models of all agents wrote, by the time the last was done."""
+        return _TOKENS * self.turns / self.wall_s
+
+    @property
+    def claims(self) -> int:
+        """Calls that were answered early."""
+        return sum(report.total.claims for report in self.reports)
+
+    @property
+    def claim_rate(self) -> float:
+        """The share of calls answered early."""
+        calls = sum(report.total.claims + report.total.misses for report in self.reports)
+        return self.claims / calls if calls else 0.0
+
+    @property
+    def draft_s(self) -> float:
+        """When the guesses that were right came, on average."""
+        drafts = [
+            call.draft_s
+            for report in self.reports
+            for turn in report.turns
+            for call in turn.calls
+            if call.hit and call.draft_s is not None
+        ]
+        return statistics.fmean(drafts) if drafts else 0.0
+
+    @property
+    def draft_tokens(self) -> tuple[int, int]:
+        """Tokens that the predictors read and wrote."""
+        each = [one for report in self.reports for one in report.predictors.values()]
+        return sum(one.input_tokens for one in each), sum(one.output_tokens for one in each)
+
+
+@dataclass(slots=True)
+class Setup:
+    """How a fleet speculates."""
+
+    chance: float = 1.0
+    samples: int = 1
+    looks_ahead: bool = False
+    config: SpeculationConfig | None = field(default=None)
+
+
+async def run_fleet(tasks: Sequence[Task], times: Times, agents: int, setup: Setup | None) -> Fleet:
+    """Let ``agents`` agents do the tasks, dealt out evenly, one after the other each; None is plain."""
+    world = TimedWorld(tasks, times)
+    began = monotonic()
+    hands = [tasks[number::agents] for number in range(agents)]
+    done = await asyncio.gather(*(_do_all(world, hand, setup) for hand in hands if hand))
+    return Fleet(
+        seconds=tuple(seconds for seconds, _, _ in done),
+        transcripts=tuple(said for _, said, _ in done),
+        turns=sum(len(task.calls) + 1 for task in tasks),
+        wall_s=monotonic() - began,
+        generation_s=statistics.fmean(world.generations),
+        tool_s=statistics.fmean(world.runs),
+        reports=tuple(report for _, _, report in done if report is not None),
+    )
+
+
+async def _do_all(
+    world: TimedWorld, tasks: Sequence[Task], setup: Setup | None
+) -> tuple[float, Any, SpeculationReport | None]:
+    began = monotonic()
+    if setup is None:
+        said = [await _do(world, task, None) for task in tasks]
+        return monotonic() - began, said, None
+    predictor = TimedPredictor(world, setup.chance, looks_ahead=setup.looks_ahead)
+    async with SpeculationSession(
+        world.tools, [predictor], samples=setup.samples, config=setup.config
+    ) as session:
+        said = [await _do(world, task, session) for task in tasks]
+        return monotonic() - began, said, session.report()
+
+
+async def _do(world: TimedWorld, task: Task, session: SpeculationSession | None) -> list[Any]:
+    """Do one task; return all that was said, without ids."""
+    messages: list[Message] = [{"role": "user", "content": task.request}]
+    while True:
+        answer = await (
+            world.answer(messages, []) if session is None else session.ask(world.answer, messages, [])
+        )
+        messages.append(answer)
+        if not answer.get("tool_calls"):
+            break
+        for asked in answer["tool_calls"]:
+            arguments = json.loads(asked["function"]["arguments"])
+            call = ToolCall(asked["function"]["name"], arguments, asked["id"])
+            result = await (world.run(call.name, arguments) if session is None else session.acall(call))
+            messages.append({"role": "tool", "tool_call_id": asked["id"], "content": result})
+    return [
+        (message["role"], message["content"], [each["function"] for each in message.get("tool_calls") or ()])
+        for message in messages
+    ]

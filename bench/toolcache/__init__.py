@@ -1,0 +1,1 @@
+"""The tool cache bench: SpecTools' Algorithms 4 and 5."""

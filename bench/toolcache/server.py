@@ -1,0 +1,136 @@
+"""The service of the tool cache bench, in a process of its own, with a model that thinks before it calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import threading
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime, RuntimeConfig
+
+_THOUGHT = "Let me look. "
+APPS = 4096
+"""Apps share no prefixes: who asks as another app each time has no prefix cache."""
+
+
+def token_of(app: int) -> str:
+    """The token of an app."""
+    return f"bench-app-token-{app:06}"
+
+
+def exact() -> RuntimeConfig:
+    """How nano is opened here: equal histories give equal tokens."""
+    from agentrt.runtime import RuntimeConfig
+
+    return RuntimeConfig(
+        inference_precision="f32", kv_cache_precision="f32", dynamic_quantization_group_size=0
+    )
+
+
+class BenchServer:
+    """Serves nano on a free port for as long as the block runs."""
+
+    def __init__(self, reasoning_tokens: int) -> None:
+        """``reasoning_tokens`` are written before a call, where tools are offered and none has answered."""
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, reasoning_tokens), daemon=True)
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        """Wait until it serves."""
+        self._process.start()
+        self.port = self._ours.recv()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End it in order."""
+        self._ours.send(None)
+        self._process.join()
+
+
+def _serve(connection: Connection, reasoning_tokens: int) -> None:
+    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime.http.identity import Tokens
+    from agentrt.runtime.http.run import server_of
+    from agentrt.runtime.server import ServerConfig, bind, create_app
+
+    tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
+    config = ServerConfig(port=0, tokens=tokens)
+    with bind(config) as listener, LocalRuntime.open("nano", exact()) as runtime:
+        _let_think(runtime, reasoning_tokens)
+        server = server_of(create_app(runtime, config), config)
+        listener.listen(1024)
+
+        def end() -> None:
+            connection.recv()
+            server.should_exit = True
+
+        threading.Thread(target=end, daemon=True).start()
+        connection.send(listener.getsockname()[1])
+        server.run(sockets=[listener])
+
+
+def _let_think(runtime: LocalRuntime, count: int) -> None:
+    """Make answers that may call begin with so many tokens of text, and then with a call."""
+    preparer, tokenizer = runtime._input_processor, runtime._tokenizer
+    prepare = preparer.prepare
+    # They end with a full stop: white space before a call is not part of the content that clients send back.
+    # The call begins as nano begins calls: behind a text, which it never learned, it may spell it otherwise.
+    begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
+    thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
+
+    def prepare_thinking(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        request = prepare(messages, **options)
+        if request.constraint is None or messages[-1]["role"] == "tool":
+            return request
+        thinking: Any = _Thinking(request.constraint, thoughts)
+        return dataclasses.replace(request, constraint=thinking)
+
+    preparer.prepare = prepare_thinking  # type: ignore[method-assign]
+
+
+class _Thinking:
+    """A constraint on an answer: first these tokens, then what another constraint says.
+
+    A model of this size does not reason. What it writes meanwhile is of no interest, only that it takes the
+    time that a larger one would; so it is the same text each time, and each token of it is a decode step.
+    """
+
+    def __init__(self, inner: Any, tokens: Sequence[int]) -> None:
+        self._inner = inner
+        self._left = list(reversed(tokens))
+
+    @property
+    def error(self) -> str | None:
+        return self._inner.error  # type: ignore[no-any-return]
+
+    @property
+    def active(self) -> bool:
+        return bool(self._left) or self._inner.active
+
+    def restrict(self, logits: Any) -> Any:
+        if not self._left:
+            return self._inner.restrict(logits)
+        allowed = logits.copy()
+        allowed[:] = -float("inf")
+        allowed[self._left[-1]] = 0.0
+        return allowed
+
+    def observe(self, token: int) -> None:
+        if self._left:
+            self._left.pop()
+        self._inner.observe(token)
+
+    def begin_turn(self) -> None:
+        self._inner.begin_turn()

@@ -1,0 +1,1 @@
+"""What a request returns: the generation, its events, and the stream of them."""

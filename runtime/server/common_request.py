@@ -1,0 +1,77 @@
+"""What both of OpenAI's interfaces ask of a model, and what it becomes for the runtime."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentrt.priority import Priority
+
+from ..http.errors import ApiError
+from ..request.processor import GenerationOptions
+
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
+
+
+class Asked(BaseModel):
+    """The fields that chat completions and responses share. Unknown fields are ignored, as by other servers.
+
+    ``temperature`` and the like have the runtime's defaults, so that an agent gets the same answers in the
+    process and over HTTP: greedy, where OpenAI's own default is a temperature of 1.
+    """
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+    model: str
+    stream: bool | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    tools: list[Any] | None = None
+    parallel_tool_calls: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    service_tier: ServiceTier | None = None
+    """``flex`` is proactive work, all else reactive."""
+    priority: int | None = None
+    """As vLLM has it: lower is served first. Up to 0 is reactive, above is proactive; beats the tier."""
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    presence_penalty: float | None = Field(default=None, ge=0, le=0)
+    """Only 0; ``repetition_penalty`` is there instead."""
+    frequency_penalty: float | None = Field(default=None, ge=0, le=0)
+    """Only 0; ``repetition_penalty`` is there instead."""
+
+    def check_model(self, served: str) -> None:
+        """Refuse to answer for a model that is not there."""
+        if self.model != served:
+            raise ApiError(
+                404,
+                f"the model {self.model!r} is not served here. Use {served!r}.",
+                code="model_not_found",
+                param="model",
+            )
+
+    @property
+    def scheduled(self) -> Priority:
+        """The priority asked for."""
+        if self.priority is not None:
+            return Priority.REACTIVE if self.priority <= Priority.REACTIVE else Priority.PROACTIVE
+        return Priority.PROACTIVE if self.service_tier == "flex" else Priority.REACTIVE
+
+    @property
+    def served_tier(self) -> str:
+        """The tier that is reported back: that of the priority if one was asked for."""
+        asked = self.priority is not None or self.service_tier in ("flex", "priority")
+        return self.scheduled.service_tier if asked else "default"
+
+    def numbers(self) -> GenerationOptions:
+        """The options that are the same in both interfaces."""
+        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop",
+                 "stop_token_ids", "ignore_eos", "parallel_tool_calls")  # fmt: skip
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return cast(GenerationOptions, {"priority": self.scheduled, **given})

@@ -1,0 +1,1 @@
+"""Structured output: tool choice, the grammar of an answer, and the token masks it gives."""

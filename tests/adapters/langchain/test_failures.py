@@ -1,0 +1,183 @@
+"""What may go wrong beside a chat model, and must not be noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+
+from agentrt import SpeculationConfig, ToolCall, speculable
+from agentrt.adapters.langchain import report_of, speculate
+from agentrt.errors import ConfigurationError, NotSpeculableError
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.adapters.doubles import Milestones, ScriptedChat, Waiting
+from tests.adapters.langchain.graphs import (
+    INPUT,
+    THREE,
+    adrive,
+    agent,
+    async_tool,
+    sync_tool,
+)
+
+
+def test_a_predictor_that_fails_or_hangs_is_not_noticed() -> None:
+    class Broken(ScriptedChat):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            raise ConnectionError("refused")
+
+    async def main() -> float:
+        hanging = ScriptedChat(script=THREE, delay=10**6)
+        model = speculate(ScriptedChat(script=THREE, delay=10), [Broken(), hanging])
+        messages = await adrive(agent(model, [async_tool(7, [])]), False)
+        assert messages[-1].content == "done"
+        assert report_of(model).turns[0].problems == ("Broken failed: ConnectionError",)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main) == 3 * 17 + 10
+
+
+def test_one_of_several_predictors_is_enough() -> None:
+    async def main() -> float:
+        predictors = [ScriptedSpeculator([OSError()]), ScriptedChat(script=THREE[:1], delay=1)]
+        model = speculate(ScriptedChat(script=THREE[:1], delay=10), predictors, samples=2)
+        await adrive(agent(model, [async_tool(9, [])]), False)
+        assert report_of(model).turns[0].drafts == 2
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main) == 10 + 10
+
+
+def test_arguments_edited_by_a_person_run_for_real_under_a_checkpointer() -> None:
+    runs: list[str] = []
+    look = async_tool(1, runs)
+    predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
+    bound = speculate(ScriptedChat(script=THREE[:1], delay=5), predictor).bind_tools([look])
+
+    async def ask(state: MessagesState) -> Any:
+        return {"messages": [await bound.ainvoke(state["messages"])]}
+
+    async def review(state: MessagesState) -> Any:
+        message = state["messages"][-1]
+        assert isinstance(message, AIMessage)
+        edited = interrupt("may I?")
+        calls = [{**message.tool_calls[0], "args": edited}]
+        return {"messages": [message.model_copy(update={"tool_calls": calls})]}
+
+    graph = StateGraph(MessagesState).add_node(ask).add_node(review).add_node("tools", ToolNode([look]))
+    graph.add_edge(START, "ask").add_edge("ask", "review").add_edge("review", "tools")
+    app = graph.compile(checkpointer=InMemorySaver())
+
+    async def main() -> str:
+        config = {"configurable": {"thread_id": "1"}}
+        await app.ainvoke(INPUT, config)
+        done = await app.ainvoke(Command(resume={"q": "edited"}), config)
+        return str(done["messages"][-1].content)
+
+    assert run_in_virtual_time(main) == "found edited 3"
+    assert runs == ["q0", "edited"]
+    assert report_of(bound).turns[0].calls[0].reason == "the arguments were edited"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_stream_that_is_left_early_discards_its_speculations(asynchronous: bool) -> None:
+    milestones = Milestones()
+    look = sync_tool([], milestones)
+    model = speculate(
+        ScriptedChat(script=THREE, gate=lambda turn: milestones.wait("started q0")),
+        ScriptedChat(script=THREE),
+    )
+    bound = model.bind_tools([look])
+
+    async def leave() -> None:
+        chunks = bound.astream("hi")
+        await anext(chunks)
+        await asyncio.to_thread(milestones.wait, "started q0")
+        await chunks.aclose()  # type: ignore[attr-defined]
+
+    if asynchronous:
+        asyncio.run(leave())
+    else:
+        chunks = bound.stream("hi")
+        next(chunks)
+        chunks.close()  # type: ignore[attr-defined]
+    (turn,) = report_of(model).turns
+    assert (turn.wasted, turn.generation_s) == (1, None)
+
+
+def test_a_tool_called_on_the_loops_own_thread_does_not_wait() -> None:
+    milestones = Milestones()
+
+    @speculable
+    @tool
+    def look(q: str) -> str:
+        """Look something up."""
+        if threading.current_thread() is not threading.main_thread():
+            milestones.reach(f"started {q}")
+            milestones.wait("released")
+        return f"found {q}"
+
+    async def main() -> str:
+        model = speculate(Waiting(script=THREE, milestones=milestones), ScriptedChat(script=THREE))
+        answer = await model.bind_tools([look]).ainvoke("hi")
+        made = {**answer.tool_calls[0], "type": "tool_call"}
+        result = look.invoke(made)  # blocks the loop: the user's choice
+        assert report_of(model).turns[0].calls[0].reason == "waiting for it would have blocked an event loop"
+        return str(result.content)
+
+    try:
+        assert asyncio.run(main()) == "found q0"
+    finally:
+        milestones.reach("released")
+
+
+def test_wrong_use_is_told() -> None:
+    plain = ScriptedChat()
+    with pytest.raises(ConfigurationError, match="bind_tools"):
+        speculate(plain.bind_tools([]), plain)
+    with pytest.raises(ConfigurationError, match="at least one predictor"):
+        speculate(plain, [])
+    with pytest.raises(ConfigurationError, match="at least one predictor and one sample"):
+        speculate(plain, plain, samples=0)
+    with pytest.raises(ConfigurationError, match="speculate"):
+        report_of(plain)
+
+    @speculable
+    def look(q: str) -> str:
+        """Look something up."""
+        return q
+
+    @tool
+    @speculable
+    async def alook(q: str) -> str:
+        """Look something up."""
+        return q
+
+    for wrong in (look, tool(look), alook):
+        with pytest.raises(NotSpeculableError, match="above @tool"):
+            speculate(plain, plain).bind_tools([wrong])
+        with pytest.raises(NotSpeculableError, match="above @tool"):
+            create_agent(speculate(plain, plain), [wrong]).invoke(INPUT)
+
+
+def test_the_bound_of_early_runs_holds() -> None:
+    runs: list[str] = []
+
+    async def main() -> None:
+        guesses = [ToolCall("look", {"q": str(number)}) for number in range(9)]
+        model = speculate(
+            ScriptedChat(delay=5), ScriptedSpeculator(guesses), config=SpeculationConfig(max_speculations=2)
+        )
+        await model.bind_tools([async_tool(1, runs)]).ainvoke("hi")
+
+    run_in_virtual_time(main)
+    assert runs == ["0", "1"]

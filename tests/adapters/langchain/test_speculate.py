@@ -1,0 +1,204 @@
+"""`speculate` on every path of an unchanged graph: same transcript, early tools."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from agentrt import ToolCall
+from agentrt.adapters.langchain import report_of, speculate
+from agentrt.perfmodel import TurnTimes
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.adapters.doubles import Milestones, ScriptedChat, Waiting
+from tests.adapters.langchain.graphs import (
+    BUILDERS,
+    THREE,
+    adrive,
+    agent,
+    async_tool,
+    drive,
+    sync_tool,
+    transcript,
+)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("wrong", [frozenset(), frozenset({1}), frozenset({0, 1, 2})])
+def test_an_async_graph_takes_what_equation_1_says_and_says_the_same(
+    build: Callable[..., Any], streamed: bool, wrong: frozenset[int]
+) -> None:
+    times = TurnTimes(generation=40, draft=5, tool=30)
+
+    def guess(turn: int) -> list[ToolCall]:
+        return [ToolCall("look", {"q": f"q{turn}" + "x" * (turn in wrong), "limit": 3})]
+
+    async def run(speculative: bool) -> tuple[list[Any], float, list[str]]:
+        runs: list[str] = []
+        model: Any = ScriptedChat(script=THREE, delay=times.generation)
+        if speculative:
+            model = speculate(model, ScriptedSpeculator(*map(guess, range(3)), delay=times.draft))
+        messages = await adrive(build(model, [async_tool(times.tool, runs)]), streamed)
+        return transcript(messages), asyncio.get_running_loop().time(), runs
+
+    plain, plain_seconds, _ = run_in_virtual_time(lambda: run(False))
+    fast, seconds, runs = run_in_virtual_time(lambda: run(True))
+    assert fast == plain
+    assert plain_seconds == times.standard(3) + times.generation
+    assert seconds == pytest.approx(times.speculative(1 - len(wrong) / 3, 3) + times.generation)
+    assert len(runs) == 3 + len(wrong)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_sync_graph_runs_its_tools_while_the_model_generates(
+    build: Callable[..., Any], streamed: bool
+) -> None:
+    plain = drive(build(ScriptedChat(script=THREE), [sync_tool([], Milestones())]), streamed)
+    milestones, runs = Milestones(), list[str]()
+    look = sync_tool(runs, milestones)
+
+    def gate(turn: int) -> None:  # the model answers only once the guessed tool has started
+        if turn < 3:
+            milestones.wait(f"started q{turn}")
+
+    draft = ScriptedChat(script=THREE, prefix="draft")
+    model = speculate(ScriptedChat(script=THREE, gate=gate), draft)
+    assert transcript(drive(build(model, [look]), streamed)) == transcript(plain)
+    assert runs == ["q0", "q1", "q2"]
+    assert report_of(model).total.claims == 3
+    assert report_of(model).total.wasted == 0
+
+
+def test_a_sync_tool_in_an_async_graph_runs_early_in_a_thread() -> None:
+    milestones, runs = Milestones(), list[str]()
+
+    model = speculate(Waiting(script=THREE, milestones=milestones), ScriptedChat(script=THREE))
+    asyncio.run(adrive(agent(model, [sync_tool(runs, milestones)]), False))
+    assert runs == ["q0", "q1", "q2"]
+    assert report_of(model).total.claims == 3
+
+
+def test_parallel_calls_are_claimed_one_by_one() -> None:
+    calls = [("look", {"q": q}) for q in "abc"]
+    runs: list[str] = []
+
+    async def main() -> float:
+        predictor = ScriptedSpeculator([ToolCall(name, args) for name, args in calls[:2]], delay=1)
+        model = speculate(ScriptedChat(script=[calls], delay=10), predictor)
+        messages = await adrive(agent(model, [async_tool(9, runs)]), False)
+        assert [m.content for m in messages if m.type == "tool"] == [f"found {q} 3" for q in "abc"]
+        total = report_of(model).total
+        assert (total.claims, total.misses) == (2, 1)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main) == 10 + 9 + 10
+    assert runs == ["a", "b", "c"]
+
+
+# The returned object.
+
+
+def test_the_copy_passes_for_the_original() -> None:
+    plain = ScriptedChat(script=THREE)
+    model = speculate(plain, ScriptedSpeculator())
+    assert isinstance(model, ScriptedChat)
+    assert model is not plain
+    assert type(plain) is ScriptedChat
+    assert type(model).__name__ == "ScriptedChat"
+    assert model.model_dump() == plain.model_dump()
+    assert model._serialized == plain._serialized
+    assert model._get_ls_params() == plain._get_ls_params()
+    again = speculate(model, ScriptedSpeculator())
+    assert type(again) is type(model)
+    assert report_of(again) == report_of(model)
+
+
+def test_copies_and_bound_models_share_one_report() -> None:
+    look = async_tool(0, [])
+    model = speculate(ScriptedChat(script=THREE[:1]), ScriptedSpeculator([ToolCall("look", {"q": "q0"})]))
+    for variant in (model.model_copy(), copy.deepcopy(model), model.model_copy(update={"prefix": "x"})):
+        asyncio.run(variant.bind_tools([look]).ainvoke("hi"))
+    assert len(report_of(model.bind_tools([look]).bind(stop=["x"])).turns) == 3
+
+
+def test_a_model_that_cannot_stream_still_says_so() -> None:
+    class NoStream(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "nostream"
+
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self.bind(tools=list(tools), **kwargs)
+
+        def _generate(
+            self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+        ) -> ChatResult:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("plain"))])
+
+    model = speculate(NoStream(), ScriptedSpeculator()).bind_tools([async_tool(0, [])])
+    assert [chunk.content for chunk in model.stream("hi")] == ["plain"]
+
+    async def main() -> list[Any]:
+        return [chunk.content async for chunk in model.astream("hi")] + [(await model.ainvoke("hi")).content]
+
+    assert asyncio.run(main()) == ["plain", "plain"]
+    assert len(report_of(model).turns) == 3
+
+
+def test_structured_output_speculates_nothing() -> None:
+    class Structured(ScriptedChat):
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            return self.bind_tools([schema], tool_choice="any")
+
+    schema = {"title": "Answer", "description": "x", "type": "object", "properties": {}}
+    model = speculate(Structured(), ScriptedSpeculator([ToolCall("Answer", {})]))
+    assert model.with_structured_output(schema).invoke("hi").content == "done"
+    assert model.bind_tools([async_tool(0, [])], tool_choice="none").invoke("hi").content == "done"
+    assert report_of(model).turns == ()
+
+
+class ByStream(ScriptedChat):
+    """Implements its whole answers by its streams, as many providers do."""
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+        chunks = list(self._stream(messages))
+        message = chunks[0].message
+        for chunk in chunks[1:]:
+            message = message + chunk.message  # type: ignore[assignment]
+        return self._result(AIMessage(message.content, tool_calls=message.tool_calls))  # type: ignore[attr-defined]
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Any:
+        async for _ in self._astream(messages):
+            pass
+        self.asked.pop()
+        return await asyncio.to_thread(self._generate, messages)
+
+
+class ByDefault(ByStream):
+    """Leaves the async paths to LangChain, which comes back through the sync ones in a thread."""
+
+    _agenerate = BaseChatModel._agenerate
+    _astream = BaseChatModel._astream
+
+
+@pytest.mark.parametrize("kind", [ByStream, ByDefault])
+def test_a_model_that_calls_itself_speculates_once_a_turn(kind: type[ScriptedChat]) -> None:
+    model = speculate(kind(), ScriptedSpeculator()).bind_tools([async_tool(0, [])])
+
+    async def main() -> None:
+        await model.ainvoke("hi")
+        async for _ in model.astream("hi"):
+            pass
+
+    asyncio.run(main())
+    model.invoke("hi")
+    list(model.stream("hi"))
+    assert len(report_of(model).turns) == 4

@@ -1,0 +1,239 @@
+"""A speculable LangChain tool is the tool it was, and refuses what cannot be run early."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from langchain.tools import ToolRuntime
+from langchain_core.callbacks import CallbackManagerForToolRun, Callbacks
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
+from langgraph.prebuilt import InjectedState, InjectedStore
+from pydantic import BaseModel, Field
+
+from agentrt import SpeculationSession, ToolCall, speculable
+from agentrt.errors import NotSpeculableError
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.tools.speculable import SpeculableTool, speculable_tool
+
+
+class Query(BaseModel):
+    q: str
+    limit: int = Field(default=3, ge=1)
+
+
+@tool("look", args_schema=Query)
+def plain_look(q: str, limit: int) -> str:
+    """Look something up."""
+    return f"found {q} {limit}"
+
+
+look = speculable(plain_look)
+
+
+def described(a_tool: Any) -> SpeculableTool:
+    found = speculable_tool(a_tool)
+    assert found is not None
+    return found
+
+
+def tool_call(name: str = "look", **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "args": arguments, "id": "call_1", "type": "tool_call"}
+
+
+def test_the_copy_passes_for_the_original() -> None:
+    assert isinstance(look, StructuredTool)
+    assert look is not plain_look
+    assert speculable_tool(plain_look) is None
+    assert type(look).__name__ == "StructuredTool"
+    assert look.args == plain_look.args
+    assert look.tool_call_schema.model_json_schema() == plain_look.tool_call_schema.model_json_schema()  # type: ignore[union-attr]
+    for variant in (look, look.model_copy(), look.with_config(tags=["x"])):
+        assert variant.invoke({"q": "a"}) == "found a 3"
+        message = variant.invoke(tool_call(q="a"))
+        assert isinstance(message, ToolMessage)
+        assert (message.content, message.tool_call_id) == ("found a 3", "call_1")
+        assert asyncio.run(variant.ainvoke({"q": "a", "limit": 1})) == "found a 1"
+
+
+def test_decorating_again_replaces_the_options() -> None:
+    again = speculable(look, ttl=1.0)
+    assert type(again) is type(look)
+    assert described(again).options.ttl == 1.0
+    assert again.invoke(tool_call(q="a")).content == "found a 3"
+
+
+def test_decorating_with_options() -> None:
+    @speculable(ttl=1.0, canonical=lambda city: {"city": city.lower()})
+    @tool
+    async def weather(city: str) -> str:
+        """Say how the weather is."""
+        return city
+
+    tool_description = described(weather)
+    assert tool_description.options.ttl == 1.0
+    assert tool_description.call is None
+    assert tool_description.key(tool_description.bind({"city": "OSLO"})) == tool_description.key(
+        tool_description.bind({"city": "oslo"})
+    )
+    assert asyncio.run(weather.ainvoke({"city": "Oslo"})) == "Oslo"
+
+
+def test_arguments_are_validated_as_the_tool_does() -> None:
+    keys = {
+        described(look).key(described(look).bind(arguments))
+        for arguments in ({"q": "a"}, {"q": "a", "limit": 3}, {"q": "a", "limit": "3"})
+    }
+    assert len(keys) == 1
+    with pytest.raises(ValueError, match="limit"):
+        described(look).bind({"q": "a", "limit": 0})
+
+
+def test_errors_and_artifacts_are_handled_as_before() -> None:
+    @speculable
+    @tool(response_format="content_and_artifact")
+    def split(q: str) -> tuple[str, list[str]]:
+        """Split."""
+        if not q:
+            raise ToolException("nothing to split")
+        return q, q.split()
+
+    split.handle_tool_error = True  # after decorating: the early run goes by the same tool
+    message = split.invoke(tool_call("split", q="a b"))
+    assert (message.content, message.artifact) == ("a b", ["a", "b"])
+    failed = split.invoke(tool_call("split", q=""))
+    assert (failed.content, failed.status) == ("nothing to split", "error")
+    with pytest.raises(ValueError, match="q"):
+        split.invoke(tool_call("split"))
+
+
+class Shout(BaseTool):
+    name: str = "shout"
+    description: str = "Shout."
+
+    def _run(self, text: str, times: int = 1) -> str:
+        return text.upper() * times
+
+
+def asking(text: str) -> str:
+    return f"{text}?"
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "result"),
+    [
+        (Shout(), {"text": "a"}, "A"),
+        (Tool("ask", asking, "Ask."), {"__arg1": "a"}, "a?"),
+        (StructuredTool.from_function(asking, description="Ask."), {"text": "a"}, "a?"),
+        (
+            StructuredTool.from_function(
+                asking,
+                name="ask",
+                description="Ask.",
+                args_schema={"type": "object", "properties": {"text": {}}},
+            ),
+            {"text": "a"},
+            "a?",
+        ),
+    ],
+    ids=["subclass", "single-input", "structured", "json-schema"],
+)
+def test_every_kind_of_tool_is_claimed(given: BaseTool, arguments: dict[str, Any], result: str) -> None:
+    made = speculable(given)
+    assert isinstance(made, type(given))
+    assert made.invoke(arguments) == asyncio.run(made.ainvoke(arguments)) == result
+    call = ToolCall(made.name, arguments, "call_1")
+
+    async def claimed() -> tuple[Any, int]:
+        async with SpeculationSession([made], [ScriptedSpeculator([call])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(0.01)  # in virtual time
+                turn.bind([call])
+            message = await made.ainvoke(
+                {"name": made.name, "args": arguments, "id": "call_1", "type": "tool_call"}
+            )
+        return message.content, session.report().total.claims
+
+    assert run_in_virtual_time(claimed) == (result, 1)
+
+
+class Traced(BaseTool):
+    name: str = "traced"
+    description: str = "Look."
+
+    def _run(self, q: str, run_manager: CallbackManagerForToolRun | None = None) -> str:
+        return "traced" if run_manager is not None else "untraced"
+
+
+def test_a_run_manager_is_handed_over_as_before() -> None:
+    made = speculable(Traced())
+    assert made.invoke({"q": "a"}) == asyncio.run(made.ainvoke({"q": "a"})) == "traced"
+
+
+def with_state(q: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Look."""
+    return q
+
+
+def with_store(q: str, store: Annotated[Any, InjectedStore()]) -> str:
+    """Look."""
+    return q
+
+
+def with_id(q: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> str:
+    """Look."""
+    return q
+
+
+def with_runtime(q: str, runtime: ToolRuntime) -> str:
+    """Look."""
+    return q
+
+
+def with_config(q: str, config: RunnableConfig) -> str:
+    """Look."""
+    return q
+
+
+def with_optional_config(q: str, settings: RunnableConfig | None = None) -> str:
+    """Look."""
+    return q
+
+
+def with_callbacks(q: str, callbacks: Callbacks = None) -> str:
+    """Look."""
+    return q
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (with_state, "state"),
+        (with_store, "store"),
+        (with_id, "tool_call_id"),
+        (with_runtime, "runtime"),
+        (with_config, "config"),
+        (with_optional_config, "settings"),
+        (with_callbacks, "callbacks"),
+    ],
+)
+def test_tools_that_need_the_real_call_are_refused(function: Callable[..., str], named: str) -> None:
+    with pytest.raises(NotSpeculableError, match=named):
+        speculable(tool(function))
+
+
+class Configured(BaseTool):
+    name: str = "configured"
+    description: str = "Look."
+
+    def _run(self, q: str, config: RunnableConfig) -> str:
+        return q
+
+
+def test_subclasses_that_need_the_real_call_are_refused() -> None:
+    with pytest.raises(NotSpeculableError, match="config"):
+        speculable(Configured())

@@ -1,0 +1,249 @@
+"""Turn-ahead on the OpenAI client: every way to ask, kept only for an equal request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from agentrt import SpeculationConfig, SpeculationReport, run_scope, speculable
+from agentrt.adapters.openai import arun_tool, report_of, speculate
+from agentrt.config import TurnAhead
+from agentrt.perfmodel import TurnTimes
+from agentrt.testing import run_in_virtual_time
+from tests.adapters.doubles import Milestones, Oracle
+from tests.adapters.openai.doubles import TOOLS, Endpoint, Script
+from tests.adapters.openai.loops import (
+    CHAT,
+    HI,
+    RESPONSES,
+    chat_create,
+    chat_loop,
+    chat_streamed,
+    look_tool,
+    plainly,
+    responses_create,
+    responses_loop,
+    sync_results,
+)
+
+pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request")
+
+TURNS = 4
+SCRIPT: Script = [[("look", {"q": f"q{turn}"})] for turn in range(TURNS)]
+TIMES = TurnTimes(generation=40, draft=1, tool=9)
+ON = SpeculationConfig(turn_ahead=TurnAhead(depth=TURNS))
+
+
+def oracle(wrong: Sequence[int] = (), draft: float = TIMES.draft) -> Oracle:
+    return Oracle(SCRIPT, wrong, delay=draft)
+
+
+def measure(
+    loop: Callable[..., Any], wrong: Sequence[int] = (), config: SpeculationConfig = ON
+) -> tuple[float, SpeculationReport, Endpoint]:
+    """Run a loop with and without: the same transcript; return the time with, the report, the endpoint."""
+
+    async def plain() -> Any:
+        return await loop(Endpoint(SCRIPT, delay=TIMES.generation).async_client(), plainly)
+
+    async def fast() -> tuple[Any, float, SpeculationReport, Endpoint]:
+        endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
+        tools = [look_tool(TIMES.tool, [])]
+        client = speculate(endpoint.async_client(), oracle(wrong), tools=tools, config=config)
+        said = await loop(client, arun_tool)
+        return said, asyncio.get_running_loop().time(), report_of(client), endpoint
+
+    said, seconds, report, endpoint = run_in_virtual_time(fast)
+    assert said == run_in_virtual_time(plain)
+    return seconds, report, endpoint
+
+
+AHEAD_S = TURNS * (TIMES.draft + TIMES.tool) + TIMES.generation
+
+
+@pytest.mark.parametrize("ask", CHAT)
+def test_a_chat_loop_says_the_same_sooner(ask: Callable[..., Any]) -> None:
+    seconds, report, endpoint = measure(lambda client, run: chat_loop(client, ask, run))
+    assert seconds == AHEAD_S
+    assert (report.ahead.kept, report.ahead.wasted) == (TURNS, 0)
+    assert len(endpoint.requests) == TURNS + 1
+
+
+@pytest.mark.parametrize("ask", RESPONSES)
+def test_a_responses_loop_that_sends_its_history_says_the_same_sooner(ask: Callable[..., Any]) -> None:
+    seconds, report, endpoint = measure(lambda client, run: responses_loop(client, ask, run, False))
+    assert seconds == AHEAD_S
+    assert (report.ahead.kept, report.ahead.wasted) == (TURNS, 0)
+    assert len(endpoint.requests) == TURNS + 1
+
+
+def test_a_response_that_goes_on_from_one_that_is_not_there_yet_is_not_asked_for() -> None:
+    config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
+    _, report, _ = measure(
+        lambda client, run: responses_loop(client, responses_create, run, True), (), config
+    )
+    assert report.ahead.kept == 0
+    assert report.ahead.wasted == 1  # of the first request nothing says how the second will look
+
+
+@pytest.mark.parametrize("ask", [chat_create, chat_streamed])
+@pytest.mark.parametrize("wrong", [[0], [1, 3], list(range(TURNS))])
+def test_a_wrong_guess_costs_a_request_and_changes_nothing(ask: Callable[..., Any], wrong: list[int]) -> None:
+    config = SpeculationConfig(turn_ahead=TurnAhead(depth=1, max_wasted=50))
+    _, report, _ = measure(lambda client, run: chat_loop(client, ask, run), wrong, config)
+    assert (report.ahead.kept, report.ahead.wasted) == (TURNS - len(wrong), len(wrong))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 0.5},
+        {"extra_body": {"seed": 1}},
+        {"extra_headers": {"x-user": "bob"}},
+        {"messages": [{"role": "system", "content": "be brief"}]},
+        {"client": {"api_key": "another"}},
+        {"client": {"base_url": "http://other/v1"}},
+    ],
+)
+def test_a_request_that_differs_in_anything_is_made(change: dict[str, Any]) -> None:
+    async def main() -> tuple[int, int]:
+        endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
+        client = speculate(endpoint.async_client(), oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        history: list[Any] = [HI]
+        message = await chat_create(client, history)
+        call = message.tool_calls[0]
+        history.append(message.model_dump(exclude_none=True))
+        history.append({"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)})
+        options = dict(change)
+        history += options.pop("messages", [])
+        asking = client.with_options(**options.pop("client", {}))
+        await asking.chat.completions.create(model="m", messages=history, tools=TOOLS, **options)  # type: ignore[call-overload]
+        return report_of(client).ahead.kept, len(endpoint.requests)
+
+    kept, asked = run_in_virtual_time(main)
+    assert kept == 0
+    assert asked >= 3
+
+
+def test_an_error_ahead_is_nobodys_and_the_request_is_made_when_it_is_due() -> None:
+    endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
+    failed: list[int] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        if len(endpoint.requests) == 1 and not failed:
+            failed.append(1)
+            return httpx2.Response(503, json={"error": {"message": "x"}})
+        return await endpoint._aanswer(request)
+
+    async def main() -> list[Any]:
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=5)
+        client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        return await chat_loop(client, chat_create, arun_tool)
+
+    assert run_in_virtual_time(main)[-1]["content"] == "done"
+    assert failed == [1]
+
+
+def test_leaving_a_kept_stream_stops_its_request() -> None:
+    opened: list[int] = []
+    closed: list[int] = []
+
+    class Slow(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}], "id": "x"}'
+            opened.append(1)
+            try:
+                while True:
+                    await asyncio.sleep(1)
+                    yield chunk + b"\n\n"
+            finally:
+                closed.append(1)
+
+    endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        if endpoint.requests:
+            headers = {"content-type": "text/event-stream"}
+            return httpx2.Response(200, stream=Slow(), headers=headers)
+        return await endpoint._aanswer(request)
+
+    async def main() -> int:
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
+        client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        message = await chat_streamed(client, [HI])
+        call = message.tool_calls[0]
+        told = {"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)}
+        history: Any = [HI, message.model_dump(exclude_none=True), told]
+        stream: Any = await client.chat.completions.create(
+            model="m",
+            messages=history,
+            tools=TOOLS,  # type: ignore[arg-type]
+            stream=True,
+        )
+        async for _ in stream:
+            break
+        await stream._iterator.aclose()
+        await asyncio.sleep(2)
+        return report_of(client).ahead.kept
+
+    assert run_in_virtual_time(main) == 1
+    assert closed == opened
+    assert closed
+
+
+def test_runs_that_are_named_keep_what_was_made_ahead_for_them() -> None:
+    async def user(client: AsyncOpenAI, name: str) -> None:
+        with run_scope(name):
+            await chat_loop(client, chat_create, arun_tool)
+
+    async def main() -> int:
+        endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
+        client = speculate(endpoint.async_client(), oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+        await asyncio.gather(user(client, "ann"), user(client, "bob"))
+        return report_of(client).ahead.kept
+
+    assert run_in_virtual_time(main) == 2 * TURNS
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_a_sync_loop_is_answered_ahead(api: str, streamed: bool) -> None:
+    milestones = Milestones()
+
+    @speculable
+    def look(q: str) -> str:
+        return f"found {q}"
+
+    def gate(turn: int) -> None:  # no turn is answered before the next one has been asked for
+        milestones.reach(f"asked {turn}")
+        if turn < TURNS:
+            milestones.wait(f"asked {turn + 1}")
+
+    endpoint = Endpoint(SCRIPT, gate=gate)
+    config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
+    client = speculate(endpoint.client(), oracle(draft=0), tools=[look], config=config)
+    results = sync_results(client, api, streamed, TURNS + 1)
+    assert results == [f"found q{turn}" for turn in range(TURNS)]
+    assert report_of(client).ahead.kept == TURNS
+    assert len(endpoint.requests) == TURNS + 1
+
+
+def test_a_history_that_no_endpoint_takes_is_for_the_endpoint_to_refuse() -> None:
+    async def main() -> None:
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda request: httpx2.Response(400)))
+        plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http)
+        client = speculate(plain, oracle(), tools=[look_tool(1, [])], config=ON)
+        for wrong in ([{"role": "assistant", "tool_calls": [7]}], [7]):
+            options: Any = {"model": "m", "messages": wrong, "tools": TOOLS}
+            with pytest.raises(openai.BadRequestError):
+                await client.chat.completions.create(**options)
+
+    run_in_virtual_time(main)

@@ -1,0 +1,220 @@
+"""Crossing between threads and loops: outcomes arrive, contexts travel, hanging threads hold nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import aclosing
+
+import pytest
+
+from agentrt.concurrency.hosts import running_loop, worker_loop
+from agentrt.concurrency.streams import as_completed, produced_elsewhere
+from agentrt.concurrency.threads import loop_caller, on_event_loop, run_in_thread, start_in_thread, wait_for
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+def test_knowing_whether_a_loop_runs_here() -> None:
+    async def main() -> tuple[bool, bool]:
+        return on_event_loop(), await run_in_thread(on_event_loop, name="test")
+
+    assert not on_event_loop()
+    assert asyncio.run(main()) == (True, False)
+
+
+def test_a_thread_runs_in_the_callers_context_and_hands_over_its_outcome() -> None:
+    async def main() -> str:
+        variable.set("set by the caller")
+        return await run_in_thread(variable.get, name="test")
+
+    assert asyncio.run(main()) == "set by the caller"
+
+    def fail() -> None:
+        raise LookupError("from the thread")
+
+    with pytest.raises(LookupError, match="from the thread"):
+        asyncio.run(run_in_thread(fail, name="test"))
+
+
+def test_cancelling_abandons_a_thread_that_hangs() -> None:
+    release = threading.Event()
+
+    async def main() -> None:
+        task = asyncio.create_task(run_in_thread(release.wait, name="test"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    release.set()
+
+
+def test_waiting_never_raises_the_outcome() -> None:
+    async def main() -> None:
+        failed: Future[None] = Future()
+        failed.set_exception(OSError())
+        await wait_for(failed)
+        cancelled: Future[None] = Future()
+        waiting = asyncio.create_task(wait_for(cancelled))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await waiting
+
+    asyncio.run(main())
+
+
+def test_calling_into_a_loop_that_is_gone_does_nothing() -> None:
+    async def main() -> object:
+        return loop_caller()
+
+    call_soon = asyncio.run(main())
+    called: list[int] = []
+    call_soon(lambda: called.append(1))  # type: ignore[operator]
+    assert called == []
+
+
+def test_the_worker_loop_runs_tasks_in_the_callers_context_in_another_thread() -> None:
+    found: Future[tuple[str, int]] = Future()
+
+    async def main() -> None:
+        found.set_result((variable.get(), threading.get_ident()))
+
+    context = contextvars.copy_context()
+    context.run(variable.set, "set by the caller")
+    context.run(worker_loop.start, main)
+    value, thread = found.result(10)
+    assert value == "set by the caller"
+    assert thread != threading.get_ident()
+
+
+def test_a_turn_on_the_running_loop_outlives_the_call_that_started_it() -> None:
+    async def main() -> list[str]:
+        done: list[str] = []
+        go = asyncio.Event()
+
+        async def turn() -> None:
+            await go.wait()
+            done.append("ran")
+
+        running_loop.start(turn)
+        go.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return done
+
+    assert asyncio.run(main()) == ["ran"]
+
+
+def test_a_process_ends_although_a_speculation_hangs() -> None:
+    program = """
+import threading
+from agentrt import SpeculationSession, ToolCall, speculable
+from agentrt.testing import ScriptedSpeculator
+started = threading.Event()
+@speculable
+def look(q: str) -> str:
+    started.set()
+    threading.Event().wait()
+session = SpeculationSession([look], [ScriptedSpeculator([ToolCall("look", {"q": "a"})])])
+with session, session.turn([], []):
+    assert started.wait(10)
+print("left")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "left\n", "")
+
+
+def test_results_come_as_they_are_ready_and_errors_last() -> None:
+    results = []
+
+    async def main() -> None:
+        gates = [asyncio.Event() for _ in range(3)]
+
+        async def wait(number: int) -> int:
+            await gates[number].wait()
+            if number == 1:
+                raise LookupError("the second failed")
+            return number
+
+        gates[2].set()
+        gates[1].set()
+        async for result in as_completed([lambda n=n: wait(n) for n in range(3)]):
+            results.append(result)
+            gates[0].set()
+
+    with pytest.raises(LookupError, match="the second failed"):
+        asyncio.run(main())
+    assert results == [2, 0]
+
+
+def test_cancelling_the_consumer_cancels_the_rest() -> None:
+    cancelled: list[int] = []
+
+    async def main() -> None:
+        async def hang() -> int:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(1)
+            return 0
+
+        async def consume() -> None:
+            async for _ in as_completed([hang, hang]):
+                raise AssertionError("nothing should come")
+
+        task = asyncio.create_task(consume())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert cancelled == [1, 1]
+
+
+def test_what_is_produced_elsewhere_comes_in_order_and_its_error_last() -> None:
+    taken: list[int] = []
+
+    def start(put: Callable[[int], None]) -> Future[None]:
+        def produce() -> None:
+            for number in range(3):
+                put(number)
+            raise LookupError("the producer failed")
+
+        return start_in_thread(produce, name="test")
+
+    async def main() -> None:
+        async for number in produced_elsewhere(start):
+            taken.append(number)
+
+    with pytest.raises(LookupError, match="the producer failed"):
+        asyncio.run(main())
+    assert taken == [0, 1, 2]
+
+
+def test_leaving_cancels_the_producer_which_may_go_on_putting() -> None:
+    ended: Future[None] = Future()
+    puts: list[Callable[[int], None]] = []
+
+    def start(put: Callable[[int], None]) -> Future[None]:
+        puts.append(put)
+        put(1)
+        return ended
+
+    async def main() -> None:
+        async with aclosing(produced_elsewhere(start)) as numbers:
+            async for _ in numbers:
+                break
+        puts[0](2)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert ended.cancelled()

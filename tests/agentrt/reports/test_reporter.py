@@ -1,0 +1,160 @@
+"""The report adds up what happened, and stays bounded."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agentrt.drafts import DraftCost
+from agentrt.reports.events import (
+    CallClaimed,
+    CallMissed,
+    DraftArrived,
+    DraftJudged,
+    DraftRefused,
+    PredictorAsked,
+    PredictorCharged,
+    PredictorFailed,
+    PredictorSkipped,
+    SpeculationWasted,
+    TurnAnswered,
+)
+from agentrt.reports.report import PredictorReport, SpeculationReport, ToolReport
+from agentrt.reports.reporter import Reporter, TurnRecorder
+from agentrt.tools.speculation import Speculation
+
+
+def test_nothing_has_happened_yet() -> None:
+    assert Reporter(turns_kept=10).report() == SpeculationReport()
+    assert ToolReport().claim_rate == 0.0
+
+
+def test_a_turn_is_told_in_full() -> None:
+    reporter = Reporter(turns_kept=10)
+    turn = reporter.next_turn()
+    for event in (
+        DraftArrived(turn, "p", "look", 0.25),
+        DraftArrived(turn, "p", "other", 0.5),
+        DraftRefused(turn, "p", "other", "not speculable"),
+        PredictorFailed(turn, "q", "down"),
+        TurnAnswered(turn, 1.0, ("look", "save")),
+        CallClaimed(turn, "look", tool_s=3.0, waited_s=2.0, draft_s=0.25),
+        CallMissed(turn, "look", tool_s=4.0, reason="not predicted"),
+        SpeculationWasted(turn, "look", ran_s=0.5, reason="loser", cost=0.25),
+    ):
+        reporter.note(event)
+    report = reporter.report()
+    (told,) = report.turns
+    assert (told.turn, told.generation_s, told.drafts, told.first_draft_s) == (1, 1.0, 2, 0.25)
+    assert told.tools == ("look", "save")
+    assert [(c.hit, c.tool_s, c.waited_s, c.saved_s, c.draft_s) for c in told.calls] == [
+        (True, 3.0, 2.0, 1.0, 0.25),
+        (False, 4.0, 4.0, 0.0, None),
+    ]
+    assert (told.saved_s, told.wasted) == (1.0, 1)
+    assert told.problems == ("p drafted other: not speculable", "q failed: down")
+    expected = ToolReport(claims=1, misses=1, wasted=1, saved_s=1.0, wasted_s=0.5, wasted_cost=0.25)
+    assert report.tools == {"look": expected}
+    assert report.total == expected
+    assert SpeculationReport.model_validate_json(report.model_dump_json()) == report
+
+
+def test_predictors_are_told_with_what_they_cost() -> None:
+    reporter = Reporter(turns_kept=10)
+    for event in (
+        PredictorAsked(1, "p", 3),
+        DraftJudged(1, "p", "look", True, 0.1),
+        DraftJudged(1, "p", "look", False, 0.2),
+        PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
+        PredictorFailed(1, "q", "down"),
+        PredictorSkipped(2, "p", "not worth it"),
+        SpeculationWasted(1, "look", 1.0, "loser", "p", 0.25),
+    ):
+        reporter.note(event)
+    report = reporter.report()
+    assert report.predictors == {
+        "p": PredictorReport(
+            asked=1, skipped=1, drafts=2, correct=1, input_tokens=100, output_tokens=20, money=0.5
+        ),
+        "q": PredictorReport(failures=1),
+    }
+    assert report.predictors["p"].precision == 0.5
+    assert report.cost == 0.75
+    assert "1 of 2 guesses right, asked in 1 turns of 2, 120 tokens" in str(report)
+    assert "cost: 0.75" in str(report)
+
+
+def test_what_was_guessed_and_not_run_could_have_saved_what_equation_1_says() -> None:
+    reporter = Reporter(turns_kept=10)
+    turn = reporter.next_turn()
+    reporter.note(TurnAnswered(turn, 2.0, ("look", "look", "look")))
+    reporter.note(CallMissed(turn, "look", 1.0, "shadow", draft_s=0.5))  # hidden behind the model whole
+    reporter.note(CallMissed(turn, "look", 5.0, "shadow", draft_s=0.5))
+    reporter.note(CallMissed(turn, "look", 5.0, "not predicted"))
+    report = reporter.report()
+    assert [call.could_save_s for call in report.turns[0].calls] == [1.0, 1.5, 0.0]
+    assert report.total.could_save_s == 2.5
+    assert "2.50 s" in str(report)
+
+
+def test_a_late_event_finds_its_turn() -> None:
+    reporter = Reporter(turns_kept=10)
+    first, second = reporter.next_turn(), reporter.next_turn()
+    reporter.note(CallMissed(first, "look", 1.0, "not predicted"))
+    assert [len(turn.calls) for turn in reporter.report().turns] == [1, 0]
+    assert second == 2
+
+
+def test_waiting_longer_than_the_tool_ran_saves_nothing() -> None:
+    assert CallClaimed(1, "look", tool_s=1.0, waited_s=1.1, draft_s=0.0).saved_s == 0.0
+
+
+def test_old_turns_and_endless_problems_are_dropped_but_totals_are_not() -> None:
+    reporter = Reporter(turns_kept=2)
+    for _ in range(5):
+        turn = reporter.next_turn()
+        reporter.note(CallMissed(turn, "look", 1.0, "not predicted"))
+    reporter.note(CallMissed(1, "look", 1.0, "of a turn that was dropped"))
+    for number in range(100):
+        reporter.note(PredictorFailed(turn, "p", str(number)))
+    report = reporter.report()
+    assert [told.turn for told in report.turns] == [4, 5]
+    assert report.total.misses == 6
+    assert len(report.turns[-1].problems) == 16
+
+
+def test_a_lost_speculation_gives_its_own_reason() -> None:
+    reporter = Reporter(turns_kept=2)
+    recorder = TurnRecorder(reporter, reporter.next_turn())
+    seen = []
+
+    class Observer:
+        def on_event(self, event: object) -> None:
+            seen.append(event)
+
+    observed = Reporter(turns_kept=2, observers=[Observer()])
+    recorder = TurnRecorder(observed, observed.next_turn())
+    lost = Speculation("look", "k", ttl=1.0)
+    lost.fail(OSError())
+    recorder.wasted(lost, "loser")
+    event = seen[-1]
+    assert isinstance(event, SpeculationWasted)
+    assert event.reason == "the early run failed with OSError"
+
+
+def test_counting_from_many_threads_loses_nothing() -> None:
+    reporter = Reporter(turns_kept=5)
+    turn = reporter.next_turn()
+
+    def count() -> None:
+        for _ in range(200):
+            reporter.note(CallClaimed(turn, "look", 1.0, 0.0, 0.0))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reporter.report().total.claims == 800
+    assert reporter.report().total.saved_s == pytest.approx(800)

@@ -1,0 +1,71 @@
+"""No way to make or change settings lets pydantic's own error through."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentrt import SpeculationConfig
+from agentrt.config import Budget, TurnAhead
+from agentrt.errors import ConfigurationError
+from agentrt.runtime import RuntimeConfig
+from agentrt.runtime.gateway import GatewayConfig
+from agentrt.runtime.server import ServerConfig
+from agentrt.settings import Settings
+from agentrt.tools.speculable import SpeculableOptions
+
+BAD: list[tuple[type[Settings], dict[str, Any]]] = [
+    (SpeculationConfig, {"max_speculations": 0}),
+    (SpeculationConfig, {"turn_ahead": {"depth": 0}}),
+    (Budget, {"runs": -1}),
+    (TurnAhead, {"unknown": 1}),
+    (SpeculableOptions, {"ttl": "soon"}),
+    (RuntimeConfig, {"memory_bytes": "1"}),
+    (ServerConfig, {"port": 70_000}),
+    (ServerConfig, {"max_requests": 0}),
+    (GatewayConfig, {"upstream": 1}),
+    (GatewayConfig, {}),
+]
+
+GOOD: dict[type[Settings], dict[str, Any]] = {GatewayConfig: {"upstream": "http://127.0.0.1:8000"}}
+
+WAYS: list[Callable[[type[Settings], dict[str, Any]], object]] = [
+    lambda kind, bad: kind(**bad),
+    lambda kind, bad: kind.model_validate(bad),
+    lambda kind, bad: kind.model_validate_json(json.dumps(bad)),
+]
+
+
+@pytest.mark.parametrize(("kind", "bad"), BAD)
+@pytest.mark.parametrize("make", WAYS, ids=["call", "model_validate", "model_validate_json"])
+def test_bad_settings_are_a_configuration_error(
+    make: Callable[[type[Settings], dict[str, Any]], object], kind: type[Settings], bad: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigurationError, match=kind.__name__):
+        make(kind, bad)
+
+
+@pytest.mark.parametrize(("kind", "bad"), [(kind, bad) for kind, bad in BAD if bad])
+def test_a_copy_is_validated(kind: type[Settings], bad: dict[str, Any]) -> None:
+    settings = kind(**GOOD.get(kind, {}))
+
+    with pytest.raises(ConfigurationError):
+        settings.model_copy(update=bad)
+
+
+def test_a_copy_has_what_was_changed_and_what_was_not() -> None:
+    config = RuntimeConfig(threads=2)
+
+    changed = config.model_copy(update={"memory_bytes": 1})
+
+    assert (changed.threads, changed.memory_bytes) == (2, 1)
+    assert config.model_copy() == config != changed
+
+
+@pytest.mark.parametrize("kind", [SpeculationConfig, RuntimeConfig, ServerConfig])
+def test_settings_are_immutable(kind: type[Settings]) -> None:
+    settings = kind()
+
+    with pytest.raises(ConfigurationError, match="model_copy"):
+        setattr(settings, next(iter(kind.model_fields)), 1)

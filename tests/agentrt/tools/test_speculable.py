@@ -1,0 +1,116 @@
+"""What @speculable accepts, how it validates, and when two calls are one."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal
+
+import pytest
+
+from agentrt import SpeculationConfig, speculable
+from agentrt.errors import ConfigurationError, InvalidRequestError, NotSpeculableError
+from agentrt.tools.speculable import SpeculableTool, speculable_tool
+
+
+@speculable
+def search(query: str, limit: int = 3, order: Literal["new", "old"] = "new") -> str:
+    return f"{query} {limit} {order}"
+
+
+def described(tool: Any) -> SpeculableTool:
+    found = speculable_tool(tool)
+    assert found is not None
+    return found
+
+
+def key_of(tool: Any, **arguments: Any) -> str:
+    described_tool = described(tool)
+    return described_tool.key(described_tool.bind(arguments))
+
+
+def test_a_function_stays_what_it_is() -> None:
+    @speculable(ttl=5.0, max_concurrency=2)
+    async def read(path: str) -> str:
+        return path
+
+    assert search("a", limit=1) == "a 1 new"
+    assert inspect.iscoroutinefunction(read)
+    assert described(read).options.ttl == 5.0
+    assert (described(read).call, described(search).acall) == (None, None)
+
+
+def test_what_was_not_declared_is_not_speculable() -> None:
+    assert speculable_tool(len) is None
+
+
+def test_defaults_and_coercions_agree() -> None:
+    assert (
+        key_of(search, query="a")
+        == key_of(search, query="a", limit="3")
+        == key_of(search, limit=3.0, query="a")
+    )
+    assert key_of(search, query="a") != key_of(search, query="a", limit=4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"query": "a", "extra": 1}, {"query": "a", "limit": "many"}, {"query": "a", "order": "odd"}],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        described(search).bind(arguments)
+
+
+def test_nan_has_no_key() -> None:
+    @speculable
+    def heat(degrees: float) -> str:
+        return ""
+
+    with pytest.raises(InvalidRequestError, match="finite"):
+        key_of(heat, degrees=float("nan"))
+
+
+def test_a_canonicaliser_decides_what_is_the_same() -> None:
+    @speculable(canonical=lambda city: {"city": city.strip().lower()})
+    def weather(city: str) -> str:
+        return city
+
+    assert key_of(weather, city=" Oslo") == key_of(weather, city="oslo")
+    assert key_of(weather, city="Bergen") != key_of(weather, city="oslo")
+
+
+def test_parameters_that_a_model_cannot_name_are_refused() -> None:
+    for bad in (lambda *words: None, lambda **rest: None):
+        with pytest.raises(NotSpeculableError, match="named parameters"):
+            speculable(bad)
+
+
+def test_what_is_no_tool_is_refused() -> None:
+    for bad in (object(), "search", 3):
+        with pytest.raises(NotSpeculableError, match="Decorate the function"):
+            speculable(bad)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ttl": 0},
+        {"max_concurrency": 0},
+        {"timeout": -1},
+        {"cost": -1},
+        {"retries": 1},
+        {"invalidated_by": "save"},
+        {"prepare": print},
+    ],
+)
+def test_options_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        speculable(**options)(lambda: None)
+
+
+@pytest.mark.parametrize("options", [{"max_speculations": 0}, {"report_turns": "many"}, {"samples": 1}])
+def test_the_configuration_is_checked_and_frozen(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        SpeculationConfig(**options)
+    with pytest.raises(ValueError, match="cannot be changed"):
+        SpeculationConfig().max_speculations = 3  # type: ignore[misc]

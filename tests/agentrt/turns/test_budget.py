@@ -1,0 +1,68 @@
+"""Budgets hold, give back what was not in vain, and refill."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.config import Budget
+from agentrt.errors import ConfigurationError
+from agentrt.turns.budget import Spending
+
+
+def test_no_budget_never_ends() -> None:
+    spending = Spending(Budget())
+    spending.add(runs=10**6, seconds=1e9, tokens=10**9, money=1e9)
+    assert spending.exhausted(0.0, money=1e9) is None
+
+
+@pytest.mark.parametrize("unit", ["runs", "seconds", "tokens", "money"])
+def test_each_unit_ends_at_its_bound_and_is_named(unit: str) -> None:
+    spending = Spending(Budget(**{unit: 2}))
+    spending.add(**{unit: 1})
+    assert spending.exhausted(0.0) is None
+    spending.add(**{unit: 1})
+    assert spending.exhausted(1e9) == f"the budget of 2 {unit} is spent"
+    spending.add(**{unit: -1})
+    assert spending.exhausted(0.0) is None
+
+
+def test_a_cost_that_would_exceed_the_budget_is_seen_before() -> None:
+    spending = Spending(Budget(money=1.0))
+    assert spending.exhausted(0.0, money=1.5) is not None
+    assert spending.exhausted(0.0, money=1.0) is None
+
+
+def test_what_is_spent_is_forgotten_evenly() -> None:
+    spending = Spending(Budget(runs=4, per_seconds=60))
+    assert spending.exhausted(100.0) is None
+    spending.add(runs=4)
+    assert spending.exhausted(100.0) is not None
+    assert spending.exhausted(100.0 + 14) is not None or spending.exhausted(100.0 + 16) is None
+    spending.add(runs=4)
+    assert spending.exhausted(100.0 + 16) is not None
+    assert spending.exhausted(1000.0) is None
+    assert spending.exhausted(0.0) is None  # a clock that went back forgets nothing, and breaks nothing
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 10))), st.floats(1, 100))
+def test_never_more_than_the_budget_and_its_refill(
+    spends: list[tuple[int, float]], per_seconds: float
+) -> None:
+    spending = Spending(Budget(runs=5, per_seconds=per_seconds))
+    now, allowed = 0.0, 0
+    for runs, pause in spends:
+        now += pause
+        for _ in range(runs):
+            if spending.exhausted(now) is None:
+                spending.add(runs=1)
+                allowed += 1
+    assert allowed <= 5 + 5 * now / per_seconds + 1
+
+
+def test_budgets_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="runs"):
+        Budget(runs=-1)
+    with pytest.raises(ConfigurationError, match="per_seconds"):
+        Budget(per_seconds=0)

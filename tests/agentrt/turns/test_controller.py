@@ -1,0 +1,224 @@
+"""The controller asks and runs what is expected to pay, and leaves the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrt.config import Budget, SpeculationConfig
+from agentrt.drafts import DraftCost
+from agentrt.reports.events import (
+    CallClaimed,
+    CallMissed,
+    DraftJudged,
+    PredictorAsked,
+    PredictorCharged,
+    SpeculationStarted,
+    SpeculationWasted,
+    TurnAnswered,
+)
+from agentrt.turns.controller import Controller
+
+
+@dataclass
+class Workload:
+    """Turns that each call one tool, told to a controller as a session would."""
+
+    controller: Controller
+    generation_s: float = 1.0
+    tool_s: float = 1.0
+    draft_s: float = 0.1
+    samples: int = 1
+    money: float = 0.0
+    turns: int = 0
+    asked: list[int] = field(default_factory=list)
+    """The number of samples of each turn; 0 where the predictor was not asked."""
+    runs: int = 0
+
+    def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0) -> None:
+        """One turn; the right guess is among the first ``right_up_to`` samples, ``wrong`` others are made."""
+        self.turns += 1
+        number, note = self.turns, self.controller.on_event
+        decision = self.controller.should_ask("p", self.samples, now=float(number))
+        self.asked.append(decision.samples if decision.speculate else 0)
+        claimed = False
+        if decision.speculate:
+            note(PredictorAsked(number, "p", decision.samples))
+            if self.money:
+                cost = DraftCost(10, 1, self.money * decision.samples)
+                note(PredictorCharged(number, "p", cost))
+            correct = right_up_to is not None and decision.samples >= right_up_to
+            for is_right in [correct] * correct + [False] * wrong:
+                run = self.controller.should_run("p", tool, float(number), draft_s=self.draft_s)
+                if run.speculate:
+                    self.runs += 1
+                    note(SpeculationStarted(number, tool, "p"))
+                    claimed |= is_right
+                    if not is_right:
+                        note(SpeculationWasted(number, tool, self.tool_s, "loser", "p"))
+                note(DraftJudged(number, "p", tool, is_right, self.draft_s))
+        note(TurnAnswered(number, self.generation_s, (tool,)))
+        if claimed:
+            note(CallClaimed(number, tool, self.tool_s, self.draft_s, self.draft_s, "p"))
+        else:
+            note(CallMissed(number, tool, self.tool_s, "not predicted"))
+
+
+def workload(config: SpeculationConfig | None = None, **given: float) -> Workload:
+    return Workload(Controller(config or SpeculationConfig()), **given)  # type: ignore[arg-type]
+
+
+def test_the_first_turn_already_speculates_with_all_samples() -> None:
+    controller = Controller(SpeculationConfig())
+    asked = controller.should_ask("p", 5, now=0.0)
+    assert (asked.speculate, asked.samples) == (True, 5)
+    assert controller.should_run("p", "look", 0.0, draft_s=0.1).speculate
+
+
+def test_a_predictor_that_is_right_is_asked_every_turn() -> None:
+    served = workload()
+    for _ in range(100):
+        served.turn(1)
+    assert served.asked == [1] * 100
+    assert served.runs == 100
+
+
+def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
+    served = workload(samples=3)
+    for _ in range(4000):
+        served.turn(None, wrong=1)
+    assert sum(asked > 0 for asked in served.asked) < 0.01 * 4000
+    assert sum(served.asked) < 0.02 * 4000
+    assert served.runs < 20
+    assert all(asked <= 1 for asked in served.asked[100:])
+
+
+def test_a_predictor_that_guesses_nothing_is_left_as_well() -> None:
+    served = workload()
+    for _ in range(1000):
+        served.turn(None)
+    assert sum(served.asked) < 30
+
+
+def test_a_predictor_that_becomes_right_is_found_again_and_trusted() -> None:
+    served = workload()
+    for _ in range(300):
+        served.turn(None, wrong=1)
+    for _ in range(400):
+        served.turn(1)
+    assert served.asked[-50:] == [1] * 50
+    runs = served.runs
+    served.turn(1)
+    assert served.runs == runs + 1
+
+
+def test_wrong_guesses_of_one_tool_do_not_stop_those_of_another() -> None:
+    served = workload()
+    for _ in range(60):
+        served.turn(1, tool="good")
+        served.turn(None, tool="bad", wrong=1)
+    controller = served.controller
+    assert controller.should_run("p", "good", 0.0, draft_s=0.1).speculate
+    refused = controller.should_run("p", "bad", 0.0, draft_s=0.1)
+    assert not refused.speculate
+    assert "right lately" in refused.reason
+    assert controller.should_run("q", "bad", 0.0, draft_s=0.1).speculate  # another predictor may know better
+
+
+@pytest.mark.parametrize(("right_up_to", "expected"), [(1, 1), (3, 3), (7, 7)])
+def test_it_asks_for_as_many_samples_as_it_takes_and_no_more(right_up_to: int, expected: int) -> None:
+    served = workload(samples=9)
+    for _ in range(200):
+        served.turn(right_up_to)
+    chosen = served.asked[100:]
+    assert max(set(chosen), key=chosen.count) == expected
+
+
+def test_a_price_that_samples_are_not_worth_buys_fewer() -> None:
+    def most_frequent(worth: float) -> int:
+        served = workload(SpeculationConfig(second_saved_is_worth=worth), samples=9, money=0.01)
+        for turn in range(300):
+            served.turn(1 if turn % 4 else 9)  # the ninth sample finds one in four
+        chosen = served.asked[150:]
+        return max(set(chosen), key=chosen.count)
+
+    assert most_frequent(worth=100.0) == 9
+    assert most_frequent(worth=0.1) == 1
+
+
+def test_a_guess_that_costs_more_than_it_saves_is_not_run() -> None:
+    served = workload(SpeculationConfig(second_saved_is_worth=1.0))
+    for turn in range(100):
+        served.turn(1 if turn % 2 else None, wrong=1)
+    controller = served.controller
+    assert controller.should_run("p", "look", 0.0, draft_s=0.1, cost=0.01).speculate
+    assert not controller.should_run("p", "look", 0.0, draft_s=0.1, cost=10.0).speculate
+
+
+def test_a_sure_guess_runs_however_late_it_comes() -> None:
+    served = workload()
+    for _ in range(50):
+        served.turn(1)
+    assert served.controller.should_run("p", "look", 0.0, draft_s=5.0).speculate
+
+
+def test_a_spent_budget_ends_speculation_and_claims_do_not_spend_it() -> None:
+    served = workload(SpeculationConfig(budget=Budget(runs=3)))
+    for _ in range(50):
+        served.turn(1)
+    assert served.asked == [1] * 50
+    for _ in range(4):
+        served.turn(None, wrong=1)
+    assert served.asked[-4:] == [1, 1, 1, 0]
+    assert served.runs == 53
+    assert "runs" in served.controller.should_ask("p", 1, 0.0).reason
+    assert "runs" in served.controller.should_run("p", "look", 0.0, draft_s=0.1).reason
+
+
+def test_what_predictors_charge_counts_against_the_budget() -> None:
+    served = workload(SpeculationConfig(budget=Budget(tokens=25)), money=0.01)
+    for _ in range(5):
+        served.turn(1)
+    assert served.asked == [1, 1, 1, 0, 0]
+
+
+def test_off_asks_nobody_and_shadow_runs_nothing_but_learns() -> None:
+    off = Controller(SpeculationConfig(mode="off"))
+    assert not off.should_ask("p", 1, 0.0).speculate
+    shadow = workload(SpeculationConfig(mode="shadow"))
+    for _ in range(30):
+        shadow.turn(1)
+    assert shadow.asked == [1] * 30
+    assert shadow.runs == 0
+    for _ in range(300):
+        shadow.turn(None, wrong=1)
+    assert sum(shadow.asked[-100:]) <= 2
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 1, 3, 5]), st.integers(0, 3)), max_size=120),
+    st.integers(1, 9),
+    st.floats(0.01, 10),
+    st.floats(0.0, 10),
+)
+def test_decisions_are_always_possible_ones(
+    turns: list[tuple[int | None, int]], samples: int, generation_s: float, tool_s: float
+) -> None:
+    served = workload(
+        samples=samples, generation_s=generation_s, tool_s=tool_s, draft_s=generation_s / 3, money=0.001
+    )
+    for right_up_to, wrong in turns:
+        served.turn(right_up_to, wrong=wrong)
+    assert all(0 <= asked <= samples for asked in served.asked)
+    assert served.asked[:8] == [samples] * min(8, len(turns))
+
+
+def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:
+    controller = Controller(SpeculationConfig())
+    for turn in range(1000):
+        controller.on_event(PredictorAsked(turn, "p", 1))
+    assert len(controller._turns) <= 256

@@ -1,0 +1,253 @@
+"""A session end to end: SpecTools' Algorithm 2, in virtual time where timing matters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
+from agentrt.calls import TextDelta
+from agentrt.errors import ConfigurationError, InvalidRequestError
+from agentrt.perfmodel import TurnTimes
+from agentrt.reports.events import CallClaimed, SpeculationEvent
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.agentrt.turns.sessions import call, one_turn, slow_tool
+
+
+@settings(max_examples=60, deadline=None)
+@given(generation=st.integers(1, 50), draft=st.integers(1, 50), tool=st.integers(1, 50), hit=st.booleans())
+def test_a_turn_takes_exactly_what_equation_1_says(generation: int, draft: int, tool: int, hit: bool) -> None:
+    async def main() -> float:
+        predictor = ScriptedSpeculator([call("a" if hit else "wrong")], delay=draft)
+        async with SpeculationSession([slow_tool(tool, [])], [predictor]) as session:
+            answer, seconds = await one_turn(session, generation, call("a"))
+        assert answer == "found a"
+        return seconds
+
+    # A draft that comes after the answer is no draft; one that comes with it may or may not count.
+    if draft != generation:
+        claimed = hit and draft < generation
+        expected = TurnTimes(generation, draft, tool).speculative(1.0 if claimed else 0.0)
+        assert run_in_virtual_time(main) == pytest.approx(expected)
+
+
+def test_the_report_tells_hits_misses_waste_and_seconds() -> None:
+    events: list[SpeculationEvent] = []
+
+    class Observer:
+        def on_event(self, event: SpeculationEvent) -> None:
+            events.append(event)
+
+    async def main() -> SpeculationSession:
+        predictor = ScriptedSpeculator([call("a"), call("loser")], [call("wrong")])
+        async with SpeculationSession([slow_tool(0.0, [])], [predictor], observers=[Observer()]) as session:
+            await one_turn(session, 1, call("a", "1"))
+            await one_turn(session, 1, call("b", "2"))
+        return session
+
+    report = run_in_virtual_time(main).report()
+    assert (report.total.claims, report.total.misses, report.total.wasted) == (1, 1, 2)
+    assert report.total.claim_rate == 0.5
+    assert [[c.hit for c in turn.calls] for turn in report.turns] == [[True], [False]]
+    assert report.turns[1].calls[0].reason == "not predicted"
+    assert report.total.saved_s == pytest.approx(
+        sum(event.saved_s for event in events if isinstance(event, CallClaimed))
+    )
+
+
+def test_one_guess_runs_once_however_often_it_is_made() -> None:
+    runs: list[str] = []
+
+    async def main() -> None:
+        predictors = [ScriptedSpeculator([call("a"), call("a")]), ScriptedSpeculator([call("a")])]
+        async with SpeculationSession([slow_tool(5, runs)], predictors, samples=3) as session:
+            await one_turn(session, 1, call("a"))
+        assert [p.requests[0].samples for p in predictors] == [3, 3]
+
+    run_in_virtual_time(main)
+    assert runs == ["a"]
+
+
+def test_equal_calls_of_one_answer_share_no_result() -> None:
+    runs: list[str] = []
+
+    async def main() -> None:
+        async with SpeculationSession([slow_tool(5, runs)], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call("a", "1"), call("a", "2")])
+            assert await session.acall(call("a", "1")) == await session.acall(call("a", "2"))
+        assert session.report().turns[0].calls[1].reason == "taken by an equal call"
+
+    run_in_virtual_time(main)
+    assert runs == ["a", "a"]
+
+
+def test_predictors_read_the_answer_along_and_learn_what_it_called() -> None:
+    class Reader:
+        def __init__(self) -> None:
+            self.read: list[object] = []
+            self.learned: list[tuple[str, Sequence[ToolCall]]] = []
+
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            async for event in request.answer.events():
+                self.read.append(event)
+                yield call("a")
+
+        def learn(self, request: DraftRequest, calls: Sequence[ToolCall]) -> None:
+            self.learned.append((str(request.messages[0]["content"]), calls))
+            raise LookupError
+
+    reader = Reader()
+
+    async def main() -> tuple[str, ...]:
+        async with SpeculationSession([slow_tool(5, [])], [reader]) as session:
+            with session.turn([{"role": "user", "content": "hi"}], []) as turn:
+                turn.observe(TextDelta("let me see"))
+                await asyncio.sleep(1)
+                turn.bind([call("a")])
+            assert await session.acall(call("a")) == "found a"
+            with session.turn([], []):
+                pass  # a turn without an answer teaches nothing, and its readers are not left waiting
+        assert session.report().total.wasted == 0
+        return session.report().turns[0].problems[-1:]
+
+    assert run_in_virtual_time(main) == ("Reader failed: LookupError",)
+    assert reader.read == [TextDelta("let me see")]
+    assert reader.learned == [("hi", [call("a")])]
+
+
+def test_what_a_tool_returns_is_handed_on_as_it_is() -> None:
+    lock = threading.Lock()  # cannot be pickled, copied or compared
+
+    @speculable
+    async def look(q: str) -> Any:
+        return lock
+
+    async def main() -> Any:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            result, _ = await one_turn(session, 1, call("a"))
+            assert session.report().total.claims == 1
+        return result
+
+    assert run_in_virtual_time(main) is lock
+
+
+def test_calls_of_one_answer_with_one_id_are_all_made() -> None:
+    runs: list[str] = []
+
+    async def main() -> list[Any]:
+        drafts = ScriptedSpeculator([call("a"), call("b")])
+        async with SpeculationSession([slow_tool(1, runs)], [drafts]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([call("a", "same"), call("b", "same")])
+            return [await session.acall(call(q, "same")) for q in "ab"]
+
+    assert run_in_virtual_time(main) == ["found a", "found b"]
+    assert runs == ["a", "b", "a", "b"]
+
+
+def test_arguments_edited_after_the_answer_run_for_real() -> None:
+    runs: list[str] = []
+
+    async def main() -> str:
+        async with SpeculationSession([slow_tool(1, runs)], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([call("a")])
+            answer: str = await session.acall(call("edited"))
+            return answer
+
+    assert run_in_virtual_time(main) == "found edited"
+    assert runs == ["a", "edited"]
+
+
+def test_sync_code_speculates_in_threads() -> None:
+    main_thread, started, release = threading.current_thread(), threading.Event(), threading.Event()
+    runs: list[str] = []
+
+    @speculable
+    def look(q: str) -> str:
+        runs.append(q)
+        assert threading.current_thread() is not main_thread
+        started.set()
+        release.wait()
+        return f"found {q}"
+
+    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+        with session.turn([], []) as turn:
+            assert started.wait(10)
+            turn.bind([call("a")])
+        release.set()
+        assert session.call(call("a")) == "found a"
+    assert runs == ["a"]
+
+
+def test_a_coroutine_tool_is_not_run_early_in_sync_code() -> None:
+    arrived = threading.Event()
+
+    class Observer:
+        def on_event(self, event: SpeculationEvent) -> None:
+            if type(event).__name__ == "DraftRefused":
+                arrived.set()
+
+    with SpeculationSession(
+        [slow_tool(0, [])], [ScriptedSpeculator([call("a")])], observers=[Observer()]
+    ) as session:
+        with session.turn([], []) as turn:
+            assert arrived.wait(10)
+            turn.bind([])
+        with pytest.raises(InvalidRequestError, match="async code"):
+            session.call(call("a"))
+    assert "a coroutine tool cannot run early" in session.report().turns[0].problems[0]
+
+
+def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
+    user: ContextVar[str] = ContextVar("user")
+    runs: list[str] = []
+
+    @speculable
+    async def inbox(folder: str) -> str:
+        runs.append(user.get())
+        await asyncio.sleep(1)
+        return f"{folder} of {user.get()}"
+
+    opened = ToolCall("inbox", {"folder": "new"}, "call_0")
+
+    async def serve(name: str, predictor: ScriptedSpeculator) -> str:
+        user.set(name)
+        async with SpeculationSession([inbox], [predictor]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([opened])
+            await asyncio.sleep(5)  # both answers are there before either call is made
+            answer: str = await session.acall(opened)
+            return answer
+
+    async def main() -> list[str]:
+        draft = ScriptedSpeculator([opened], [opened])
+        return await asyncio.gather(serve("ann", draft), serve("bob", draft))
+
+    assert run_in_virtual_time(main) == ["new of ann", "new of bob"]
+    assert runs == ["ann", "bob"]
+
+
+def test_wrong_use_is_told() -> None:
+    look = slow_tool(1, [])
+    with pytest.raises(ConfigurationError, match="with or async with"):
+        SpeculationSession([look], []).turn([], [])
+    with pytest.raises(ConfigurationError, match="@speculable"):
+        SpeculationSession([print], [])
+    with SpeculationSession([look], []) as session:
+        with pytest.raises(InvalidRequestError, match="no speculable tool 'other'"):
+            session.call(ToolCall("other", {}))
+        with pytest.raises(InvalidRequestError, match="refuses"):
+            session.call(ToolCall("look", {"q": 1}))

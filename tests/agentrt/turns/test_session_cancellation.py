@@ -1,0 +1,174 @@
+"""What a turn or a session started ends with it, once, and cleaned up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from agentrt import SpeculationSession, speculable
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.tools.speculable import speculable_tool
+from tests.agentrt.turns.sessions import call, now, one_turn, slow_tool
+
+
+def test_losers_and_predictors_are_cancelled_when_the_model_answers() -> None:
+    ended: list[str] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            ended.append(q)
+            raise
+        return q
+
+    async def main() -> float:
+        slow = ScriptedSpeculator([call("late")], delay=50)
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")]), slow]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([])
+        return now()
+
+    assert run_in_virtual_time(main) == 1
+    assert ended == ["a"]
+
+
+def test_a_loser_is_cancelled_once_and_the_session_waits_for_its_clean_up() -> None:
+    done: list[str] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(3)  # as a connection is given back
+            await asyncio.sleep(4)
+            done.append("cleaned up")
+        return q
+
+    async def main() -> float:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([])
+        return now()
+
+    assert run_in_virtual_time(main) == 1 + 3 + 4
+    assert done == ["cleaned up"]
+
+
+def test_a_turn_that_fails_leaves_nothing_running() -> None:
+    runs: list[str] = []
+
+    async def main() -> float:
+        async with SpeculationSession([slow_tool(100, runs)], [ScriptedSpeculator([call("a")])]) as session:
+            with contextlib.suppress(ZeroDivisionError), session.turn([], []):
+                await asyncio.sleep(1)
+                raise ZeroDivisionError
+        return now()
+
+    assert run_in_virtual_time(main) == 1
+    assert runs == ["a"]
+
+
+def test_closing_the_session_cancels_what_was_bound_and_never_made() -> None:
+    async def main() -> float:
+        async with SpeculationSession([slow_tool(100, [])], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call("a")])
+        return now()
+
+    assert run_in_virtual_time(main) == 1
+
+
+def test_cancelling_the_call_cancels_its_run() -> None:
+    cancelled = []
+
+    @speculable
+    async def look(q: str) -> str:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            cancelled.append(q)
+        return q
+
+    async def main() -> None:
+        async with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call("a")])
+            asking = asyncio.create_task(session.acall(call("a")))
+            await asyncio.sleep(1)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await asyncio.sleep(1)
+            assert cancelled == ["a"]
+
+    run_in_virtual_time(main)
+
+
+def test_an_early_run_times_out_but_not_once_it_is_asked_for() -> None:
+    runs: list[str] = []
+
+    @speculable(timeout=10)
+    async def look(q: str) -> str:
+        runs.append(q)
+        await asyncio.sleep(30)
+        return q
+
+    async def main() -> list[float]:
+        predictor = ScriptedSpeculator([call("a")], [call("a")])
+        async with SpeculationSession([look], [predictor]) as session:
+            times = [(await one_turn(session, generation, call("a")))[1] for generation in (5, 20)]
+        assert session.report().turns[1].calls[0].reason == "the early run took longer than 10.0 s"
+        return times
+
+    assert run_in_virtual_time(main) == [30, 50]
+    assert runs == ["a", "a", "a"]
+
+
+def test_a_loser_in_a_thread_runs_to_its_end_and_holds_its_place_until_then() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    @speculable(max_concurrency=1)
+    def look(q: str) -> str:
+        started.set()
+        release.wait()
+        return q
+
+    tool = speculable_tool(look)
+    assert tool is not None
+    with SpeculationSession([look], [ScriptedSpeculator([call("a")])]) as session:
+        with session.turn([], []) as turn:
+            assert started.wait(10)
+            turn.bind([])
+        assert not tool.slots.acquire(blocking=False)
+        release.set()
+        assert tool.slots.acquire(timeout=10)
+    assert session.report().total.wasted == 1
+
+
+def test_closing_a_sync_session_cancels_what_was_bound_and_never_made() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        started.set()
+        release.wait()
+        return q
+
+    tool = speculable_tool(look)
+    assert tool is not None
+    session = SpeculationSession([look], [ScriptedSpeculator([call("a")])])
+    with session, session.turn([], []) as turn:
+        assert started.wait(10)
+        turn.bind([call("a")])
+    assert session.report().total.wasted == 1
+    release.set()

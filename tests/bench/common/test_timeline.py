@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.bench.common import timeline
+from agentrt.bench.common.machine import describe_machine
+from agentrt.bench.common.report import BenchReport, Table
+from agentrt.errors import InvalidRequestError
+
+COLUMNS = ("workload", "system", "proactive requests/s", "reactive ms a token", "proactive ms a token")
+ROWS = (("news", "ours", 0.5, 2.0, 3.0), ("news", "ours", 1.0, 2.5, 4.0), ("news", "theirs", 0.5, 9.0, None))
+
+
+def event(track: int, name: str, start: float) -> dict[str, Any]:
+    return {"ph": "X", "tid": track, "name": name, "ts": start, "dur": 500.0, "args": {}}
+
+
+TRACE = {
+    "traceEvents": [
+        {"ph": "M", "tid": 1, "args": {"name": "prefill"}},
+        {"ph": "M", "tid": 2, "args": {"name": "decode"}},
+        event(1, "proactive prefill #0", 0),
+        event(2, "reactive decode #1, #2", 100),
+    ]
+}
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_a_trace_becomes_a_picture(tmp_path: Path, ending: str) -> None:
+    source, picture = tmp_path / "trace.json", tmp_path / f"picture.{ending}"
+    source.write_text(json.dumps(TRACE))
+    timeline.main([str(source), str(picture)])
+    content = picture.read_bytes()
+    assert content.startswith(b"<?xml" if ending == "svg" else b"\x89PNG")
+    if ending == "svg":
+        for label in (b"proactive prefill", b"reactive decode"):
+            assert label in content
+        timeline.draw_trace(TRACE, tmp_path / "again.svg")
+        assert (tmp_path / "again.svg").read_bytes() == content, "the same trace, the same file"
+
+
+def report(*tables: Table) -> BenchReport:
+    return BenchReport(bench="scheduler", machine=describe_machine(), figures={}, tables=tables, method="so")
+
+
+def test_a_report_becomes_figures_6_and_7(tmp_path: Path) -> None:
+    tables = [Table(title=f"Fig. {number} of it", columns=COLUMNS, rows=ROWS) for number in (6, 7)]
+    source = tmp_path / "report.json"
+    report(*tables).write(source)
+    timeline.main([str(source), str(tmp_path)])
+    for number in (6, 7):
+        drawn = (tmp_path / f"agent-xpu-figure-{number}.svg").read_text()
+        assert "news" in drawn
+        assert "ours" in drawn
+
+
+def test_another_report_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="agentrt bench scheduler"):
+        timeline.draw_figures(report(), tmp_path)
+
+
+def test_figure_4_shows_every_policy(tmp_path: Path) -> None:
+    timeline.main(["figure-4", str(tmp_path)])
+    drawn = sorted(file.name for file in tmp_path.iterdir())
+    assert len(drawn) == 4
+    for name in drawn:
+        kind = "mixed" if "iteration" in name else "prefill"
+        assert f"reactive {kind}" in (tmp_path / name).read_text()

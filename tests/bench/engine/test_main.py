@@ -1,0 +1,221 @@
+"""The engine bench: its arithmetic, and the real thing on next to no work."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.bench.common.random_gguf import ModelShape
+from agentrt.bench.common.report import Table
+from agentrt.bench.engine import cuts as _engine_cuts
+from agentrt.bench.engine import larger, nano
+from agentrt.bench.engine import main as engine
+from agentrt.bench.engine.cuts import EXACT, Passes
+from agentrt.bench.engine.nano import NanoResult
+from agentrt.bench.engine.sides import EngineSide, Settings, Timed
+from agentrt.bench.engine.speeds import COLUMNS, Rates, least_ratio, words_for
+from agentrt.bench.engine.step import DecodeStep, Operation, _operations
+from agentrt.errors import ModelNotFoundError
+
+TINY = ModelShape("qwen2", 3, 64, 128, 2, 1, 512)
+RATIOS = ("decode", "prefill", "batch8")
+
+
+def test_figures_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    little = dataclasses.replace(nano.QUICK, repetitions=2, decode_tokens=8, batch_tokens=4)
+    monkeypatch.setattr(nano, "QUICK", little)
+    said: list[str] = []
+    report = engine.run(quick=True, workloads=None, progress=said.append)
+    assert report.bench == "engine"
+    assert set(report.figures) == {
+        "greedy_equal_prompts",
+        "decode_ratio_vs_openvino_genai",
+        "prefill_ratio_vs_openvino_genai",
+    }
+    assert report.figures["greedy_equal_prompts"] == nano.PROMPTS
+    assert min(report.figures.values()) > 0
+    (table,) = report.tables
+    assert len(table.rows) == 2 * (len(nano.PREFILLS) + 2)
+    assert said, "a run that takes long shows its progress"
+
+
+def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios = {"decode": 1.5, "prefill": 2.0, "batch8": 2.5}
+    quick = NanoResult(50, ratios, Table(title="nano", columns=COLUMNS, rows=()))
+    monkeypatch.setattr(nano, "measure_nano", lambda work, threads, progress: quick)
+    monkeypatch.setattr(engine, "_SHAPE", TINY)
+    monkeypatch.setattr(engine, "PASSES", Passes(chunks=2, chunk_tokens=20, decode_steps=3))
+    monkeypatch.setattr(larger, "FULL", larger.LargerWork(1, 1, decode_tokens=6, batch_tokens=3))
+    monkeypatch.setattr(larger, "PREFILL_TOKENS", (300, 600))
+    report = engine.run(quick=False, workloads=None, progress=lambda line: None)
+    figures = dict(report.figures)
+    assert {name: figures.pop(f"nano_{name}_ratio_vs_openvino_genai") for name in RATIOS} == ratios
+    assert figures.pop("greedy_equal_prompts") == 50
+    assert figures.pop("logits_max_abs_diff_cut") == 0
+    for name in RATIOS:
+        assert figures.pop(f"{name}_ratio_vs_openvino_genai") > 0
+    assert 0 < figures.pop("decode_bandwidth_fraction") < 1
+    if sys.platform == "linux":
+        # An interpreter and OpenVINO are the most of either.
+        assert 0.3 < figures.pop("peak_rss_ratio_vs_openvino_genai") < 3
+    assert not figures
+
+    _, speeds, memory, step, agreement = report.tables
+    assert {row[3] for row in speeds.rows} == {"openvino_genai", "openvino_genai_batching"}
+    assert {row[0] for row in speeds.rows} == {"OpenVINO's choice", "groups of 128"}
+    assert len(speeds.rows) == 2 * 2 * 4
+    assert [row[0] for row in memory.rows] == ["agentrt", "openvino_genai", "openvino_genai_batching"]
+    parts = {str(row[0]) for row in step.rows}
+    assert {"between operations", "all of OpenVINO", "a step"} <= parts
+    # Cut in two ways at two precisions, two models.
+    assert len(agreement.rows) == 8
+    exact = [row for row in agreement.rows if row[1] == EXACT]
+    assert [(row[3], row[4], row[6]) for row in exact] == [(43, 0.0, 1.0)] * 4
+
+
+def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    import openvino as ov
+    import openvino.opset15 as opset
+
+    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.partition import Partition
+    from agentrt.runtime.nano import MODEL_DIRECTORY
+
+    def halved(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.Model]]]]:
+        (whole,) = partition.layer_segments(())
+        logits = whole.get_results()[0].input_value(0)
+        half = opset.multiply(logits, opset.constant(0.5, ov.Type.f32))
+        yield "wrongly", {KernelKind.LAYERS: [ov.Model([half], whole.get_parameters(), "wrong")]}
+
+    monkeypatch.setattr(_engine_cuts, "_cuts", halved)
+    passes = Passes(chunks=1, chunk_tokens=9, decode_steps=2)
+    exact, _ = _engine_cuts.compare_cuts("nano", MODEL_DIRECTORY, passes, lambda line: None)
+    assert (exact.cut, exact.positions) == ("wrongly", 11)
+    assert exact.max_abs_diff == pytest.approx(exact.largest_logit / 2)
+    assert exact.equal_argmax == 1.0
+
+
+def test_the_ratio_compares_neighbours_in_time() -> None:
+    # The machine was twice as slow in the second repetition, for both.
+    rates = Rates("decode", [200.0, 100.0, 220.0], "openvino_genai", [100.0, 50.0, 110.0])
+    assert rates.ratio == 2.0
+
+
+def test_a_figure_is_the_ratio_to_the_best_opponent() -> None:
+    found = [
+        Rates("decode", [100.0], "openvino_genai", [80.0]),
+        Rates("decode", [100.0], "openvino_genai_batching", [125.0]),
+        Rates("prefill", [100.0], "openvino_genai", [500.0]),
+    ]
+    assert least_ratio(found, "decode") == 0.8
+
+
+@pytest.mark.parametrize("tokens", [64, 512, 2048])
+def test_prompts_have_the_tokens_that_are_asked_for(tokens: int) -> None:
+    class Side:
+        def time_one(self, prompt: str, new_tokens: int) -> Timed:
+            return Timed(11 + 3 * len(prompt.split()), new_tokens, 1.0, 1.0)
+
+    side: Any = Side()
+    assert abs(11 + 3 * words_for(tokens, side) - tokens) <= 2
+
+
+class Counter:
+    """What OpenVINO says of an operation: the mean time of all passes."""
+
+    def __init__(self, name: str, kind: str, microseconds: int) -> None:
+        self.node_name = name
+        self.node_type = kind
+        self.real_time = timedelta(microseconds=microseconds)
+
+
+def test_operations_are_summed_by_kind_and_matrices_by_shape_without_the_warm_up() -> None:
+    weights = {"up": ("4 to 8", 40), "gate": ("4 to 8", 40), "down": ("8 to 4", 36)}
+    before: Any = [
+        Counter("up", "FullyConnected", 1000),
+        Counter("gate", "FullyConnected", 500),
+        Counter("down", "FullyConnected", 40),
+        Counter("norm", "RMS", 2),
+        Counter("merged into another", "Add", 0),
+    ]
+    after: Any = [
+        Counter("up", "FullyConnected", 208),  # 2 x 1000, then 8 x 10
+        Counter("gate", "FullyConnected", 116),  # 2 x 500, then 8 x 20
+        Counter("down", "FullyConnected", 12),  # 2 x 40, then 8 x 5
+        Counter("norm", "RMS", 2),
+        Counter("merged into another", "Add", 0),
+    ]
+    assert _operations(before, after, weights, warm_up=2, steps=8) == (
+        Operation("FullyConnected 4 to 8", 2, pytest.approx(30e-6), 80),
+        Operation("FullyConnected 8 to 4", 1, pytest.approx(5e-6), 36),
+        Operation("RMS", 1, pytest.approx(2e-6), 0),
+    )
+
+
+def test_where_a_step_goes_adds_up() -> None:
+    operations = (
+        Operation("FullyConnected 4 to 8", 2, 0.008, 400_000_000),
+        Operation("FullyConnected 4 to 1", 1, 0.00008, 8_000_000),
+        Operation("RMS", 5, 0.00004, 0),
+        Operation("RoPE", 4, 0.00003, 0),
+    )
+    step = DecodeStep(1, 410_000_000, 0.0085, 0.009, operations, bandwidth=82e9)
+    assert step.bandwidth_fraction(100.0) == pytest.approx(0.5)
+    rows = {row[0]: row[1:] for row in step.table("some", 0.01).rows}
+    assert rows["2 x FullyConnected 4 to 8"] == (8.0, 400.0, 50.0)
+    assert rows["9 x all others"] == (0.07, None, None)
+    assert rows["1 x FullyConnected 4 to 1"] == (0.08, 8.0, 100.0)
+    assert rows["between operations"] == (0.85, None, None)
+    assert rows["the runtime, between inferences"] == (1.5, None, None)
+    assert rows["a step"] == (10.0, 410.0, 41.0)
+
+
+def test_a_side_finds_the_profile_that_the_decode_step_was_measured_with(tmp_path: Path) -> None:
+    from agentrt.bench.engine.step import measure_decode_step
+    from agentrt.runtime.nano import MODEL_DIRECTORY
+
+    settings = Settings(cache_gib=1, profile_folder=tmp_path)
+    step = measure_decode_step(MODEL_DIRECTORY, settings.runtime_config(), past=40, steps=4)
+    measured = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    assert measured
+    with EngineSide("agentrt", str(MODEL_DIRECTORY), settings) as side:
+        assert side.time_one("hello", 3).new_tokens == 3
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == measured
+    # It reads all weights but the embedding, which is as large as the head, and little beside them.
+    weights = MODEL_DIRECTORY.joinpath("openvino_model.bin").stat().st_size
+    assert weights / 2 < step.bytes < 1.5 * weights
+    matrices = sum(each.bytes for each in step.operations)
+    assert 0.5 * step.bytes < matrices < 1.5 * step.bytes
+
+
+def test_settings_are_the_same_for_both_sides() -> None:
+    settings = Settings(2, "f32", "f32", 128, cache_gib=1)
+    config = settings.runtime_config()
+    ours = {name: value for name, value in config.device_properties().items() if name != "PERFORMANCE_HINT"}
+    assert ours == settings.device_properties()
+    assert config.memory_bytes == 2**30
+    assert Settings().device_properties() == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted on Linux only")
+def test_peak_memory_is_kept_when_memory_is_freed() -> None:
+    script = (
+        "from agentrt.bench.common.machine import peak_memory_bytes as peak; before = peak(); "
+        "block = b'x' * 2**28; there = peak(); del block; print(there - before, peak() - there)"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    grown, after = map(int, said.stdout.split())
+    assert grown > 0.9 * 2**28
+    assert after > -0.1 * 2**28, "the kernel counts pages a little late"
+
+
+def test_a_side_that_fails_raises_here() -> None:
+    with pytest.raises(ModelNotFoundError, match="no model '/no/such/model'"):
+        EngineSide("agentrt", "/no/such/model", Settings(1))

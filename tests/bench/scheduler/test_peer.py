@@ -1,0 +1,185 @@
+"""The scheduler bench's peers: a server of the same words on a real socket, its priorities and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from agentrt.bench.scheduler import main as scheduler
+from agentrt.bench.scheduler.live import Live, LiveSize
+from agentrt.bench.scheduler.load import Lengths
+from agentrt.bench.scheduler.peer import Peer, PeerAddress
+from agentrt.bench.scheduler.sides import Arrival
+from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
+from agentrt.runtime.nano import MODEL_DIRECTORY
+from agentrt.runtime.server import ServerConfig
+from tests.runtime.server.conftest import listening
+
+
+class Shaped:
+    """Answers as llama.cpp's server and vLLM do, and keeps what it was asked."""
+
+    def __init__(self, *, context: int = 4096, priorities: bool = True, short_by: int = 0) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.priorities = priorities
+        self.short_by = short_by
+        self.app = FastAPI()
+
+        @self.app.get("/v1/models")
+        def models() -> dict[str, Any]:
+            return {"data": [{"id": "random", "max_model_len": context}]}
+
+        @self.app.get("/props")
+        def properties() -> dict[str, Any]:
+            return {"default_generation_settings": {"n_ctx": context}}
+
+        @self.app.post("/v1/completions")
+        async def complete(request: Request) -> Response:
+            body = await request.json()
+            self.bodies.append(body)
+            if body.get("priority") and not self.priorities:
+                return JSONResponse({"error": "Priority scheduling is not enabled."}, 400)
+            return StreamingResponse(self._stream(body), media_type="text/event-stream")
+
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
+        tokens = body["max_tokens"] - self.short_by
+        for _ in range(tokens):
+            yield f"data: {json.dumps({'choices': [{'index': 0, 'text': ''}], 'usage': None})}\n\n"
+        yield f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': tokens}})}\n\n"
+        yield "data: [DONE]\n\n"
+
+
+@pytest.fixture
+def address() -> Iterator[Callable[..., PeerAddress]]:
+    """Starts a server and says where it is."""
+    with ExitStack() as stack:
+
+        def start(server: Shaped, name: str = "vllm") -> PeerAddress:
+            running = stack.enter_context(listening(server.app, ServerConfig(port=0)))
+            return PeerAddress.parse(f"{name}={running.url}/v1/,bf16 on 2 threads")
+
+        yield start
+
+
+def test_a_peer_serves_a_schedule(address: Callable[..., PeerAddress]) -> None:
+    server = Shaped(context=2000)
+    peer = Peer(address(server))
+    assert (peer.context_length, peer.computes) == (2000, "bf16 on 2 threads")
+    server.bodies.clear()
+    arrivals = [Arrival(0.05, 30, 3, False), Arrival(0.0, 20, 2, True)]
+    run = peer.serve(arrivals)
+    assert [one.arrival for one in run.served] == arrivals
+    assert [one.prompt_tokens for one in run.served] == [30, 20]
+    for one in run.served:
+        assert 0 < one.first_s <= one.total_s <= run.elapsed_s
+    assert run.elapsed_s > 0.05, "the second came when it was meant to"
+    first, second = server.bodies
+    assert (len(first["prompt"]), first["priority"]) == (20, 0), "the user's goes first"
+    assert (len(second["prompt"]), second["priority"]) == (30, 1)
+    assert all(body["ignore_eos"] and body["model"] == "random" for body in server.bodies)
+
+
+def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> None:
+    server = Shaped(context=3000)
+    assert Peer(address(server, "llama_cpp")).context_length == 3000
+    assert all("priority" not in body and body["cache_prompt"] is False for body in server.bodies)
+
+
+def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable[..., PeerAddress]) -> None:
+    class Gathering(Shaped):
+        """Answers none of them before all are here."""
+
+        gathering = False
+
+        async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
+            if len(self.bodies) == 110:
+                all_here.set()
+            if self.gathering:
+                await asyncio.wait_for(all_here.wait(), 20)
+            async for event in super()._stream(body):
+                yield event
+
+    all_here = asyncio.Event()
+    server = Gathering()
+    peer = Peer(address(server))
+    server.bodies.clear()
+    server.gathering = True
+    assert len(peer.serve([Arrival(0.0, 9, 1, True)] * 110).served) == 110
+
+
+@pytest.mark.parametrize(
+    ("server", "problem"),
+    [
+        (Shaped(priorities=False), "refused a request with 400.*Priority scheduling is not enabled"),
+        (Shaped(short_by=1), "answered 1 of 2 tokens"),
+        (Shaped(short_by=2), "answered 0 of 2 tokens"),
+    ],
+)
+def test_a_peer_that_does_not_do_the_work_is_refused(
+    address: Callable[..., PeerAddress], server: Shaped, problem: str
+) -> None:
+    with pytest.raises(BenchPeerError, match=problem):
+        Peer(address(server))
+
+
+def test_a_server_of_another_kind_is_refused(address: Callable[..., PeerAddress]) -> None:
+    server = Shaped()
+    server.app.router.routes[:] = [
+        route for route in server.app.router.routes if getattr(route, "path", "") != "/props"
+    ]
+    with pytest.raises(BenchPeerError, match=r"404.*docs/scheduling\.md"):
+        Peer(address(server, "llama_cpp"))
+
+
+def test_a_peer_that_is_down_is_refused_before_any_work() -> None:
+    with pytest.raises(
+        BenchPeerError, match=r"llama_cpp at http://127\.0\.0\.1:9 cannot be reached.*Start it"
+    ):
+        scheduler.run(
+            quick=True,
+            workloads=None,
+            progress=lambda line: None,
+            peers=[PeerAddress.parse("llama_cpp=http://127.0.0.1:9,Q8_0 on 2 threads")],
+        )
+
+
+def test_two_peers_of_one_name_are_refused() -> None:
+    address = PeerAddress.parse("vllm=http://127.0.0.1:9,bf16")
+    with pytest.raises(ConfigurationError, match="twice"):
+        scheduler.run(quick=True, workloads=None, progress=lambda line: None, peers=[address] * 2)
+
+
+def test_an_impossible_url_is_refused() -> None:
+    with pytest.raises(BenchPeerError, match="cannot be reached"):
+        Peer(PeerAddress.parse("vllm=http://127.0.0.1:port,bf16"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "vllm", "vllm=http://h:1", "vllm=h:1,bf16", "tgi=http://h:1,bf16", "vllm=http://h:1, "]
+)
+def test_an_address_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="NAME=URL,PRECISION AND THREADS") as raised:
+        PeerAddress.parse(text)
+    assert isinstance(raised.value, AgentRTError)
+
+
+def test_peers_have_their_figure_and_their_row(address: Callable[..., PeerAddress]) -> None:
+    peers = [Peer(address(Shaped(), "llama_cpp")), Peer(address(Shaped()))]
+    lengths = Lengths(((40, 4),), {"short": ((60, 4),)}, "made up")
+    live = Live("nano", str(MODEL_DIRECTORY), lengths, None, LiveSize(1, 1, 1), peers, lambda line: None)
+    figures, (table, waits) = live.measure()
+    for name in ("openvino_genai", "llama_cpp", "vllm"):
+        assert figures[f"reactive_p95_ttft_ratio_vs_{name}"] > 0
+    assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai", "llama_cpp", "vllm"]
+    precisions = dict(zip([row[0] for row in table.rows], [row[1] for row in table.rows], strict=True))
+    assert precisions["agentrt"] == precisions["openvino_genai"]
+    assert "threads" in str(precisions["agentrt"])
+    assert precisions["llama_cpp"] == "bf16 on 2 threads"
+    assert {(row[0], row[2], row[3]) for row in waits.rows} == {("70%", name, 1) for name in precisions}

@@ -1,0 +1,166 @@
+"""What goes wrong for one request, or with one kernel, and who notices."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentrt.errors import (
+    DeadlineExceededError,
+    EngineFailedError,
+    InvalidRequestError,
+    KernelFailedError,
+    OverloadedError,
+    PromptTooLongError,
+)
+from agentrt.priority import Priority
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.heg import Role
+from agentrt.runtime.xpu import KernelDone
+from tests.runtime.engine.test_engine import PROMPT, submit
+
+LONG = [300 + n % 200 for n in range(700)]
+
+
+class Faulty:
+    """An XPU whose next kernels fail or hang: as OpenVINO tells it, and as the engine finds out."""
+
+    def __init__(self, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hang = self.fail = 0
+        self.rebuilds = 0
+        self._xpu = runtime._engine._platform.xpus[Role.DECODE]
+        self._run, self._rebuild = self._xpu.run, self._xpu.rebuild
+        monkeypatch.setattr(self._xpu, "run", self.run)
+        monkeypatch.setattr(self._xpu, "rebuild", self.rebuild)
+
+    def run(self, kernel: Any, context: Any, *watched: Any) -> KernelDone | None:
+        if self.hang:
+            self.hang -= 1
+            return None
+        done = self._run(kernel, context, *watched)
+        if self.fail and done is not None:
+            self.fail -= 1
+            error = EngineFailedError("out of luck. Try again.")
+            return KernelDone(context, kernel, Role.DECODE, done.started, done.ended, error)
+        return done
+
+    def rebuild(self) -> None:
+        self.rebuilds += 1
+        self._rebuild()
+
+
+@pytest.fixture
+def faulty(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch) -> Any:
+    def open_faulty(**settings: Any) -> tuple[LocalRuntime, Faulty]:
+        runtime = open_runtime(**settings)
+        return runtime, Faulty(runtime, monkeypatch)
+
+    return open_faulty
+
+
+@pytest.mark.parametrize("kind", ["hang", "fail"])
+@pytest.mark.parametrize("precision", ["f32", "u8"])
+def test_requests_go_on_after_a_fault_and_say_the_same(faulty: Any, kind: str, precision: str) -> None:
+    runtime, fault = faulty(kv_cache_precision=precision)
+    expected = [submit(runtime, 40, prompt=prompt).completion.result(60) for prompt in (PROMPT, LONG)]
+    reached = threading.Semaphore(0)
+    jobs = [
+        submit(runtime, 40, prompt=prompt, on_text=lambda _: reached.release()) for prompt in (PROMPT, LONG)
+    ]
+    setattr(fault, kind, 1)
+    for _ in range(12):
+        reached.acquire(timeout=30)
+    setattr(fault, kind, 1)
+    results = [job.completion.result(60) for job in jobs]
+    assert [result.token_ids for result in results] == [result.token_ids for result in expected]
+    assert fault.rebuilds == runtime.statistics().engine.rebuilds == (2 if kind == "hang" else 0)
+
+
+def test_a_request_under_which_kernels_keep_hanging_is_given_up(faulty: Any) -> None:
+    runtime, fault = faulty()
+    fault.hang = 3
+    with pytest.raises(KernelFailedError, match=r"3 kernels hung.*Try it again"):
+        submit(runtime).completion.result(60)
+    assert submit(runtime, 5).completion.result(60).stop_reason == "length", "the engine is well"
+    assert runtime.statistics().engine.failed == 1
+
+
+def test_a_request_whose_kernels_keep_failing_is_told_why(faulty: Any) -> None:
+    runtime, fault = faulty()
+    fault.fail = 3
+    with pytest.raises(KernelFailedError, match="out of luck") as caught:
+        submit(runtime).completion.result(60)
+    assert isinstance(caught.value.__cause__, EngineFailedError)
+
+
+def test_blocks_a_hung_kernel_may_write_to_are_used_no_more(faulty: Any) -> None:
+    runtime, fault = faulty()
+    fault.hang = 1
+    submit(runtime, prompt=LONG).completion.result(60)
+    statistics = runtime.statistics()
+    assert statistics.blocks - 256 // 32 <= statistics.free_blocks < statistics.blocks
+    too_long = [300] * (statistics.free_blocks * 32)
+    with pytest.raises(PromptTooLongError, match="hung kernels"):
+        submit(runtime, prompt=too_long).completion.result(60)
+
+
+def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate: Any) -> None:
+    bad, good = submit(runtime, 20, temperature=0.5, seed=1), submit(runtime, 20, temperature=0.5, seed=2)
+    gate.arrived()
+
+    def broken(logits: object) -> int:
+        raise InvalidRequestError("response_format", "cannot be followed. Use a simpler one.")
+
+    bad.sampler.sample = broken  # type: ignore[method-assign]
+    gate.open()
+    with pytest.raises(InvalidRequestError, match="cannot be followed"):
+        bad.completion.result(30)
+    assert good.completion.result(30).stop_reason == "length"
+
+
+def test_a_deadline_ends_a_request_wherever_it_is(runtime: LocalRuntime, gate: Any) -> None:
+    running = submit(runtime, 1000, deadline_s=0.2)
+    waiting = submit(runtime, 5, priority=Priority.PROACTIVE, deadline_s=0.1)
+    gate.arrived()
+    kept = submit(runtime, 5)
+    now = runtime._engine._platform.now
+    while now() < running.sequence.arrived + 0.2:
+        pass
+    gate.open()
+    for job in (running, waiting):
+        with pytest.raises(DeadlineExceededError, match="Allow more time") as caught:
+            job.completion.result(30)
+        assert isinstance(caught.value, TimeoutError)
+    assert kept.completion.result(30).stop_reason == "length"
+
+
+def test_overload_sheds_the_least_urgent(open_runtime: Callable[..., LocalRuntime], hold: Any) -> None:
+    runtime = open_runtime(max_waiting_requests=2)
+    gate = hold(runtime)
+    running = submit(runtime, 3)
+    gate.arrived()
+    shed = [submit(runtime, 3, priority=Priority.PROACTIVE, prompt=PROMPT * n) for n in (1, 2)]
+    kept = [submit(runtime, 3) for _ in range(2)]
+    gate.open()
+    for job in shed:
+        with pytest.raises(OverloadedError, match="max_waiting_requests"):
+            job.completion.result(30)
+    for job in [running, *kept]:
+        assert job.completion.result(30).stop_reason == "length"
+
+
+def test_ten_thousand_requests(open_runtime: Callable[..., LocalRuntime], hold: Any) -> None:
+    runtime = open_runtime()
+    gate = hold(runtime)
+    jobs = [submit(runtime, 1, prompt=PROMPT[:3], priority=Priority.PROACTIVE) for _ in range(9_990)]
+    gate.arrived()
+    for job in jobs[50:]:
+        runtime._engine.cancel(job)
+    user = submit(runtime, 2)
+    gate.open()
+    assert user.completion.result(60).stop_reason == "length"
+    assert {job.completion.result(60).stop_reason for job in jobs[:50]} == {"length"}
+    assert sum(job.completion.result(60).stop_reason == "cancelled" for job in jobs) >= 9_900

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.errors import InvalidRequestError
+from agentrt.runtime.engine.sampler import SamplingParams, TokenSampler, sample_batch
+
+VOCABULARY = 50
+
+
+def logits_of(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The given logits, the rest very unlikely."""
+    return np.array([*values, *[-50.0] * (VOCABULARY - len(values))], np.float32)
+
+
+def draws(params: SamplingParams, logits: Any, count: int = 4000) -> list[float]:
+    """How often each token is drawn."""
+    sampler = TokenSampler(params, VOCABULARY, [])
+    tokens = [sampler.sample(logits) for _ in range(count)]
+    return [tokens.count(token) / count for token in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", True),
+        ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", 9e9),
+        ("temperature", "hot"), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan), ("top_k", -1),
+        ("top_k", 1.0), ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
+        ("seed", 1.0), ("ignore_eos", 1), ("stop", ("",)), ("stop", ["a"]),
+        ("stop", (1,)), ("stop", ("x",) * 17),
+        ("stop_token_ids", (1.0,)), ("stop_token_ids", (True,)), ("logit_bias", {"1": 1.0}),
+        ("logit_bias", {-1: 1.0}), ("logit_bias", {1: 101.0}), ("logit_bias", {1: math.nan}),
+        ("logit_bias", [1]), ("logit_bias", dict.fromkeys(range(1025), 1.0)),
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_named(field: str, value: object) -> None:
+    with pytest.raises(InvalidRequestError, match=f"^{field}: ") as caught:
+        SamplingParams(**{field: value})  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_token_ids_beyond_the_vocabulary() -> None:
+    SamplingParams(logit_bias={49: 1.0}, stop_token_ids=(49,)).check_vocabulary(VOCABULARY)
+    for params in (SamplingParams(logit_bias={50: 1.0}), SamplingParams(stop_token_ids=(-1,))):
+        with pytest.raises(InvalidRequestError, match="0 to 49"):
+            params.check_vocabulary(VOCABULARY)
+
+
+def test_greedy_is_the_argmax() -> None:
+    sampler = TokenSampler(SamplingParams(), VOCABULARY, [])
+    assert sampler.takes_argmax
+    assert sampler.sample(logits_of(1, 3, 2)) == 1
+    assert sampler.sample(logits_of(3, 3)) == 0, "of equals the first"
+
+
+def test_a_batch_samples_each_row_as_alone() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(6, VOCABULARY)).astype(np.float32)
+    params = [
+        SamplingParams(),
+        SamplingParams(temperature=1.0, seed=7),
+        SamplingParams(logit_bias={3: 100.0}),
+        SamplingParams(temperature=0.7, top_k=5, top_p=0.9, seed=1),
+        SamplingParams(repetition_penalty=5.0),
+        SamplingParams(temperature=2.0, min_p=0.1, seed=2),
+    ]
+
+    def samplers() -> list[TokenSampler]:
+        return [TokenSampler(each, VOCABULARY, [4]) for each in params]
+
+    alone = [sample_batch([sampler], row[None])[0] for sampler, row in zip(samplers(), logits, strict=True)]
+    assert sample_batch(samplers(), logits) == alone
+    greedy = [TokenSampler(SamplingParams(), VOCABULARY, []) for _ in range(6)]
+    assert sample_batch(greedy, logits) == logits.argmax(axis=1).tolist()
+
+
+def test_temperature() -> None:
+    logits = logits_of(math.log(0.6), math.log(0.3), math.log(0.1))
+    np.testing.assert_allclose(
+        draws(SamplingParams(temperature=1.0, seed=0), logits)[:3], [0.6, 0.3, 0.1], atol=0.03
+    )
+    squared = np.array([0.36, 0.09, 0.01]) / 0.46
+    np.testing.assert_allclose(draws(SamplingParams(temperature=0.5, seed=0), logits)[:3], squared, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        ({"top_k": 2}, [0.625, 0.375, 0, 0]),
+        ({"top_k": 1}, [1, 0, 0, 0]),
+        ({"top_p": 0.5}, [1, 0, 0, 0]),
+        ({"top_p": 0.51}, [0.625, 0.375, 0, 0]),
+        ({"top_p": 0.95}, [0.5 / 1, 0.3, 0.15, 0.05]),
+        ({"min_p": 0.5}, [0.625, 0.375, 0, 0]),
+        ({"min_p": 1.0}, [1, 0, 0, 0]),
+        ({"top_k": 3, "top_p": 0.8}, [0.625, 0.375, 0, 0]),
+    ],
+)
+def test_cutting_the_tail(cut: dict[str, Any], expected: list[float]) -> None:
+    logits = logits_of(*(math.log(p) + 3 for p in (0.5, 0.3, 0.15, 0.05)))
+    frequencies = draws(SamplingParams(temperature=1.0, seed=3, **cut), logits)
+    np.testing.assert_allclose(frequencies[:4], expected, atol=0.03)
+
+
+def test_logit_bias_bans_and_forces() -> None:
+    logits = logits_of(5, 4, 3)
+    banned = TokenSampler(SamplingParams(logit_bias={0: -100.0}), VOCABULARY, [])
+    forced = TokenSampler(SamplingParams(logit_bias={30: 100.0}), VOCABULARY, [])
+    assert (banned.sample(logits), forced.sample(logits)) == (1, 30)
+    assert logits[0] == 5, "the logits are not changed"
+
+
+def test_repetition_penalty_counts_prompt_and_answer() -> None:
+    params = SamplingParams(repetition_penalty=2.0)
+    assert TokenSampler(params, VOCABULARY, [0]).sample(logits_of(5, 3, 2)) == 1
+    sampler = TokenSampler(params, VOCABULARY, [0])
+    assert [sampler.sample(logits_of(5, 3, 2)) for _ in range(3)] == [1, 0, 0]
+    assert TokenSampler(params, VOCABULARY, [0]).sample(logits_of(-1.0, -1.5)) == 1, "negative ones too"
+
+
+def test_seed_repeats() -> None:
+    logits = np.zeros(VOCABULARY, np.float32)
+
+    def run(seed: int | None) -> list[int]:
+        sampler = TokenSampler(SamplingParams(temperature=1.0, seed=seed), VOCABULARY, [])
+        return [sampler.sample(logits) for _ in range(20)]
+
+    assert run(5) == run(5) != run(6)
+    assert run(None) != run(None)
+
+
+@given(
+    st.lists(st.floats(-30, 30, width=32), min_size=VOCABULARY, max_size=VOCABULARY),
+    st.floats(0.01, 5), st.integers(0, 60), st.floats(0.01, 1), st.floats(0, 1), st.integers(0, 2**32),
+)  # fmt: skip
+def test_only_tokens_that_every_cut_allows(
+    values: list[float], temperature: float, top_k: int, top_p: float, min_p: float, seed: int
+) -> None:
+    logits = np.array(values, np.float32)
+    params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+    token = TokenSampler(params, VOCABULARY, []).sample(logits)
+    likelier = int((logits > logits[token]).sum())
+    assert likelier < (top_k or VOCABULARY)
+    weights = np.exp((logits.astype(np.float64) - logits.max()) / temperature)
+    top = np.sort(weights)[::-1][: top_k or VOCABULARY]
+    # Logits too close to differ in probability are a tie, whichever of them is taken.
+    heavier = weights[weights > weights[token]]
+    assert heavier.sum() < top_p * top.sum() * (1 + 1e-9) or not len(heavier)
+    assert weights[token] >= min_p * weights.max() * (1 - 1e-9)

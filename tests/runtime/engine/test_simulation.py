@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.priority import Priority
+from agentrt.runtime.engine.simulation import SimulatedAnswer, SimulatedRequest, Simulation
+from agentrt.runtime.engine.trace import Trace
+from agentrt.runtime.heg import Role
+from agentrt.runtime.scheduler import POLICIES, Policy
+from agentrt.runtime.xpu import simulate
+
+QUANTUM = 0.025
+
+
+def simulation(policy: Policy, machine: str = "core-ultra-5-125h") -> Simulation:
+    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=QUANTUM)
+    return Simulation(platform, graph, policy, blocks=2048, max_batch_size=8)
+
+
+def mixed(policy: Policy, *, background: int = 12, users: int = 6) -> Simulation:
+    """Background requests all along, users now and then; run to the end."""
+    batch = simulation(policy)
+    rng = random.Random(7)
+    for _ in range(background):
+        request = SimulatedRequest(rng.randint(50, 900), rng.randint(1, 40), Priority.PROACTIVE)
+        batch.submit(request, rng.uniform(0, 20))
+    rng = random.Random(8)
+    for _ in range(users):
+        request = SimulatedRequest(rng.choice([40, 300, 700]), 20, Priority.REACTIVE)
+        batch.submit(request, rng.uniform(0, 20))
+    batch.run()
+    batch.scheduler.check_integrity()
+    assert len(batch.answers) == background + users
+    return batch
+
+
+def mean(answers: list[SimulatedAnswer], priority: Priority) -> float:
+    times = [answer.time_to_first_token_s for answer in answers if answer.request.priority is priority]
+    return sum(times) / len(times)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_replay_is_the_same_to_the_last_kernel(name: str) -> None:
+    first, second = mixed(POLICIES[name]), mixed(POLICIES[name])
+    assert first.trace.kernels == second.trace.kernels
+    assert first.answers == second.answers
+
+
+def test_a_user_hardly_notices_the_background() -> None:
+    quiet, busy = mixed(Policy(), background=0), mixed(Policy(), background=30)
+    assert mean(busy.answers, Priority.REACTIVE) < 1.25 * mean(quiet.answers, Priority.REACTIVE)
+    fcfs = mixed(POLICIES["fcfs"], background=30)
+    assert mean(busy.answers, Priority.REACTIVE) < 0.7 * mean(fcfs.answers, Priority.REACTIVE)
+
+
+def test_preemption_keeps_what_restarting_loses() -> None:
+    """Fig. 4: (a) is as quick for the user, but computes prompts again."""
+    ours, restart = mixed(replace(Policy(), shortest_first=False)), mixed(POLICIES["preempt-restart"])
+
+    def prefilled(batch: Simulation) -> int:
+        return sum(kernel.tokens for kernel in batch.trace.kernels if kernel.stage == "prefill")
+
+    assert ours.scheduler.preemptions > 0
+    assert prefilled(ours) < prefilled(restart)
+
+
+def test_the_time_to_the_first_token_by_hand() -> None:
+    batch = simulation(Policy())
+    batch.submit(SimulatedRequest(64, 2, Priority.REACTIVE), 1.0)
+    batch.run()
+    (answer,) = batch.answers
+    kernels = batch.trace.kernels
+    prompt = [kernel for kernel in kernels if kernel.stage == "prefill"]
+    assert answer.arrived == prompt[0].started == 1.0
+    assert answer.first_token == prompt[-1].ended
+    assert answer.ended == kernels[-1].ended
+    assert answer.normalized_latency_s == (answer.first_token - 1.0) / 64
+
+
+def test_the_next_turn_comes_after_the_last() -> None:
+    batch = simulation(Policy())
+    turns: list[float] = []
+
+    def again(answer: SimulatedAnswer) -> None:
+        turns.append(answer.ended)
+        if len(turns) < 3:
+            batch.submit(answer.request, batch.clock.now + 5, again)
+
+    batch.submit(SimulatedRequest(32, 4, Priority.REACTIVE), on_answer=again)
+    batch.run()
+    arrivals = [answer.arrived for answer in batch.answers]
+    assert arrivals == [0.0, turns[0] + 5, turns[1] + 5]
+
+
+def test_a_hung_kernel_costs_its_timeout_and_nothing_else() -> None:
+    policy = replace(Policy(), hang_timeout_s=2.0)
+    batch, calm = simulation(policy), simulation(policy)
+    for each in (batch, calm):
+        each.submit(SimulatedRequest(300, 10, Priority.PROACTIVE))
+        each.submit(SimulatedRequest(40, 10, Priority.REACTIVE), 3.0)
+    xpu: Any = batch._platform.xpus[Role.DECODE]
+    xpu.hang_next = True
+    for each in (batch, calm):
+        each.run()
+        each.scheduler.check_integrity()
+        assert len(each.answers) == 2
+    assert xpu.rebuilds == 1
+    assert batch.scheduler.usable_tokens < calm.scheduler.usable_tokens
+    assert batch.clock.now - calm.clock.now < 2.6
+
+
+def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
+    batch = mixed(Policy())
+    file = tmp_path / "trace.json"
+    batch.trace.write_chrome(file, {"machine": "a simulated one"})
+    trace = json.loads(file.read_text())
+    assert trace["otherData"] == {"machine": "a simulated one"}
+    names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
+    assert set(names.values()) == {"prefill", "decode"}
+    chunks = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert len(chunks) == len(batch.trace.kernels)
+    for track in names:
+        ends = 0.0
+        for event in sorted((e for e in chunks if e["tid"] == track), key=lambda event: event["ts"]):
+            assert event["ts"] >= ends - 0.2, "one kernel at a time"
+            ends = event["ts"] + event["dur"]
+    assert {event["cat"] for event in chunks} == {"reactive", "proactive"}
+
+
+def test_a_trace_forgets_the_oldest() -> None:
+    batch = mixed(Policy())
+    short = Trace(limit=10)
+    short._kernels.extend(batch.trace.kernels)
+    assert short.kernels == batch.trace.kernels[-10:]

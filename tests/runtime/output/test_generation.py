@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
+from agentrt.runtime import Finished, Timing, Usage
+from agentrt.runtime.engine.request import RequestOutput, StopReason
+from agentrt.runtime.output.generation import GenerationBuilder
+
+TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_call>'
+
+
+def completion(text: str, reason: StopReason = "stop") -> RequestOutput:
+    times = {"queued_s": 0.1, "time_to_first_token_s": 0.2, "total_s": 0.3}
+    return RequestOutput(text, (5, 6, 2), reason, prompt_tokens=11, cached_tokens=4, **times)
+
+
+def build(pieces: list[str], format: ToolCallFormat | None, reason: StopReason = "stop") -> list[object]:
+    builder = GenerationBuilder(format)
+    events: list[object] = []
+    for piece in pieces:
+        events += builder.feed(piece)
+    return events + list(builder.finish(completion("".join(pieces), reason)))
+
+
+def test_events_and_generation_of_a_call() -> None:
+    *events, last = build([TEXT[:20], TEXT[20:]], ToolCallFormat.HERMES)
+    assert isinstance(last, Finished)
+    generation = last.generation
+    assert (generation.text, generation.finish_reason) == ("Let me see.", "tool_calls")
+    assert (generation.usage, generation.timing) == (Usage(11, 3, 4), Timing(0.1, 0.2, 0.3))
+    assert generation.token_ids == (5, 6, 2)
+    (call,) = generation.tool_calls
+    assert (call.name, call.arguments) == ("look", {"what": "x"})
+    assert call.id is not None
+    assert call.id.startswith("call_")
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "Let me see."
+    assert [type(e) for e in events if not isinstance(e, (TextDelta, CallArgumentsDelta))] == [
+        CallStarted, CallFinished,
+    ]  # fmt: skip
+    assert events[-1] == CallFinished(0, call), "the same id in the event and in the generation"
+
+
+def test_ids_are_never_the_same() -> None:
+    twice = [build([TEXT * 2], ToolCallFormat.HERMES)[-1] for _ in range(2)]
+    generations = [last.generation for last in twice if isinstance(last, Finished)]
+    assert len({call.id for g in generations for call in g.tool_calls}) == 4
+    assert len({g.id for g in generations}) == 2
+
+
+def test_without_tools_text_is_text() -> None:
+    *events, last = build([TEXT], None)
+    assert events == [TextDelta(TEXT)]
+    assert isinstance(last, Finished)
+    assert (last.generation.text, last.generation.tool_calls) == (TEXT, ())
+    assert last.generation.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("reason", ["length", "cancelled"])
+def test_a_call_that_was_cut_off_is_text(reason: StopReason) -> None:
+    last = build([TEXT[:-20]], ToolCallFormat.HERMES, reason)[-1]
+    assert isinstance(last, Finished)
+    assert (last.generation.text, last.generation.finish_reason) == (TEXT[:-20], reason)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from agentrt.errors import InvalidRequestError
+from agentrt.runtime.request.validation import check_messages, check_tools
+
+USER = {"role": "user", "content": "hi"}
+
+
+def call(arguments: object = "{}", name: object = "look") -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"id": "call_1", "type": "function", "function": function}
+
+
+def assistant(*calls: Any, content: object = None) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, "tool_calls": list(calls)}
+
+
+def test_a_whole_conversation() -> None:
+    messages = check_messages(
+        [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            assistant(call('{"what": "x"}'), call({"what": ["y", None]}), call("")),
+            {"role": "tool", "tool_call_id": "call_1", "content": ""},
+            {"role": "assistant", "content": "done", "tool_calls": None},
+        ]
+    )
+    assert messages[0] == {"role": "system", "content": "Be brief."}
+    assert messages[1] == {"role": "user", "content": "ab"}
+    assert messages[2]["content"] == ""
+    assert [c["function"]["arguments"] for c in messages[2]["tool_calls"]] == [
+        {"what": "x"}, {"what": ["y", None]}, {},
+    ]  # fmt: skip
+    assert messages[2]["tool_calls"][0]["id"] == "call_1"
+    assert messages[3] == {"role": "tool", "tool_call_id": "call_1", "content": ""}
+    assert messages[4] == {"role": "assistant", "content": "done"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "field"),
+    [
+        (None, "messages"), ("hi", "messages"), ([], "messages"), ({}, "messages"), (["hi"], "messages[0]"),
+        ([{"content": "x"}], "messages[0].role"), ([{"role": "wizard", "content": "x"}], "messages[0].role"),
+        ([{"role": ["user"], "content": "x"}], "messages[0].role"),
+        ([USER, {"role": "user"}], "messages[1].content"),
+        ([{"role": "user", "content": 3}], "messages[0].content"),
+        ([{"role": "user", "content": ""}], "messages[0].content"),
+        ([{"role": "user", "content": " \n"}], "messages[0].content"),
+        ([{"role": "user", "content": b"x"}], "messages[0].content"),
+        ([{"role": "user", "content": "\ud800"}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text", "text": 1}]}], "messages[0].content[0].text"),
+        ([{"role": "assistant", "content": None}], "messages[0].content"),
+        ([USER | {"tool_calls": [call()]}], "messages[0].tool_calls"),
+        ([assistant() | {"tool_calls": "x"}], "messages[0].tool_calls"),
+        ([assistant("x")], "messages[0].tool_calls[0]"),
+        ([assistant({"function": 1})], "messages[0].tool_calls[0]"),
+        ([assistant(call(name=""))], "messages[0].tool_calls[0].function.name"),
+        ([assistant(call("{"))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call("[" * 100_000))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call("[]"))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call({"x": math.nan}))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call({"x": object()}))], "messages[0].tool_calls[0].function.arguments"),
+        ([{"role": "tool", "content": "x", "tool_call_id": 3}], "messages[0].tool_call_id"),
+    ],
+)  # fmt: skip
+def test_wrong_messages_are_named(messages: object, field: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        check_messages(messages)
+    assert caught.value.field == field
+    assert str(caught.value).endswith(".")
+
+
+def tool(**changes: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "look"} | changes}
+
+
+LOOP: dict[str, Any] = {"type": "object"}
+LOOP["properties"] = {"again": LOOP}
+
+
+@pytest.mark.parametrize(
+    ("tools", "field"),
+    [
+        ("look", "tools"), (3, "tools"), (["look"], "tools[0]"), ([{"type": "web"}], "tools[0]"),
+        ([{"type": "function"}], "tools[0]"), ([tool(name=None)], "tools[0].function.name"),
+        ([tool(), tool()], "tools[1].function.name"),
+        ([tool(description=3)], "tools[0].function.description"),
+        ([tool(parameters=[])], "tools[0].function.parameters"),
+        ([tool(parameters={"type": "string"})], "tools[0].function.parameters"),
+        ([tool(parameters={"properties": []})], "tools[0].function.parameters"),
+        ([tool(parameters=LOOP)], "tools[0]"), ([tool(parameters={"default": object})], "tools[0]"),
+        ([tool(parameters={"default": "\ud800"})], "tools[0]"),
+    ],
+)  # fmt: skip
+def test_wrong_tools_are_named(tools: object, field: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        check_tools(tools)
+    assert caught.value.field == field
+
+
+def test_good_tools() -> None:
+    assert check_tools(None) is None
+    assert check_tools([]) is None
+    full = tool(description="d", parameters={"type": "object", "properties": {"x": {"type": "string"}}})
+    assert check_tools([full, tool(name="other", parameters={})]) == [full, tool(name="other", parameters={})]

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import llguidance
+import pytest
+
+from agentrt.errors import InvalidRequestError, OverloadedError
+from agentrt.runtime.model import Tokenizer
+from agentrt.runtime.structured_output import token_matcher as module
+from agentrt.runtime.structured_output.token_matcher import GrammarCompiler
+
+
+@pytest.fixture
+def compiler(tokenizer: Tokenizer) -> GrammarCompiler:
+    assert tokenizer.token_bytes is not None
+    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), time_limit_s=0.2)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Compilation that does not come back until the event is set."""
+    go = threading.Event()
+
+    def wait(*args: Any) -> Any:
+        go.wait(30)
+        return llguidance.LLMatcher(*args)
+
+    monkeypatch.setattr(module, "LLMatcher", wait)
+    yield go
+    go.set()
+
+
+def test_a_grammar_is_compiled_once(compiler: GrammarCompiler) -> None:
+    assert compiler.compile('start: "a"', "tools") is compiler.compile('start: "a"', "tools")
+
+
+def test_what_takes_too_long_is_refused_and_its_result_is_kept(
+    compiler: GrammarCompiler, stuck: threading.Event
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"tools: its schemas take more than 0.2 s"):
+        compiler.compile('start: "a"', "tools")
+    stuck.set()
+    assert not compiler.compile('start: "a"', "tools").is_error()
+
+
+def test_only_few_compile_at_once(compiler: GrammarCompiler, stuck: threading.Event) -> None:
+    for text in "abcd":
+        with pytest.raises(InvalidRequestError, match="take more than"):
+            compiler.compile(f'start: "{text}"', "tools")
+    with pytest.raises(OverloadedError, match="being compiled"):
+        compiler.compile('start: "e"', "tools")
+
+
+def test_others_wait_for_a_place(tokenizer: Tokenizer, stuck: threading.Event) -> None:
+    assert tokenizer.token_bytes is not None
+    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), time_limit_s=60)
+    grammars = [f'start: "{text}"' for text in "abcdefgh"]
+    with ThreadPoolExecutor(len(grammars)) as threads:
+        compiled = [threads.submit(compiler.compile, grammar, "tools") for grammar in grammars]
+        assert not any(future.done() for future in compiled)
+        stuck.set()
+        assert not any(future.result(60).is_error() for future in compiled)
+
+
+def test_few_are_kept(compiler: GrammarCompiler) -> None:
+    first = compiler.compile('start: "first"', "tools")
+    for number in range(64):
+        compiler.compile(f'start: "{number}"', "tools")
+    assert len(compiler._compiled) == 64
+    assert compiler.compile('start: "first"', "tools") is not first
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*){50}x", "((a{1,99}){1,99}){1,99}"]
+)
+def test_patterns_that_ruin_other_engines(tokenizer: Tokenizer, pattern: str) -> None:
+    assert tokenizer.token_bytes is not None
+    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    grammar = f'start: %json {{"type": "string", "pattern": "{pattern}"}}'
+    try:
+        matcher = compiler.compile(grammar, "tools").deep_copy()
+    except InvalidRequestError:
+        return
+    for token in tokenizer.encode('"' + "a" * 200):
+        matcher.compute_bitmask()
+        matcher.consume_token(token)
+
+
+def test_an_endless_schema_is_refused(compiler: GrammarCompiler) -> None:
+    with pytest.raises(InvalidRequestError, match="more than 262144 characters"):
+        compiler.compile("start: " + '"a" ' * 100_000, "response_format")

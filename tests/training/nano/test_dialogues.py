@@ -1,0 +1,116 @@
+import json
+import re
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.nano.dialogues import Author, Mix
+from training.nano.families import FAMILIES
+from training.nano.markup import segments
+from training.nano.smalltalk import HELD_OUT_SMALL_TALK
+from training.nano.vocabulary import Split
+from training.nano.wording import expand
+
+
+def text_of(seed: int, split: Split) -> str:
+    return "".join(part.text for part in segments(Author(Random(seed), split).dialogue(4)))
+
+
+@given(st.integers(0, 2**32))
+def test_the_same_seed_writes_the_same_dialogue(seed: int) -> None:
+    assert text_of(seed, "train") == text_of(seed, "train")
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32), st.sampled_from(["train", "held-out"]), st.sampled_from([0.0, 0.5]))
+def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
+    dialogue = Author(Random(seed), split, blends=share, unknown_words=share).dialogue(8)
+    schemas = {tool.name: tool.schema()["function"]["parameters"] for tool in dialogue.tools}
+    for turn in dialogue.turns:
+        assert turn.request
+        assert not re.search(r"[{}\[\]|]", turn.request)  # every slot was filled, every choice made
+        for fact in turn.facts:
+            assert fact in turn.answer
+        for step in turn.steps:
+            assert set(step.arguments) == set(schemas[step.name]["required"])
+            for name, value in step.arguments.items():
+                kind = schemas[step.name]["properties"][name]["type"]
+                assert isinstance(value, {"string": str, "integer": int, "number": (int, float)}[kind])
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32))
+def test_a_dialogue_of_calls_shows_one_call_a_turn_and_mostly_different_tools(seed: int) -> None:
+    dialogue = Author(Random(seed), "train").dialogue(10, 10, calls_only=True)
+    learned = [part.text for part in segments(dialogue) if part.learned]
+    assert len(learned) == len(dialogue.turns)
+    for text, turn in zip(learned, dialogue.turns, strict=True):
+        assert text.startswith("<tool_call>") == bool(turn.steps)
+    called = [turn.steps[0].name for turn in dialogue.turns if turn.steps]
+    if len(called) >= 5:
+        assert len(set(called)) > min(len(dialogue.tools), len(called)) // 2
+
+
+def test_a_mix_of_searches_asks_for_a_hit_only_where_a_tool_reads_it() -> None:
+    author = Author(Random(0), "train")
+    turns = []
+    for _ in range(200):
+        dialogue = author.dialogue(3, 10, Mix(searches=1.0))
+        there = {tool.family.key for tool in dialogue.tools if tool.family is not None}
+        searching = {key for key in there if FAMILIES[key].chain_to}
+        turns += [(turn, there) for turn in dialogue.turns if searching and turn.steps]
+    chains = [(turn, there) for turn, there in turns if "+" in turn.kind]
+    assert len(chains) > len(turns) / 6
+    assert all(turn.kind.split("+")[1] in there for turn, there in chains)
+    searches = [turn for turn, _ in turns if turn.kind.startswith("search_")]
+    assert len(searches) > len(turns) * 0.6  # the rest read on what was found, or had called the searches
+
+
+def test_a_request_without_its_slot_means_the_default() -> None:
+    author = Author(Random(0), "train")
+    tools = author.toolsmith.tools(10, demo=True, names="usual")
+    calendar = next(tool for tool in tools if tool.name == "list_events")
+    turns = [author.turn(tools, calendar) for _ in range(400)]
+    unsaid = [turn for turn in turns if turn.steps[0].arguments["date"].lower() not in turn.request.lower()]
+    assert unsaid
+    assert {turn.steps[0].arguments["date"] for turn in unsaid} == {"today"}
+
+
+def test_small_talk_of_training_is_never_that_of_evaluation() -> None:
+    author = Author(Random(0), "train")
+    said = {re.sub(r"[?.!]$", "", author.small_talk().request).lower() for _ in range(5000)}
+    assert not said & {text for texts, _ in HELD_OUT_SMALL_TALK for text in texts}
+
+
+def test_a_chain_reads_what_the_search_found() -> None:
+    author = Author(Random(1), "train")
+    tools = author.toolsmith.tools(10, demo=True, names="usual")
+    search = next(tool for tool in tools if tool.name == "search_mail")
+    chains = [
+        turn for turn in (author.turn(tools, search, chain=True) for _ in range(40)) if len(turn.steps) == 2
+    ]
+    assert chains
+    for turn in chains:
+        found = json.loads(turn.steps[0].result)
+        hits = found if isinstance(found, list) else next(iter(found.values()))
+        assert turn.steps[1].arguments == {"id": hits[0]["id"]}
+
+
+@pytest.mark.parametrize("key", sorted(FAMILIES))
+def test_no_request_line_is_both_trained_and_held_out(key: str) -> None:
+    family, rng = FAMILIES[key], Random(0)
+    trained = {expand(rng, line) for line in family.requests + family.chain_requests for _ in range(60)}
+    held_out = {expand(rng, line) for line in family.held_out + family.chain_held_out for _ in range(20)}
+    assert not trained & held_out
+    assert not set(family.names) & set(family.held_out_names)
+
+
+def test_expand_chooses_nested_alternatives_and_leaves_no_stray_space() -> None:
+    seen = {expand(Random(seed), "[go [now|later]|stay|] [here|], {slot}?") for seed in range(200)}
+    assert seen == {
+        f"{verb}{' ' if verb and place else ''}{place}, {{slot}}?".lstrip()
+        for verb in ("go now", "go later", "stay", "")
+        for place in ("here", "")
+    }

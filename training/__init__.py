@@ -1,0 +1,1 @@
+"""Training code. It is no part of the installed package."""

@@ -1,0 +1,1 @@
+"""The recipe that trains the nano model: dialogues, vocabulary, tokenizer, training, evaluation."""

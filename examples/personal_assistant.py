@@ -9,7 +9,7 @@ Read this file from top to bottom; it is all there is to an agent that speculate
 5. asking;
 6. background work that gives way to the user.
 
-What the tools work on lies in ``assistant/`` beside this file, and ``assistant/comparison.py`` runs the
+What the tools work on lies in ``assistant/`` beside this file, and ``demo/comparison.py`` runs the
 agent twice, plain and speculative, which is what ``agentrt demo`` shows.
 """
 

@@ -1,38 +1,40 @@
-"""The local LLM runtime: a model in this process, shared by everything that asks it.
+"""The local LLM runtime: one model in this process, shared by everything that asks it.
 
-from agentrt.runtime import LocalRuntime
+::
 
-with LocalRuntime.open("nano") as runtime:
-    print(runtime.generate([{"role": "user", "content": "Hello!"}]).text)
+    from agentrt.runtime import LocalRuntime
+
+    with LocalRuntime.open("nano") as runtime:
+        print(runtime.generate([{"role": "user", "content": "Hello!"}]).text)
+
+The names below load when they are first used, so that the scheduler, the simulator and the gateway import
+without OpenVINO.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from agentrt.errors import MissingExtraError
 
-try:
-    import llguidance as _llguidance  # noqa: F401
-    import numpy as _numpy  # noqa: F401
-    import openvino as _openvino  # noqa: F401
-    import openvino_genai as _openvino_genai  # noqa: F401
-    import platformdirs as _platformdirs  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError(error.name or "openvino", "runtime") from error
-
-from .config import RuntimeConfig
-from .engine.sampler import SamplingParams, TokenLogprobs
-from .engine.statistics import EngineStatistics
-from .output.generation import (
-    CallAnswered,
-    Finished,
-    FinishReason,
-    Generation,
-    GenerationEvent,
-    LogprobsDelta,
-    Timing,
-    Usage,
-)
-from .output.stream import GenerationStream
-from .request.processor import GenerationOptions
-from .service import LocalRuntime, RuntimeStatistics
+if TYPE_CHECKING:
+    from .config import RuntimeConfig
+    from .engine.sampler import SamplingParams, TokenLogprobs
+    from .engine.statistics import EngineStatistics
+    from .output.generation import (
+        CallAnswered,
+        Finished,
+        FinishReason,
+        Generation,
+        GenerationEvent,
+        LogprobsDelta,
+        Timing,
+        Usage,
+    )
+    from .output.stream import GenerationStream
+    from .request.processor import GenerationOptions
+    from .service import LocalRuntime, RuntimeStatistics
 
 __all__ = [
     "CallAnswered",
@@ -52,3 +54,48 @@ __all__ = [
     "TokenLogprobs",
     "Usage",
 ]
+
+_DEFINED_IN = {
+    "CallAnswered": ".output.generation",
+    "EngineStatistics": ".engine.statistics",
+    "FinishReason": ".output.generation",
+    "Finished": ".output.generation",
+    "Generation": ".output.generation",
+    "GenerationEvent": ".output.generation",
+    "GenerationOptions": ".request.processor",
+    "GenerationStream": ".output.stream",
+    "LocalRuntime": ".service",
+    "LogprobsDelta": ".output.generation",
+    "RuntimeConfig": ".config",
+    "RuntimeStatistics": ".service",
+    "SamplingParams": ".engine.sampler",
+    "Timing": ".output.generation",
+    "TokenLogprobs": ".engine.sampler",
+    "Usage": ".output.generation",
+}
+
+# What the ``runtime`` extra installs. Another missing module is a fault, and keeps its own error.
+_EXTRA = {"llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name (PEP 562).
+
+    Raises:
+        MissingExtraError: the ``runtime`` extra is not installed.
+    """
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(importlib.import_module(_DEFINED_IN[name], __name__), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise MissingExtraError(error.name or "openvino", "runtime") from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agentrt.settings import Settings
 
-from .scheduler import POLICIES, Policy
+from .scheduler.policy import POLICIES, Policy
 
 
 class RuntimeConfig(Settings, strict=True):

@@ -13,19 +13,27 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from .config import RuntimeConfig
-from .context import BlockPool, KVArena, PrefixSalts
+from .context.blocks import BlockPool
+from .context.prefix import PrefixSalts
 from .engine.answer_text import AnswerText
 from .engine.engine import Engine
 from .engine.request import EngineRequest, OnText, RequestOutput
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
-from .model import Tokenizer, detect_call_format, open_model_directory
+from .model.directory import open_model_directory
+from .model.tokenizer import Tokenizer
+from .model.tool_call_format import detect_call_format
 from .output.generation import Finished, Generation, GenerationBuilder, GenerationEvent
 from .output.stream import GenerationStream
 from .request.processor import GenerationOptions, InputProcessor, Message, Request
-from .scheduler import Scheduler
-from .toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
-from .xpu import load_model, warm_up
+from .scheduler.scheduler import Scheduler
+from .toolcache.outputs import ToolOutputs
+from .toolcache.proposer import ToolCacheProposer
+from .toolcache.replies import ToolTurn
+from .toolcache.turns import ToolTurns
+from .xpu.kv_arena import KVArena
+from .xpu.loading import load_model
+from .xpu.warm_up import warm_up
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class Begun:
     """A turn that has been started, and its answer, if the model was asked for it ahead."""
 
     turn: Turn
-    ahead: AheadRequest | None = None
+    ahead: AheadRequest[Turn] | None = None
 
     def bind(self, message: BaseMessage) -> None:
         """Take the model's answer."""

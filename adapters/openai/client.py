@@ -74,7 +74,7 @@ class _Asked:
     reader: AnswerReader
     main: ClientRequest | None = None
     """The request, where requests are made ahead."""
-    ahead: AheadRequest | None = None
+    ahead: AheadRequest[Turn] | None = None
     """The request that was made ahead for this one, if there is one."""
     response_id: str | None = None
 

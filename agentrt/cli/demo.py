@@ -39,11 +39,11 @@ def demo(
     require_demo()
     from rich.console import Console
 
-    from agentrt.examples.assistant.comparison import compare
     from agentrt.examples.assistant.data import require_parts, workspace
     from agentrt.examples.assistant.sample_data import write_sample_data
-    from agentrt.examples.assistant.summary import introduce, summarize
     from agentrt.examples.assistant.view import LiveView, PlainView, View
+    from agentrt.examples.demo.comparison import compare
+    from agentrt.examples.demo.summary import introduce, summarize
 
     console = Console(highlight=False)
     if data is not None:

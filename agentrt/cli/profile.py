@@ -11,7 +11,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentrt.runtime.heg import ExecutionGraph, Kernel, KernelCost, Profile
+    from agentrt.runtime.heg.graph import ExecutionGraph
+    from agentrt.runtime.heg.kernel import Kernel, KernelCost
+    from agentrt.runtime.heg.profile import Profile
 
 _DECODE_PAST = 512
 _COLUMNS = ("kernels", "of", "XPU", "ms", "bandwidth", "footprint", "power")
@@ -48,15 +50,15 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from agentrt.runtime import RuntimeConfig
-    from agentrt.runtime.heg import choose_granularity
-    from agentrt.runtime.heg.granularity import QUANTUM_S
+    from agentrt.runtime.heg.granularity import QUANTUM_S, choose_granularity
     from agentrt.runtime.heg.partition import Partition
     from agentrt.runtime.heg.store import ProfileStore
-    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.directory import open_model_directory
     from agentrt.runtime.model.paged import read_paged_graph
-    from agentrt.runtime.xpu import find_platform, load_profile, simulate
+    from agentrt.runtime.xpu.loading import load_profile
+    from agentrt.runtime.xpu.platforms import find_platform
     from agentrt.runtime.xpu.profiler import count_steps
-    from agentrt.runtime.xpu.simulated import PREFIX
+    from agentrt.runtime.xpu.simulated import PREFIX, simulate
 
     config = RuntimeConfig()
     longest = config.prefill_chunk_tokens
@@ -96,7 +98,7 @@ def _show(console: Console, measured: Profile, graph: ExecutionGraph) -> None:
     """Print the costs of typical passes kernel by kernel, the rooflines, and the granularity."""
     from rich.table import Table
 
-    from agentrt.runtime.heg import BatchShape
+    from agentrt.runtime.heg.kernel import BatchShape
 
     static = graph.static_tokens
     whole, margin = graph.chunk_tokens(0, 10**6), graph.chunk_tokens(0, (static or 10**6) - 1)

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Itera
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
@@ -27,9 +27,6 @@ from ..errors import EarlyRunError
 from ..reports.events import AheadKept, AheadStarted, AheadWasted
 from ..reports.reporter import Reporter
 from ..tools.speculation import Speculation
-
-if TYPE_CHECKING:
-    from ..turns.turn import Turn
 
 _MAX_WAITING = 64  # answers, of all runs, that nobody has asked for yet
 
@@ -68,23 +65,47 @@ def after_draft(request: DraftRequest, call: ToolCall) -> DraftRequest:
     return replace(request, messages=[*request.messages, message], ahead=True)
 
 
-class AheadRequest:
+class SpeculatingTurn(Protocol):
+    """What a request made ahead needs of the turn that speculates beside it."""
+
+    @property
+    def number(self) -> int:
+        """The turn's number in reports."""
+        ...
+
+    def go_on(self, main: ModelRequest) -> None:
+        """Take the turn's own request, now that it is known."""
+        ...
+
+    def come_due(self, depth: int = 0) -> None:
+        """Take note that the turn is now only ``depth`` turns ahead."""
+        ...
+
+    def discard(self) -> None:
+        """Drop what the turn has started."""
+        ...
+
+
+TurnT = TypeVar("TurnT", bound=SpeculatingTurn)
+
+
+class AheadRequest(Generic[TurnT]):
     """One call of the main model made ahead, from the guess that it follows on until it is kept or discarded.
 
     It is made on one event loop; everything else may be done from any thread.
     """
 
-    turn: Turn
+    turn: TurnT
     """What is speculated beside the call."""
 
     def __init__(
         self,
-        book: AheadTable,
+        book: AheadTable[TurnT],
         guess: ToolCall,
         speculation: Speculation,
         *,
         main: ModelRequest | None,
-        earlier: AheadRequest | None,
+        earlier: AheadRequest[TurnT] | None,
     ) -> None:
         """``main`` is the request that ``guess`` answers; else ``earlier`` will know it."""
         self.following: ModelRequest | None = None
@@ -238,7 +259,7 @@ class AheadRequest:
         return monotonic() if self._answered_at is None else self._answered_at
 
 
-class AheadTable:
+class AheadTable(Generic[TurnT]):
     """The calls made ahead whose guess was right and whose request has not come yet; and their budget.
 
     Thread-safe.
@@ -250,7 +271,7 @@ class AheadTable:
         self._settings = settings
         self._lock = threading.Lock()
         self._balance = 0
-        self._waiting: list[tuple[Hashable, AheadRequest]] = []
+        self._waiting: list[tuple[Hashable, AheadRequest[TurnT]]] = []
 
     @property
     def enabled(self) -> bool:
@@ -262,7 +283,7 @@ class AheadTable:
         settings = self._settings
         return settings is not None and depth <= settings.depth and self._balance < settings.max_wasted
 
-    def expect(self, scope: Hashable, ahead: AheadRequest) -> None:
+    def expect(self, scope: Hashable, ahead: AheadRequest[TurnT]) -> None:
         """Say that the model has made the call which ``ahead`` was told it would make."""
         with self._lock:
             self._waiting.append((scope, ahead))
@@ -270,7 +291,7 @@ class AheadTable:
         if oldest is not None:
             oldest.discard("its request did not come")
 
-    def take(self, scope: Hashable, key: str) -> AheadRequest | None:
+    def take(self, scope: Hashable, key: str) -> AheadRequest[TurnT] | None:
         """Return the call made ahead for this request; what else was made ahead for its run is discarded."""
         found = None
         for ahead in self._remove(scope):
@@ -286,7 +307,7 @@ class AheadTable:
         for ahead in self._remove(scope):
             ahead.discard("the run has ended")
 
-    def _remove(self, scope: Hashable) -> list[AheadRequest]:
+    def _remove(self, scope: Hashable) -> list[AheadRequest[TurnT]]:
         with self._lock:
             removed = [ahead for known, ahead in self._waiting if known == scope]
             self._waiting = [(known, ahead) for known, ahead in self._waiting if known != scope]

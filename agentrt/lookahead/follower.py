@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from typing import Generic
 
 from ..calls import ToolCall
 from ..tools.speculation import Speculation
-from .ahead import AheadRequest, AheadTable
+from .ahead import AheadRequest, AheadTable, TurnT
 
-StartAhead = Callable[[ToolCall, Speculation, int], AheadRequest]
+StartAhead = Callable[[ToolCall, Speculation, int], AheadRequest[TurnT]]
 
 
-class AheadStarter:
+class AheadStarter(Generic[TurnT]):
     """Follows the first guess of a turn further: there may be one call ahead of each turn. Thread-safe."""
 
-    def __init__(self, book: AheadTable, open_ahead: StartAhead | None, depth: int) -> None:
+    def __init__(self, book: AheadTable[TurnT], open_ahead: StartAhead[TurnT] | None, depth: int) -> None:
         """``open_ahead`` sets a call going that follows on a guess, so many turns ahead; None: none does."""
         self._book = book
         self._open_ahead = open_ahead
         self._depth = depth
         self._lock = threading.Lock()
         self._first: tuple[ToolCall, Speculation] | None = None
-        self._ahead: AheadRequest | None = None
+        self._ahead: AheadRequest[TurnT] | None = None
         self._begun = self._over = False
 
     def started(self, call: ToolCall, speculation: Speculation) -> None:

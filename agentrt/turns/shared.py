@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from ..config import SpeculationConfig
 from ..lookahead.ahead import AheadTable
@@ -22,7 +22,7 @@ class SharedState:
     config: SpeculationConfig
     controller: Controller
     reporter: Reporter
-    ahead: AheadTable
+    ahead: AheadTable[Any]
 
     @classmethod
     def create(

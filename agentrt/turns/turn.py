@@ -57,7 +57,7 @@ class Turn:
         request: Callable[[], DraftRequest],
         scope: Hashable = None,
         main: ModelRequest | None = None,
-        earlier: AheadRequest | None = None,
+        earlier: AheadRequest[Turn] | None = None,
         depth: int = 0,
     ) -> None:
         """``request`` is called beside the main call, so that building it costs the main call nothing.
@@ -267,9 +267,11 @@ class Turn:
         what = f"{type(error).__name__} {status}" if isinstance(status, int) else type(error).__name__
         self._reporter.note(PredictorFailed(self._number, _name_of(predictor), what))
 
-    def _open_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest:
+    def _open_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest[Turn]:
         """Set the model's call going that follows if ``call`` is made; see :mod:`agentrt.lookahead.ahead`."""
-        ahead = AheadRequest(self._context.ahead, call, speculation, main=self._main, earlier=self._earlier)
+        ahead = AheadRequest[Turn](
+            self._context.ahead, call, speculation, main=self._main, earlier=self._earlier
+        )
         ahead.turn = Turn(
             self._context,
             tools=self._tools,

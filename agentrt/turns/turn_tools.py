@@ -33,7 +33,7 @@ class TurnSpeculations:
         tools: Mapping[str, SpeculableTool],
         scope: Hashable,
         turn: int,
-        following: AheadStarter,
+        following: AheadStarter[Any],
     ) -> None:
         """Nothing runs yet; ``following`` is told what does."""
         self._context = context

@@ -85,7 +85,7 @@ def random_model_directory(folder: Path, shape: ModelShape, progress: Callable[[
 
     It is converted once and kept where all converted models are; ``folder`` may go.
     """
-    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.directory import open_model_directory
 
     progress(f"writing a model of {shape.parameters / 1e6:.0f} million random weights in 8 bits")
     file = folder / "random.gguf"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import openvino as ov
     from numpy.typing import NDArray
 
-    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.heg.partition import Partition
 
 EXACT: Final = "f32"
@@ -65,7 +65,7 @@ def compare_cuts(
 ) -> Iterator[Agreement]:
     """Cut the model in ``path`` between all layers, then around all attentions, at each precision."""
     from agentrt.runtime.heg.partition import Partition
-    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.directory import open_model_directory
     from agentrt.runtime.model.paged import read_paged_graph
 
     partition = Partition(read_paged_graph(open_model_directory(path)))
@@ -111,14 +111,14 @@ def agreement_table(found: list[Agreement]) -> Table:
 
 
 def _whole(partition: Partition) -> dict[KernelKind, list[ov.Model]]:
-    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.kernel import KernelKind
 
     return {KernelKind.LAYERS: partition.layer_segments(())}
 
 
 def _cuts(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.Model]]]]:
     """The finest pieces of both kinds, as far as the model can be cut."""
-    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.kernel import KernelKind
 
     if partition.seams:
         yield "between layers", {KernelKind.LAYERS: partition.layer_segments(sorted(partition.seams))}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import openvino as ov
     from numpy.typing import NDArray
 
-    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.kernel import KernelKind
 
 
 class Pieces:
@@ -26,7 +26,7 @@ class Pieces:
         """
         import openvino as ov
 
-        from agentrt.runtime.heg import KernelKind
+        from agentrt.runtime.heg.kernel import KernelKind
         from agentrt.runtime.model.kv_layout import KVLayout
         from agentrt.runtime.xpu.buffers import BatchBuffers
         from agentrt.runtime.xpu.compiled import CompiledKernels
@@ -54,7 +54,7 @@ class Pieces:
 
     def forward(self, tokens: list[int], past: int, *, rows: int) -> NDArray[np.float32]:
         """Logits ``[rows, vocabulary]`` of the last ``rows`` of ``tokens``, which ``past`` others precede."""
-        from agentrt.runtime.heg import BatchInputs
+        from agentrt.runtime.heg.kernel import BatchInputs
 
         count = len(tokens)
         self._buffers.load(

@@ -92,11 +92,11 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
 
     Measures the model's profile where ``config.profile_folder`` has none yet.
     """
-    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.heg.partition import Partition
-    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.directory import open_model_directory
     from agentrt.runtime.model.paged import read_paged_graph
-    from agentrt.runtime.xpu import load_model
+    from agentrt.runtime.xpu.loading import load_model
     from agentrt.runtime.xpu.machine import measure_read_bandwidth
 
     directory = open_model_directory(path)

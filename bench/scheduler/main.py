@@ -96,7 +96,7 @@ def run(
 
 
 def _model_path(model: str, folder: Path, progress: Callable[[str], None]) -> str:
-    from agentrt.runtime.model import open_model_directory
+    from agentrt.runtime.model.directory import open_model_directory
 
     if model == "nano":
         return str(open_model_directory(model).path)
@@ -109,7 +109,7 @@ def _tokens_identical() -> bool:
 
     from agentrt.priority import Priority
     from agentrt.runtime import LocalRuntime, RuntimeConfig
-    from agentrt.runtime.scheduler import POLICIES
+    from agentrt.runtime.scheduler.policy import POLICIES
 
     prompts = [f"{'note ' * (9 * number)}What is the weather in Oslo?" for number in range(10)]
 

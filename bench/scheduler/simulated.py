@@ -138,8 +138,8 @@ def decision_us(waiting: int, decisions: int) -> float:
 
 def _simulation(system: tuple[str, str]) -> Simulation:
     from agentrt.runtime.engine.simulation import Simulation
-    from agentrt.runtime.scheduler import POLICIES
-    from agentrt.runtime.xpu import simulate
+    from agentrt.runtime.scheduler.policy import POLICIES
+    from agentrt.runtime.xpu.simulated import simulate
 
     machine, policy = system
     platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model import Detokenizer
+from ..model.detokenizer import Detokenizer
 
 
 class AnswerText:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections import abc
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 from agentrt.priority import Priority
 
-from .. import scheduler
-from ..context import BlockHashes
-from ..heg import Role
-from ..model import AnswerConstraint
-from ..scheduler import inputs_of
-from ..toolcache import ToolCacheProposer
-from ..xpu import KernelDone, LostThread, Platform
+from ..context.prefix import BlockHashes
+from ..heg.kernel import Role
+from ..scheduler.batch import inputs_of
+from ..scheduler.scheduler import Scheduler
+from ..scheduler.sequence import Sequence
+from ..structured_output.answer_grammar import AnswerConstraint
+from ..toolcache.proposer import ToolCacheProposer
+from ..xpu.protocol import KernelDone, Platform
+from ..xpu.watchdog import LostThread
 from .answer_text import AnswerText
 from .output_processor import OutputProcessor
 from .request import EngineRequest, OnText
@@ -38,9 +41,7 @@ class Engine:
     A kernel is never interrupted: whatever is asked takes effect when the one that is running has ended.
     """
 
-    def __init__(
-        self, platform: Platform, plan: scheduler.Scheduler, vocabulary_size: int, block_tokens: int
-    ) -> None:
+    def __init__(self, platform: Platform, plan: Scheduler, vocabulary_size: int, block_tokens: int) -> None:
         """Take over ``platform`` and ``plan``, and start the thread."""
         self._platform = platform
         self._scheduler = plan
@@ -63,7 +64,7 @@ class Engine:
 
     def submit(
         self,
-        prompt: Sequence[int],
+        prompt: abc.Sequence[int],
         params: SamplingParams,
         priority: Priority,
         answer: AnswerText,
@@ -94,7 +95,7 @@ class Engine:
         if prefix_salt is not None:
             keys = BlockHashes(prefix_salt, self._block_tokens)
             keys.of(tokens, len(tokens) // self._block_tokens)  # here, not on the engine thread
-        sequence = scheduler.Sequence(
+        sequence = Sequence(
             next(self._ids),
             priority,
             tokens,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import abc
+from collections.abc import Callable, Iterable
 
 from agentrt.errors import (
     AgentRTError,
@@ -12,9 +13,10 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 
-from .. import scheduler
-from ..scheduler import Batch, ScheduledChunk, SequenceState
-from ..toolcache import ToolTurn
+from ..scheduler.batch import Batch, ScheduledChunk
+from ..scheduler.scheduler import Scheduler
+from ..scheduler.sequence import Sequence, SequenceState
+from ..toolcache.replies import ToolTurn
 from .request import EngineRequest, StopReason
 from .sampler import Logits, sample_batch
 
@@ -22,7 +24,7 @@ from .sampler import Logits, sample_batch
 class OutputProcessor:
     """Every request that has not ended, by the number of its sequence. Belongs to the engine thread."""
 
-    def __init__(self, plan: scheduler.Scheduler, now: Callable[[], float]) -> None:
+    def __init__(self, plan: Scheduler, now: Callable[[], float]) -> None:
         """No request has come yet. ``now`` is the platform's clock."""
         self._scheduler = plan
         self._now = now
@@ -79,7 +81,7 @@ class OutputProcessor:
             if job.started is None:
                 job.started = now
 
-    def give_up(self, sequences: Iterable[scheduler.Sequence], cause: Exception | None) -> None:
+    def give_up(self, sequences: Iterable[Sequence], cause: Exception | None) -> None:
         """End those under whom too many kernels have failed, of ``cause``, or hung, if there is none."""
         for sequence in sequences:
             failure = KernelFailedError(
@@ -128,7 +130,7 @@ class OutputProcessor:
                 self._verify(job, token, chunk.draft, logits[first + 1 : first + chunk.rows], now)
 
     def _verify(
-        self, job: EngineRequest, token: int | Exception, draft: Sequence[int], logits: Logits, now: float
+        self, job: EngineRequest, token: int | Exception, draft: abc.Sequence[int], logits: Logits, now: float
     ) -> None:
         """Take a sampled ``token``, and those behind it as long as they are sampled as they were drafted.
 

@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..scheduler import Sequence
-from ..toolcache import ToolCacheProposer, ToolTurn
+from ..scheduler.sequence import Sequence
+from ..toolcache.proposer import ToolCacheProposer
+from ..toolcache.replies import ToolTurn
 from .answer_text import AnswerText
 from .sampler import TokenSampler
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agentrt.errors import InvalidRequestError
 
-from ..model import AnswerConstraint
+from ..structured_output.answer_grammar import AnswerConstraint
 
 Logits: TypeAlias = NDArray[np.float32]
 

@@ -13,10 +13,13 @@ from typing import TypeAlias
 
 from agentrt.priority import Priority
 
-from ..context import BlockPool
+from ..context.blocks import BlockPool
 from ..heg.graph import ExecutionGraph
-from ..scheduler import Policy, Scheduler, Sequence, SequenceState
-from ..xpu import KernelDone, SimulatedPlatform
+from ..scheduler.policy import Policy
+from ..scheduler.scheduler import Scheduler
+from ..scheduler.sequence import Sequence, SequenceState
+from ..xpu.protocol import KernelDone
+from ..xpu.simulated import SimulatedPlatform
 from .trace import Trace
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from agentrt.priority import Priority
 
-from ..heg import Role
-from ..scheduler import Batch
-from ..xpu import KernelDone
+from ..heg.kernel import Role
+from ..scheduler.batch import Batch
+from ..xpu.protocol import KernelDone
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ..http.errors import ApiError
 from ..http.ids import completion_id
 from ..http.request_state import app_of, open_responses_of
 from ..http.strict_json import compact
-from ..toolcache import ToolOutputs
+from ..toolcache.outputs import ToolOutputs
 from .chat_request import Asked
 from .events import EventTooLargeError, data_of, whole_events
 from .relay import Relayed, ask, gateway_of, relayed

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from ..toolcache import ToolOutputs
+from ..toolcache.outputs import ToolOutputs
 
 _MOST_CHARACTERS = 4 * 2**20
 """Of one turn. A longer one is passed on, but not kept to be answered."""

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..toolcache import ToolOutputs
+from ..toolcache.outputs import ToolOutputs
 from .errors import ApiError
 
 _REMEMBERED_S = 60.0

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..toolcache import ToolOutputs
+from ..toolcache.outputs import ToolOutputs
 from .request_state import app_of, open_responses_of
 from .strict_json import StrictRoute
 

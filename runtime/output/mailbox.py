@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 
-from ..toolcache import ToolTurn
+from ..toolcache.replies import ToolTurn
 
 
 class Mailbox:

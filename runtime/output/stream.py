@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from ..engine.request import EngineRequest, OnText
 from ..request.processor import Request
-from ..toolcache import ToolOutputs
+from ..toolcache.outputs import ToolOutputs
 from .generation import GenerationBuilder, GenerationEvent, LogprobsDelta
 from .mailbox import Mailbox
 

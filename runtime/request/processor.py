@@ -12,7 +12,8 @@ from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.priority import Priority, current_priority
 
 from ..engine.sampler import SamplingParams
-from ..model import AnswerConstraint, AnswerGrammar, CallRules, Tokenizer
+from ..model.tokenizer import Tokenizer
+from ..structured_output.answer_grammar import AnswerConstraint, AnswerGrammar, CallRules
 from ..structured_output.tool_choice import answer_schema, call_rules
 from .validation import check_messages, check_tools
 

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..heg import BatchContext, BatchInputs, BatchShape, Role
+from ..heg.kernel import BatchContext, BatchInputs, BatchShape, Role
 from .sequence import Sequence, SequenceState
 
 

@@ -7,8 +7,8 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from ..heg import BatchContext
 from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchContext
 from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .block_manager import BlockManager
 from .policy import Policy
@@ -36,6 +36,7 @@ class BatchBuilder:
         self._backfill_batch = graph.max_decode_batch(policy.backfill_slowdown, limit=max_batch_size)
         self._ids = itertools.count()
         self.batches: list[Batch] = []
+        self._batch_of: dict[Sequence, Batch] = {}
         self.dropped: list[BatchContext] = []
         """Contexts of passes that nobody goes on with, until somebody takes them away."""
         self.evictions = 0
@@ -78,17 +79,20 @@ class BatchBuilder:
         shape = shape_of(chunks)
         context = BatchContext(next(self._ids), None, shape, self._graph.kernels_for(shape))
         batch = Batch(chunks, stage, min(chunk.sequence.rank for chunk in chunks), context)
-        for sequence in batch.sequences:
-            sequence.in_batch = batch
+        self._batch_of.update(dict.fromkeys(batch.sequences, batch))
         self.batches.append(batch)
         return batch
+
+    def batch_of(self, sequence: Sequence) -> Batch | None:
+        """The batch in progress that ``sequence`` is in, if any."""
+        return self._batch_of.get(sequence)
 
     def complete(self, batch: Batch) -> None:
         """Take ``run`` apart, every kernel of which is done: its tokens are in the arena."""
         self.batches.remove(batch)
         for chunk in batch.chunks:
             sequence = chunk.sequence
-            sequence.in_batch = None
+            del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
                 self._block_manager.release(sequence)
                 continue
@@ -109,7 +113,7 @@ class BatchBuilder:
         self.batches.remove(batch)
         self.dropped.append(batch.context)
         for sequence in batch.sequences:
-            sequence.in_batch = None
+            del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
                 self._block_manager.release(sequence)
 
@@ -132,12 +136,12 @@ class BatchBuilder:
 
     def restart_prompts(self) -> None:
         """Take from background prompts what was computed of them, but for those whose kernel is running."""
-        for sequence in [s for s in self._queues.running if s.rank and s.prefills and _evictable(s)]:
+        for sequence in [s for s in self._queues.running if s.rank and s.prefills and self._evictable(s)]:
             self._evict(sequence)
 
     def _candidates(self, stage: Stage, rank: int) -> Iterable[Sequence]:
         """Who can be in a new pass, the most urgent first."""
-        free = [sequence for sequence in self._queues.running if sequence.in_batch is None]
+        free = [sequence for sequence in self._queues.running if sequence not in self._batch_of]
         if stage is Stage.DECODE:
             decoding = [sequence for sequence in free if not sequence.prefills]
             own = [sequence for sequence in decoding if sequence.rank == rank][: self._max_batch_size]
@@ -215,7 +219,7 @@ class BatchBuilder:
         for candidate in reversed(self._queues.running):
             if candidate.order <= sequence.order:
                 break
-            if candidate in chosen or not _evictable(candidate):
+            if candidate in chosen or not self._evictable(candidate):
                 continue
             victims.append(candidate)
             if (
@@ -230,11 +234,16 @@ class BatchBuilder:
 
     def _evict(self, sequence: Sequence) -> None:
         """Take a running sequence's blocks; it waits, and computes again what is not found any more."""
-        if sequence.in_batch is not None:
-            self.drop(sequence.in_batch)
+        if (batch := self._batch_of.get(sequence)) is not None:
+            self.drop(batch)
         self._block_manager.release(sequence)
         self._queues.send_back(sequence)
         self.evictions += 1
+
+    def _evictable(self, sequence: Sequence) -> bool:
+        """Whether its blocks can be taken now: a prefill batch may start again, a decode batch ends soon."""
+        batch = self._batch_of.get(sequence)
+        return batch is None or (batch.role is None and batch.stage is not Stage.DECODE)
 
     def check_integrity(self) -> None:
         """Check that every sequence in a pass is in that one only, and that every block has its holders.
@@ -243,18 +252,12 @@ class BatchBuilder:
             AssertionError: always a bug.
         """
         members = [(sequence, batch) for batch in self.batches for sequence in batch.sequences]
-        if len({sequence for sequence, _ in members}) < len(members):
+        if len({sequence for sequence, _ in members}) < len(members) or len(members) != len(self._batch_of):
             raise AssertionError("a sequence is in two passes, or twice in one")
         for sequence, batch in members:
-            if sequence.in_batch is not batch:
+            if self._batch_of.get(sequence) is not batch:
                 raise AssertionError(f"sequence {sequence.id} is in another pass than it says")
         for sequence in self._queues.running:
             if self._block_manager.blocks_for(sequence.computed) > len(sequence.blocks):
                 raise AssertionError(f"sequence {sequence.id} has computed more than its blocks hold")
         self._block_manager.check_integrity({*self._queues.running, *(sequence for sequence, _ in members)})
-
-
-def _evictable(sequence: Sequence) -> bool:
-    """Whether its blocks can be taken now: a pass of prompts may be begun again, a decode is soon through."""
-    batch = sequence.in_batch
-    return batch is None or (batch.role is None and batch.stage is not Stage.DECODE)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..context import BlockPool
+from ..context.blocks import BlockPool
 from .sequence import Sequence
 
 

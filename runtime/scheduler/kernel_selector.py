@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from ..heg import BatchShape, Kernel, KernelCost, Role
 from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchShape, Kernel, KernelCost, Role
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
 from .policy import Policy

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..heg import BatchShape
 from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchShape
 from .sequence import Sequence
 
 

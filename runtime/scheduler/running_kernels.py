@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..heg import Kernel, KernelCost, Role
+from ..heg.kernel import Kernel, KernelCost, Role
 from .batch import Batch
 from .policy import Policy
 

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..context import BlockPool
-from ..heg import BatchContext, KernelCost, Role
+from ..context.blocks import BlockPool
 from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchContext, KernelCost, Role
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .block_manager import BlockManager
@@ -132,7 +132,7 @@ class Scheduler:
         if sequence.state is SequenceState.FINISHED:
             return
         self._queues.finish(sequence)
-        batch = sequence.in_batch
+        batch = self._batch_builder.batch_of(sequence)
         if batch is None:
             self._block_manager.release(sequence)
         elif batch.role is None and batch.abandoned:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from agentrt.priority import Priority
 
-from ..context import BlockHashes
-
-if TYPE_CHECKING:
-    from .batch import Batch
+from ..context.prefix import BlockHashes
 
 
 class SequenceState(enum.Enum):
@@ -29,7 +25,7 @@ class SequenceState(enum.Enum):
     prompt is, in chunks, and behind them decoding goes on.
 
     Only PREFILL and DECODE sequences hold KV blocks. One that is in a pass may wait between two kernels of
-    it for as long as something more urgent runs: that is a state of the :class:`Batch`, not of the sequence,
+    it for as long as something more urgent runs: that is a state of the ``Batch``, not of the sequence,
     and nothing of it is lost. If a sequence finishes in a pass, its blocks are free when the pass is through
     or dropped; if it finishes with a call to a tool, they may be held for the next turn
     (:meth:`Scheduler.tool_wait`).
@@ -67,7 +63,6 @@ class Sequence:
     """The block table: block ``i`` holds tokens ``i * block_tokens …``."""
     cached_tokens: int | None = None
     """Prompt tokens whose keys and values were in memory when it was first admitted."""
-    in_batch: Batch | None = None
     draft: tuple[int, ...] = ()
     """What may come behind ``tokens``: its next decode computes it as well (sd.npu §2.2)."""
     given: list[range] = field(default_factory=list)

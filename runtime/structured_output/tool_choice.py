@@ -7,7 +7,7 @@ from typing import Any
 
 from agentrt.errors import InvalidRequestError
 
-from ..model import CallRules
+from .answer_grammar import CallRules
 
 
 def call_rules(

@@ -13,7 +13,7 @@ from typing import Any
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
 
-from .turns import Spelling
+from .replies import Spelling
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from agentrt.calls import ToolCallFormat, parse_tool_calls
 from agentrt.errors import InvalidRequestError
 
-from ..drafting import MAX_DRAFT_TOKENS
+from ..drafting.protocol import MAX_DRAFT_TOKENS
 from .outputs import ToolOutput, ToolOutputs
-from .turns import ToolTurn, ToolTurns
+from .replies import ToolTurn
+from .turns import ToolTurns
 
 
 class ToolCacheProposer:

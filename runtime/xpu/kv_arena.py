@@ -9,7 +9,7 @@ import openvino as ov
 from agentrt.errors import ConfigurationError
 
 from ..model.kv_layout import KVLayout
-from . import OpenVINOPlatform
+from .platforms import OpenVINOPlatform
 
 
 class KVArena:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.runtime.toolcache.outputs import ToolOutputs
 from tests.runtime.conftest import Gate
 
 

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from agentrt.cli.main import app
 from agentrt.errors import AgentRTError, ConfigurationError, EngineFailedError, ModelNotFoundError
-from agentrt.examples.assistant import comparison as comparison_module
-from agentrt.examples.assistant.comparison import Comparison, Turn, compare
 from agentrt.examples.assistant.drafts_shown import Guesses
 from agentrt.examples.assistant.notes import Notes
 from agentrt.examples.assistant.sample_data import write_sample_data
 from agentrt.examples.assistant.view import PlainView
+from agentrt.examples.demo import comparison as comparison_module
+from agentrt.examples.demo.comparison import Comparison, Turn, compare
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime, RuntimeConfig
-from agentrt.runtime.heg import Role
-from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
-from agentrt.runtime.scheduler import ScheduledChunk
-from agentrt.runtime.xpu import LoadedModel, load_model
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.scheduler.batch import ScheduledChunk
+from agentrt.runtime.xpu.loading import LoadedModel, load_model
 
 
 @pytest.fixture(scope="session")

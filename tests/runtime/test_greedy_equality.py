@@ -15,8 +15,8 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.priority import priority as priority_of
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.model import ModelDirectory
-from agentrt.runtime.scheduler import POLICIES
+from agentrt.runtime.model.directory import ModelDirectory
+from agentrt.runtime.scheduler.policy import POLICIES
 
 MAX_TOKENS = 32
 WORDS = "What is the weather in Oslo tomorrow find my notes about lasagne read mail from Ana 17:30"

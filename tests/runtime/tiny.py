@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.runtime.heg import BatchContext, BatchInputs, Role
+from agentrt.runtime.heg.kernel import BatchContext, BatchInputs, Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
-from agentrt.runtime.model import ModelDirectory, open_model_directory
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.xpu import LoadedModel, find_platform
-from agentrt.runtime.xpu.loading import build_model
+from agentrt.runtime.xpu.loading import LoadedModel, build_model
+from agentrt.runtime.xpu.platforms import find_platform
 
 EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERENCE_NUM_THREADS": 1}
 ARCHITECTURES = ("llama", "qwen2", "qwen3")

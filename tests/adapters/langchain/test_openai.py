@@ -21,7 +21,7 @@ from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
-from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
 from tests.runtime.gateway.conftest import gateway_before

@@ -15,7 +15,7 @@ from agentrt import ToolCall, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 
 QUESTION = HumanMessage("What is the weather in Oslo?")

@@ -15,7 +15,7 @@ from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
-from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
 from tests.runtime.gateway.conftest import gateway_before

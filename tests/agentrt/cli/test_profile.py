@@ -6,8 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from agentrt.cli.main import app
-from agentrt.runtime.heg import Profile
-from agentrt.runtime.xpu import kernel_bench, loading, simulated_profile
+from agentrt.runtime.heg.profile import Profile
+from agentrt.runtime.xpu import kernel_bench, loading
+from agentrt.runtime.xpu.rooflines import simulated_profile
 
 
 @pytest.fixture(autouse=True)

@@ -84,7 +84,7 @@ def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPat
     import openvino as ov
     import openvino.opset15 as opset
 
-    from agentrt.runtime.heg import KernelKind
+    from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.heg.partition import Partition
     from agentrt.runtime.nano import MODEL_DIRECTORY
 

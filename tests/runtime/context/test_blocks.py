@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agentrt.runtime.context import BlockPool
+from agentrt.runtime.context.blocks import BlockPool
 
 TOTAL = 8
 CHAINS = {name: [f"{name}{depth}".encode() for depth in range(4)] for name in ("a", "b")}

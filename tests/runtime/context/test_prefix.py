@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.context import BlockHashes, PrefixSalts
+from agentrt.runtime.context.prefix import BlockHashes, PrefixSalts
 
 tokens = st.lists(st.integers(0, 2**31), max_size=20)
 

@@ -15,7 +15,7 @@ from agentrt.runtime.engine import engine
 from agentrt.runtime.engine.answer_text import AnswerText
 from agentrt.runtime.engine.engine import Engine
 from agentrt.runtime.engine.request import EngineRequest
-from agentrt.runtime.scheduler import SequenceState
+from agentrt.runtime.scheduler.sequence import SequenceState
 
 PROMPT = list(range(300, 340))
 

@@ -18,8 +18,8 @@ from agentrt.errors import (
 )
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.heg import Role
-from agentrt.runtime.xpu import KernelDone
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.xpu.protocol import KernelDone
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 LONG = [300 + n % 200 for n in range(700)]

@@ -11,9 +11,9 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime.engine.simulation import SimulatedAnswer, SimulatedRequest, Simulation
 from agentrt.runtime.engine.trace import Trace
-from agentrt.runtime.heg import Role
-from agentrt.runtime.scheduler import POLICIES, Policy
-from agentrt.runtime.xpu import simulate
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.scheduler.policy import POLICIES, Policy
+from agentrt.runtime.xpu.simulated import simulate
 
 QUANTUM = 0.025
 

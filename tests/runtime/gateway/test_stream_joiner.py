@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from agentrt.runtime.gateway.stream_joiner import Splice
-from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.runtime.toolcache.outputs import ToolOutputs
 
 TOOL = {"type": "function", "function": {"name": "read"}}
 

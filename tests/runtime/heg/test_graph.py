@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.heg import BatchContext, BatchShape, ExecutionGraph, KernelKind, Role
 from agentrt.runtime.heg.granularity import choose_granularity
+from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.kernel import BatchContext, BatchShape, KernelKind, Role
 from tests.runtime.tiny import made_up_profile
 
 LAYERS = 12

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agentrt.runtime.heg import BatchShape, Kernel, KernelKind, Role
+from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.heg.profile import Curve, Profile, fit_roofline
 from tests.runtime.tiny import made_up_profile
 

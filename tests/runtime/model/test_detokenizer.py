@@ -7,8 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agentrt.runtime.model import ModelDirectory, Tokenizer
 from agentrt.runtime.model.detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
+from agentrt.runtime.model.directory import ModelDirectory
+from agentrt.runtime.model.tokenizer import Tokenizer
 
 # SentencePiece in miniature: a word's first piece brings its space, except at the start of a text.
 PIECES = ["", "▁the", "▁cat", "s", "▁", "<0xE2>", "<0x82>", "<0xAC>", "é", "▁sat"]

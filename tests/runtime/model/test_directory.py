@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.errors import ModelFormatError, ModelNotFoundError
-from agentrt.runtime.model import ModelDirectory, open_model_directory
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import openvino as ov
 import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
-from agentrt.runtime.model import ModelDirectory
+from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.gather_sampled_rows import SAMPLED_ROWS, keep_sampled_rows
 from agentrt.runtime.model.openvino_core import openvino_core
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.model import ModelDirectory, Tokenizer, gguf, open_model_directory
+from agentrt.runtime.model import gguf
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.gguf_reader import read_gguf_header
+from agentrt.runtime.model.tokenizer import Tokenizer
 from tests.runtime.tiny import EXACT, Piece, forward, uncut
 
 SHAPE = ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024)

@@ -11,12 +11,13 @@ import pytest
 
 from agentrt.errors import ConfigurationError, ModelFormatError
 from agentrt.priority import Priority
-from agentrt.runtime.context import KVArena
-from agentrt.runtime.heg import BatchContext, Role
-from agentrt.runtime.model import ModelDirectory
+from agentrt.runtime.heg.kernel import BatchContext, Role
+from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.scheduler import ScheduledChunk, Sequence, inputs_of
-from agentrt.runtime.xpu import LoadedModel
+from agentrt.runtime.scheduler.batch import ScheduledChunk, inputs_of
+from agentrt.runtime.scheduler.sequence import Sequence
+from agentrt.runtime.xpu.kv_arena import KVArena
+from agentrt.runtime.xpu.loading import LoadedModel
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16", "u8"])

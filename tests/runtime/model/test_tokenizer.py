@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError, ModelFormatError
-from agentrt.runtime.model import ModelDirectory, Tokenizer, open_model_directory
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from agentrt.runtime.model.tokenizer import Tokenizer
 
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 TOOL = {

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from agentrt.calls import ToolCallFormat
-from agentrt.runtime.model import Tokenizer, detect_call_format
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.model.tool_call_format import detect_call_format
 
 LLAMA_JSON = (
     "{%- if tools %}Respond in the format "

@@ -7,11 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentrt.priority import Priority
-from agentrt.runtime.context import BlockHashes, BlockPool
-from agentrt.runtime.heg import Role
+from agentrt.runtime.context.blocks import BlockPool
+from agentrt.runtime.context.prefix import BlockHashes
 from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
-from agentrt.runtime.scheduler import Dispatch, Policy, ScheduledChunk, Scheduler, Sequence, SequenceState
+from agentrt.runtime.scheduler.batch import ScheduledChunk
+from agentrt.runtime.scheduler.kernel_selector import Dispatch
+from agentrt.runtime.scheduler.policy import Policy
+from agentrt.runtime.scheduler.scheduler import Scheduler
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 
 BLOCK = 4
 QUANTUM = 0.025

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentrt.priority import Priority
-from agentrt.runtime.scheduler import POLICIES, Policy, Sequence, SequenceState
+from agentrt.runtime.scheduler.policy import POLICIES, Policy
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Kernel, Machine
 
 BLOCKS = 9

@@ -6,8 +6,9 @@ import random
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.heg import KernelKind, Role
-from agentrt.runtime.scheduler import SequenceState, Stage
+from agentrt.runtime.heg.kernel import KernelKind, Role
+from agentrt.runtime.scheduler.batch import Stage
+from agentrt.runtime.scheduler.sequence import SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -304,10 +305,11 @@ def test_a_finished_sequence_in_a_paused_pass_frees_it_at_once() -> None:
     machine = Machine()
     sequence = machine.add(16, PROACTIVE)
     machine.step()
-    context = sequence.in_batch.context if sequence.in_batch else None
+    batch = machine.scheduler._batch_builder.batch_of(sequence)
+    assert batch is not None
     machine.scheduler.finish(sequence)
     assert machine.pool.free == 64
-    assert machine.scheduler.take_dropped() == [context]
+    assert machine.scheduler.take_dropped() == [batch.context]
 
 
 def test_overload_sheds_who_would_be_served_last() -> None:

@@ -13,7 +13,7 @@ import pytest
 from agentrt.runtime.http.errors import ApiError
 from agentrt.runtime.http.identity import Tokens
 from agentrt.runtime.http.open_responses import OpenResponses
-from agentrt.runtime.toolcache import ToolOutputs
+from agentrt.runtime.toolcache.outputs import ToolOutputs
 from tests.runtime.server.conftest import HELLO, WEATHER, Running
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}

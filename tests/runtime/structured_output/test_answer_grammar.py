@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.model import AnswerConstraint, AnswerGrammar, CallRules, Tokenizer
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.structured_output.answer_grammar import AnswerConstraint, AnswerGrammar, CallRules
 
 OPENING = "<tool_call>"
 

@@ -8,7 +8,7 @@ import llguidance
 import pytest
 
 from agentrt.errors import InvalidRequestError, OverloadedError
-from agentrt.runtime.model import Tokenizer
+from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output import token_matcher as module
 from agentrt.runtime.structured_output.token_matcher import GrammarCompiler
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentrt.errors import InvalidRequestError
-from agentrt.runtime.toolcache import OutputLimits, ToolOutputs
+from agentrt.runtime.toolcache.outputs import OutputLimits, ToolOutputs
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from agentrt.calls import ToolCall, ToolCallFormat
-from agentrt.runtime.model import Tokenizer
-from agentrt.runtime.toolcache import ToolCacheProposer, ToolOutputs, ToolTurn, ToolTurns
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.toolcache.outputs import ToolOutputs
+from agentrt.runtime.toolcache.proposer import ToolCacheProposer
+from agentrt.runtime.toolcache.replies import ToolTurn
+from agentrt.runtime.toolcache.turns import ToolTurns
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS: list[dict[str, Any]] = [

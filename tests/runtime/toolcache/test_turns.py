@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agentrt.calls import ToolCall
-from agentrt.runtime.model import Tokenizer
-from agentrt.runtime.toolcache import ToolTurns
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.toolcache.turns import ToolTurns
 
 CALL = ToolCall("get_weather", {"city": "Ljubljana"})
 OTHER = ToolCall("search_notes", {"query": 'a "roof"', "limit": 3})

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrt.runtime.heg import KernelKind, Role
-from agentrt.runtime.xpu import LoadedModel
+from agentrt.runtime.heg.kernel import KernelKind, Role
+from agentrt.runtime.xpu.loading import LoadedModel
 from tests.runtime.tiny import (
     ARCHITECTURES,
     EXACT,

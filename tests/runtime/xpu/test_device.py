@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from agentrt.errors import DeviceLostError, EngineFailedError
-from agentrt.runtime.heg import BatchContext, Kernel, Role
-from agentrt.runtime.xpu import KernelDone, LoadedModel, device, watchdog
+from agentrt.runtime.heg.kernel import BatchContext, Kernel, Role
+from agentrt.runtime.xpu import device, watchdog
 from agentrt.runtime.xpu.compiled import BoundInference
+from agentrt.runtime.xpu.loading import LoadedModel
+from agentrt.runtime.xpu.protocol import KernelDone
 from tests.runtime.tiny import Piece, begin, finish, forward, load, step, tiny_model
 
 TOKENS = list(range(20, 60))

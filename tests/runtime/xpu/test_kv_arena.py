@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.context import KVArena
-from agentrt.runtime.heg import Role
-from agentrt.runtime.xpu import LoadedModel
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.xpu.kv_arena import KVArena
+from agentrt.runtime.xpu.loading import LoadedModel
 
 
 @pytest.fixture(scope="module")

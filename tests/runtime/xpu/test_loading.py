@@ -6,13 +6,15 @@ import numpy as np
 import openvino as ov
 import pytest
 
-from agentrt.runtime.heg import BatchShape, ExecutionGraph, Role
+from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.kernel import BatchShape, Role
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.store import ProfileStore
-from agentrt.runtime.model import ModelDirectory
+from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
-from agentrt.runtime.xpu import find_platform, kernel_bench, load_model, load_profile, loading
-from agentrt.runtime.xpu.loading import build_model
+from agentrt.runtime.xpu import kernel_bench, loading
+from agentrt.runtime.xpu.loading import build_model, load_model, load_profile
+from agentrt.runtime.xpu.platforms import find_platform
 from tests.runtime.heg.test_partition import with_skip_connection
 from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_model, uncut
 

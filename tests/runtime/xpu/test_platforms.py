@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.heg import Role
-from agentrt.runtime.xpu import find_platform, platforms
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.xpu import platforms
+from agentrt.runtime.xpu.platforms import find_platform
 from tests.runtime.tiny import load, tiny_model
 
 

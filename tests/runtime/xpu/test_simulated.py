@@ -5,16 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.heg import BatchContext, BatchShape, ExecutionGraph, KernelKind, Role
-from agentrt.runtime.xpu import (
-    KernelDone,
-    SimulatedPlatform,
-    VirtualClock,
-    simulate,
-    simulated_machines,
-    simulated_profile,
-)
-from agentrt.runtime.xpu.simulated import SharedMemory
+from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.kernel import BatchContext, BatchShape, KernelKind, Role
+from agentrt.runtime.xpu.protocol import KernelDone
+from agentrt.runtime.xpu.rooflines import simulated_machines, simulated_profile
+from agentrt.runtime.xpu.simulated import SharedMemory, SimulatedPlatform, VirtualClock, simulate
 from tests.runtime.tiny import made_up_profile
 
 SHAPE = BatchShape(1, 1, 0, 0)

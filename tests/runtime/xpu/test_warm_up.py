@@ -9,8 +9,8 @@ import pytest
 from agentrt.errors import EngineFailedError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import MODEL_DIRECTORY
-from agentrt.runtime.xpu import KernelDone
 from agentrt.runtime.xpu.device import OpenVINOXPU
+from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.warm_up import let_go_of_pages, warm_up
 from tests.runtime.tiny import load, tiny_model
 

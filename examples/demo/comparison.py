@@ -24,6 +24,14 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
 
+from ..assistant.data import PersonalData, copy_data, workspace
+from ..assistant.drafts_shown import GuessCounter, Guesses
+from ..assistant.folder_index import FolderIndex
+from ..assistant.paced import PacedChatAgentRT
+from ..assistant.requests import requests_about
+from ..assistant.stopwatch import Stopwatch
+from ..assistant.view import View
+from ..assistant.weather import WeatherService
 from ..personal_assistant import (
     MOST_TOKENS,
     Agent,
@@ -36,14 +44,6 @@ from ..personal_assistant import (
     open_runtime,
     speculative,
 )
-from .data import PersonalData, copy_data, workspace
-from .drafts_shown import GuessCounter, Guesses
-from .folder_index import FolderIndex
-from .paced import PacedChatAgentRT
-from .requests import requests_about
-from .stopwatch import Stopwatch
-from .view import View
-from .weather import WeatherService
 
 _WARM_UP = "What is the weather in Oslo?"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentrt.bench.common import timeline
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.scheduler import timeline
 from agentrt.errors import InvalidRequestError
 
 COLUMNS = ("workload", "system", "proactive requests/s", "reactive ms a token", "proactive ms a token")

@@ -3,9 +3,9 @@ import io
 
 from rich.console import Console
 
-from agentrt.examples.assistant.comparison import Comparison, Turn
 from agentrt.examples.assistant.drafts_shown import Guesses
-from agentrt.examples.assistant.summary import introduce, summarize
+from agentrt.examples.demo.comparison import Comparison, Turn
+from agentrt.examples.demo.summary import introduce, summarize
 
 PLAIN = (
     Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, Guesses()),

@@ -1,6 +1,6 @@
 """Pictures of the scheduler: a trace like Fig. 4 of Agent.xpu, and its Figures 6 and 7 from a report.
 
-``python -m agentrt.bench.common.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
+``python -m agentrt.bench.scheduler.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
 ``… REPORT.json FOLDER`` Figures 6 and 7, and ``… figure-4 FOLDER`` a simulated Fig. 4.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from agentrt.errors import InvalidRequestError, MissingExtraError
 
-from .report import BenchReport, Table
+from ..common.report import BenchReport, Table
 
 _COLOURS: Final = {
     ("reactive", "prefill"): "#c0392b",

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ..assistant.drafts_shown import Guesses
 from .comparison import Comparison, Turn
-from .drafts_shown import Guesses
 
 _INTRODUCTION = (
     "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "

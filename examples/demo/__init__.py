@@ -1,0 +1,1 @@
+"""The demo: the assistant with and without speculation, side by side."""

@@ -1,0 +1,68 @@
+"""What importing each layer really loads, counted in a fresh interpreter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.house.project import ROOT
+
+# Packages that no layer may load unless it is allowed to below.
+HEAVY = {
+    "fastapi",
+    "httpx",
+    "httpx2",
+    "langchain_core",
+    "langgraph",
+    "llguidance",
+    "mcp",
+    "numpy",
+    "openai",
+    "openvino",
+    "openvino_genai",
+    "openvino_tokenizers",
+    "prometheus_client",
+    "rich",
+    "torch",
+    "typer",
+    "uvicorn",
+}
+
+# Module -> the heavy packages it may load, and the most modules of agentrt.runtime that come with it.
+LAYERS: dict[str, tuple[set[str], int]] = {
+    "agentrt": (set(), 0),
+    "agentrt.calls": (set(), 0),
+    "agentrt.testing": (set(), 0),
+    "agentrt.speculators": (set(), 0),
+    "agentrt.runtime": (set(), 1),
+    "agentrt.runtime.config": (set(), 4),
+    "agentrt.runtime.context.blocks": (set(), 4),
+    "agentrt.runtime.drafting.protocol": (set(), 3),
+    "agentrt.runtime.toolcache.outputs": (set(), 5),
+    "agentrt.runtime.heg.graph": ({"numpy"}, 6),
+    "agentrt.runtime.scheduler.scheduler": ({"numpy"}, 21),
+    "agentrt.runtime.engine.simulation": ({"numpy"}, 30),
+    # httpx loads rich where it is installed.
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich"}, 28),
+}
+
+SCRIPT = """
+import importlib, json, sys
+importlib.import_module(sys.argv[1])
+print(json.dumps(sorted(name for name, module in sys.modules.items() if module is not None)))
+"""
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_loads_what_it_may_and_no_more(layer: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", SCRIPT, layer], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    loaded = json.loads(shown)
+    may_load, most = LAYERS[layer]
+
+    assert {name.partition(".")[0] for name in loaded} & HEAVY <= may_load
+    assert len([name for name in loaded if (name + ".").startswith("agentrt.runtime.")]) <= most

@@ -1,34 +1,54 @@
-# Two commands: `make demo` and `make test`. Each does all set-up from a bare Python, inside .venv and nowhere else.
+# Every command sets up what it needs from a bare Python, inside .venv and nowhere else.
 # Another Python: make demo PYTHON=python3.12
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+BENCHES ?= speculation toolcache scheduler engine
 
-.PHONY: help demo test clean
+.PHONY: help demo lint types quick test docs bench clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo   a personal assistant with real tools on a local model, with and without speculation'
-	@echo 'make test   ruff, mypy and the test suite'
-	@echo 'make clean  remove .venv'
+	@echo 'make lint   ruff: errors, style and format'
+	@echo 'make types  mypy on the package; pyright on code that uses it'
+	@echo 'make quick  the tests that take seconds'
+	@echo 'make test   lint, types and the whole test suite'
+	@echo 'make docs   the documentation as a web site, in site/'
+	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
+	@echo 'make clean  remove .venv and site/'
 
 demo: $(VENV)/.installed-demo
 	@$(RUN) -m agentrt demo
 
-test: $(VENV)/.installed-dev
+lint: $(VENV)/.installed-dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+
+types: $(VENV)/.installed-dev $(VENV)/.installed-types
 	$(RUN) -m mypy
+	$(RUN) -m pytest tests/house/test_editors.py
+
+quick: $(VENV)/.installed-dev
+	$(RUN) -m pytest tests/agentrt tests/speculators tests/runtime/scheduler tests/house
+
+test: lint types
 	$(RUN) -m pytest
 
+docs: $(VENV)/.installed-docs
+	$(RUN) -m mkdocs build --strict --quiet
+
+bench: $(VENV)/.installed-bench
+	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) site
 
 # The stamp is newer than what it was installed from, so that a second call starts at once.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(RUN)
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(RUN) -m ensurepip
-	@echo 'Installing into $(VENV): about 150 MB to download and 550 MB of disk, once.'
+	@echo 'Installing the extra "$*" into $(VENV), once.'
 	$(RUN) -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	@touch $@
 

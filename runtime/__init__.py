@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from agentrt.errors import MissingExtraError
+from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
     from .config import RuntimeConfig
@@ -74,9 +74,6 @@ _DEFINED_IN = {
     "Usage": ".output.generation",
 }
 
-# What the ``runtime`` extra installs. Another missing module is a fault, and keeps its own error.
-_EXTRA = {"llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"}
-
 
 def __getattr__(name: str) -> Any:
     """Load a public name (PEP 562).
@@ -86,12 +83,8 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _DEFINED_IN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with needs_extra("runtime"):
         value = getattr(importlib.import_module(_DEFINED_IN[name], __name__), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        raise MissingExtraError(error.name or "openvino", "runtime") from error
     globals()[name] = value
     return value
 

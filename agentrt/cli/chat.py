@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import RequestError
-from .extras import require_demo
+from ..extras import require_extra
 from .options import AssistantModel, WeatherDelay
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def chat(
     weather_delay: WeatherDelay = 0.2,
 ) -> None:
     """Talk to the personal assistant. Ctrl-C stops an answer, Ctrl-D leaves."""
-    require_demo()
+    require_extra("demo")
     import httpx
     from rich.console import Console
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .extras import require_demo
+from ..extras import require_extra
 from .options import AssistantModel, WeatherDelay
 
 
@@ -36,7 +36,7 @@ def demo(
     live: Annotated[bool, typer.Option(help="Draw a live picture if this is a terminal.")] = True,
 ) -> None:
     """Watch a personal assistant on a local model answer questions, with and without speculation."""
-    require_demo()
+    require_extra("demo")
     from rich.console import Console
 
     from agentrt.examples.assistant.data import require_parts, workspace

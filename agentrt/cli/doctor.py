@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import typer
 
 from ..errors import AgentRTError
-from .extras import MODULES, Extra, missing_modules
+from ..extras import MODULES, Extra, missing_modules
 
 _LITTLE_DISK = 1_000_000_000
 
@@ -76,7 +76,7 @@ def _extra(extra: Extra) -> Finding:
         f"extra {extra}",
         f"without {', '.join(missing)}" if missing else ", ".join(MODULES[extra]),
         f"{sys.executable} -m pip install 'agentrt[{extra}]'" if missing else "",
-        needed_for_demo=extra not in ("openai", "serve"),
+        needed_for_demo=extra not in ("openai", "gateway", "serve"),
     )
 
 

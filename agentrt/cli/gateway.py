@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import ConfigurationError, MissingExtraError
-from .extras import missing_modules
+from ..errors import ConfigurationError
+from ..extras import require_extra
 from .listening import (
     Drain,
     Host,
@@ -46,10 +46,8 @@ def gateway(
     Without --token-file and --no-auth a token is made for this run and printed; a Unix socket needs none.
     Where the gateway asks for no token and has no key file, the clients' own API keys reach the engine.
     """
-    for module in (*missing_modules("runtime"), *missing_modules("serve")):
-        raise MissingExtraError(module, "serve")
-    from agentrt.runtime.gateway import GatewayConfig, create_gateway
-    from agentrt.runtime.server import bind, serve
+    require_extra("gateway")
+    from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
 
     leave_on_sigterm()
     tokens, minted = choose_tokens(token_file, no_auth, uds)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..extras import require_extra
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,14 +32,9 @@ def profile(
     json: Annotated[Path | None, typer.Option(help="Write the profile to this file.", dir_okay=False)] = None,
 ) -> None:
     """Measure a model's kernels here, keep the figures for the runtime, and show them."""
+    require_extra("runtime")
     from rich.console import Console
 
-    from .extras import missing_modules
-
-    for module in missing_modules("runtime"):
-        from ..errors import MissingExtraError
-
-        raise MissingExtraError(module, "runtime")
     console = Console()
     measured, graph = _measure(model, platform, stored)
     _show(console, measured, graph)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import MissingExtraError
-from .extras import missing_modules
+from ..extras import require_extra
 from .listening import (
     Drain,
     Host,
@@ -40,8 +39,7 @@ def serve(
 
     Without --token-file and --no-auth a token is made for this run and printed; a Unix socket needs none.
     """
-    for module in (*missing_modules("runtime"), *missing_modules("serve")):
-        raise MissingExtraError(module, "serve")
+    require_extra("serve")
     from agentrt.runtime import LocalRuntime, RuntimeConfig
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app

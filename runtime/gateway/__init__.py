@@ -1,13 +1,13 @@
-"""The tool cache before an engine that has none: any OpenAI-compatible server (SpecTools, Algorithm 5)."""
+"""A gateway that adds the tool cache to any OpenAI-compatible engine (SpecTools, Algorithm 5).
 
-from agentrt.errors import MissingExtraError
+It needs the ``gateway`` extra only: no model and no OpenVINO.
+"""
 
-try:
-    import httpx as _httpx  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError(error.name or "httpx", "serve") from error
+from agentrt.extras import needs_extra
 
-from .app import create_gateway
-from .config import GatewayConfig
+with needs_extra("gateway"):
+    from ..http.run import bind, serve
+    from .app import create_gateway
+    from .config import GatewayConfig
 
-__all__ = ["GatewayConfig", "create_gateway"]
+__all__ = ["GatewayConfig", "bind", "create_gateway", "serve"]

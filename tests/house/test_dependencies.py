@@ -14,7 +14,14 @@ from tests.house.project import TRAINING as TRAINING_FOLDERS
 PARTS = ("adapters", "speculators", "runtime", "examples", "cli", "bench")
 
 # What the runtime may know of the client half.
-SHARED = ("agentrt.calls", "agentrt.concurrency", "agentrt.errors", "agentrt.priority", "agentrt.settings")
+SHARED = (
+    "agentrt.calls",
+    "agentrt.concurrency",
+    "agentrt.errors",
+    "agentrt.extras",
+    "agentrt.priority",
+    "agentrt.settings",
+)
 
 # Part -> (parts it may import at any time, parts it may import inside a function or for types only).
 MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {

@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": ({"numpy"}, 21),
     "agentrt.runtime.engine.simulation": ({"numpy"}, 30),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich"}, 28),
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 28),
 }
 
 SCRIPT = """

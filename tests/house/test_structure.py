@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.project import PARTS, TRAINING, imports, modules
+from tests.house.project import PARTS, TRAINING, imports, modules, within
 
 FILES: dict[str, Path] = dict(modules(PARTS | TRAINING))
 
@@ -132,6 +132,32 @@ def rooms(folder: str) -> dict[str, set[str]]:
             if inside and here != there:
                 graph[here].add(there)
     return graph
+
+
+# (importer, imported): pairs of rooms of which the first never imports the second.
+NEVER = [
+    ("agentrt.runtime.http", "agentrt.runtime.server"),
+    ("agentrt.runtime.http", "agentrt.runtime.gateway"),
+    ("agentrt.runtime.server", "agentrt.runtime.gateway"),
+    ("agentrt.runtime.gateway", "agentrt.runtime.server"),
+    ("agentrt.runtime.gateway", "agentrt.runtime.service"),
+    ("agentrt.cli.gateway", "agentrt.runtime.server"),
+    ("agentrt.cli.gateway", "agentrt.runtime.service"),
+]
+
+
+@pytest.mark.parametrize(("importer", "imported"), NEVER)
+def test_a_room_never_imports_another(importer: str, imported: str) -> None:
+    assert any(within(name, importer) for name in FILES)
+    assert any(within(name, imported) for name in FILES)
+    edges = {
+        f"{name} -> {target}"
+        for name, targets in ARROWS.items()
+        if within(name, importer)
+        for target in targets
+        if within(target, imported)
+    }
+    assert edges == set()
 
 
 def test_no_circle_of_files() -> None:

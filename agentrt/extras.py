@@ -1,0 +1,69 @@
+"""The optional packages of the runtime and the command line, by the extra that brings them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Literal
+
+from .errors import MissingExtraError
+
+Extra = Literal["cli", "langgraph", "openai", "runtime", "gateway", "serve", "demo"]
+
+MODULES: dict[Extra, tuple[str, ...]] = {
+    "cli": ("rich", "typer"),
+    "langgraph": ("langchain", "langchain_core", "langgraph"),
+    "openai": ("openai",),
+    "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"),
+    "gateway": ("fastapi", "h11", "httpx", "pydantic_core", "starlette", "uvicorn"),
+    "serve": ("prometheus_client",),
+    "demo": ("dateutil", "httpx", "icalendar"),
+}
+"""The modules that each extra brings itself."""
+
+INCLUDES: dict[Extra, tuple[Extra, ...]] = {
+    "gateway": ("cli",),
+    "serve": ("gateway", "runtime"),
+    "demo": ("cli", "langgraph", "runtime"),
+}
+"""The extras that an extra includes."""
+
+
+def missing_modules(extra: Extra) -> list[str]:
+    """Return the modules of ``extra`` itself that cannot be imported here."""
+    return [module for module in MODULES[extra] if find_spec(module) is None]
+
+
+def require_extra(extra: Extra) -> None:
+    """Check that ``extra`` and the extras it includes are installed, without importing them.
+
+    Raises:
+        MissingExtraError: one of their modules is missing; the message names ``extra``.
+    """
+    for part in _with_included(extra):
+        for module in missing_modules(part):
+            raise MissingExtraError(module, extra)
+
+
+@contextmanager
+def needs_extra(extra: Extra) -> Iterator[None]:
+    """Name ``extra`` if an import in the block fails for lack of it.
+
+    Raises:
+        MissingExtraError: a module of ``extra``, or of an extra it includes, is missing. Any other missing
+            module is a fault of agentrt, and its :class:`ModuleNotFoundError` is left as it is.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = error.name or ""
+        if not any(module.partition(".")[0] in MODULES[part] for part in _with_included(extra)):
+            raise
+        raise MissingExtraError(module, extra) from error
+
+
+def _with_included(extra: Extra) -> Iterator[Extra]:
+    yield extra
+    for included in INCLUDES.get(extra, ()):
+        yield from _with_included(included)

@@ -29,8 +29,8 @@ from .request.processor import GenerationOptions, InputProcessor, Message, Reque
 from .scheduler.scheduler import Scheduler
 from .toolcache.outputs import ToolOutputs
 from .toolcache.proposer import ToolCacheProposer
-from .toolcache.replies import ToolTurn
-from .toolcache.turns import ToolTurns
+from .toolcache.renderer import ToolTurnRenderer
+from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
 from .xpu.loading import load_model
 from .xpu.warm_up import warm_up
@@ -78,7 +78,7 @@ class LocalRuntime:
             cache_folder=config.profile_folder,
         )
         self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
-        self._turns = ToolTurns(self._tokenizer)
+        self._renderer = ToolTurnRenderer(self._tokenizer)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
         warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
         self._salts = PrefixSalts()
@@ -238,8 +238,8 @@ class LocalRuntime:
         request = await self._aprepare(messages, options)
         outputs = ToolOutputs(
             request.rules.tools if request.rules is not None else (),
-            spell=self._turns.spelling,
-            most_tokens=self.context_length - len(request.prompt),
+            tokenize=self._renderer.tokenize_call,
+            max_reply_tokens=self.context_length - len(request.prompt),
         )
         return GenerationStream(request, self._submit, self._engine.cancel, self._note_calls, outputs)
 
@@ -277,7 +277,7 @@ class LocalRuntime:
         if request.call_format is None or request.rules is None or request.rules.required:
             return None
         opening = self._input_processor.opening_token
-        return ToolCacheProposer(outputs, self._turns, request.call_format, opening, self.context_length)
+        return ToolCacheProposer(outputs, self._renderer, request.call_format, opening, self.context_length)
 
     def _assemble(self, request: Request, job: EngineRequest, completion: RequestOutput) -> Generation:
         request.check_followed()

@@ -119,18 +119,18 @@ class _Thinking:
     def active(self) -> bool:
         return bool(self._left) or self._inner.active
 
-    def restrict(self, logits: Any) -> Any:
+    def mask_logits(self, logits: Any) -> Any:
         if not self._left:
-            return self._inner.restrict(logits)
+            return self._inner.mask_logits(logits)
         allowed = logits.copy()
         allowed[:] = -float("inf")
         allowed[self._left[-1]] = 0.0
         return allowed
 
-    def observe(self, token: int) -> None:
+    def accept_token(self, token: int) -> None:
         if self._left:
             self._left.pop()
-        self._inner.observe(token)
+        self._inner.accept_token(token)
 
-    def begin_turn(self) -> None:
-        self._inner.begin_turn()
+    def reset(self) -> None:
+        self._inner.reset()

@@ -18,7 +18,7 @@ from ..heg.kernel import Role
 from ..scheduler.batch import inputs_of
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence
-from ..structured_output.answer_grammar import AnswerConstraint
+from ..structured_output.grammar_matcher import GrammarMatcher
 from ..toolcache.proposer import ToolCacheProposer
 from ..xpu.protocol import KernelDone, Platform
 from ..xpu.watchdog import LostThread
@@ -71,7 +71,7 @@ class Engine:
         *,
         end_tokens: frozenset[int],
         max_total_tokens: int,
-        constraint: AnswerConstraint | None = None,
+        constraint: GrammarMatcher | None = None,
         on_text: OnText | None = None,
         arrived: float | None = None,
         deadline_s: float | None = None,

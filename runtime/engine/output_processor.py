@@ -16,7 +16,7 @@ from agentrt.errors import (
 from ..scheduler.batch import Batch, ScheduledChunk
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
-from ..toolcache.replies import ToolTurn
+from ..toolcache.tool_turn import ToolTurn
 from .request import EngineRequest, StopReason
 from .sampler import Logits, sample_batch
 
@@ -183,7 +183,7 @@ class OutputProcessor:
     def _go_on_behind_tools(self, job: EngineRequest, end: int) -> bool:
         """Answer the calls of a turn from the tool cache, if it can be (SpecTools, O3)."""
         sequence = job.sequence
-        turn = job.tool_cache and job.tool_cache.follow(end, job.turn_text, len(sequence.tokens))
+        turn = job.tool_cache and job.tool_cache.answer_turn(end, job.turn_text, len(sequence.tokens))
         if not turn or len(sequence.tokens) + len(turn.reply.tokens) >= self._scheduler.usable_tokens:
             return False
         rest = job.answer.close()

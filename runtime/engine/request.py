@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from ..scheduler.sequence import Sequence
 from ..toolcache.proposer import ToolCacheProposer
-from ..toolcache.replies import ToolTurn
+from ..toolcache.tool_turn import ToolTurn
 from .answer_text import AnswerText
 from .sampler import TokenSampler
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agentrt.errors import InvalidRequestError
 
-from ..structured_output.answer_grammar import AnswerConstraint
+from ..structured_output.grammar_matcher import GrammarMatcher
 
 Logits: TypeAlias = NDArray[np.float32]
 
@@ -117,7 +117,7 @@ class TokenSampler:
         params: SamplingParams,
         vocabulary_size: int,
         prompt: Sequence[int],
-        constraint: AnswerConstraint | None = None,
+        constraint: GrammarMatcher | None = None,
     ) -> None:
         """``prompt`` counts as having occurred for the repetition penalty."""
         self._params = params
@@ -146,7 +146,7 @@ class TokenSampler:
         if self._occurred is not None:
             self._occurred[token] = True
         if self._constraint is not None:
-            self._constraint.observe(token)
+            self._constraint.accept_token(token)
         if self._params.logprobs is not None:
             self.logprobs.append(_logprobs(logits, token, self._params.logprobs))
         return token
@@ -156,12 +156,12 @@ class TokenSampler:
         if self._occurred is not None:
             self._occurred[list(given)] = True
         if self._constraint is not None:
-            self._constraint.begin_turn()
+            self._constraint.reset()
 
     def _adjust(self, logits: Logits) -> Logits:
         """Apply what also concerns greedy decoding: constraint, biases and repetition penalty."""
         if self._constraint is not None and self._constraint.active:
-            logits = self._constraint.restrict(logits)
+            logits = self._constraint.mask_logits(logits)
         if self._takes_logits_as_they_are:
             return logits
         logits = logits.copy()

@@ -197,7 +197,7 @@ class Splice:
                 arguments = from_json(call.arguments or "{}")
             except ValueError:
                 return []
-            output = self._outputs.exact(call.name, arguments) if isinstance(arguments, dict) else None
+            output = self._outputs.get(call.name, arguments) if isinstance(arguments, dict) else None
             if output is None:
                 return []
             answers.append(output.output)

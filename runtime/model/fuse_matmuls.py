@@ -21,7 +21,7 @@ _WHOLE_BYTES: Final = (ov.Type.u8, ov.Type.i8, ov.Type.f16, ov.Type.f32)
 """Element types of constants whose rows can be put one below the other."""
 
 
-def join_narrow_products(model: ov.Model) -> None:
+def fuse_matmuls(model: ov.Model) -> None:
     """Replace products of the same activations with constant weights by one and its parts, in place.
 
     Biases that follow each of them are joined, too.

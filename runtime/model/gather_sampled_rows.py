@@ -20,7 +20,7 @@ SAMPLED_ROWS = "sampled_token_indices"
 _ROW_WISE = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
 
 
-def keep_sampled_rows(model: ov.Model) -> ov.Model:
+def gather_sampled_rows(model: ov.Model) -> ov.Model:
     """Return a paged-attention ``model`` whose logits are ``[rows, 1, vocabulary]``.
 
     The cut is behind the last attention, or behind one of the reshapes that follow it, the first behind which

@@ -19,8 +19,7 @@ import platformdirs
 from agentrt.errors import ModelFormatError
 
 from .gguf_reader import GGUFHeader, read_gguf_header
-from .messages import last_line
-from .openvino_core import load_elsewhere, openvino_core
+from .openvino_core import load_on_own_thread, openvino_core, openvino_message
 
 _FORMAT: Final = 2
 """Another conversion of the same file gets another name."""
@@ -70,11 +69,11 @@ def _convert(file: Path, header: GGUFHeader, made: Path) -> None:
     except OSError:  # Windows asks for a privilege
         shutil.copyfile(file, linked)
     try:
-        load_elsewhere(lambda: openvino_genai.LLMPipeline(str(linked), "CPU", enable_save_ov_model=True))
+        load_on_own_thread(lambda: openvino_genai.LLMPipeline(str(linked), "CPU", enable_save_ov_model=True))
     except RuntimeError as error:
         raise ModelFormatError(
-            f"OpenVINO cannot convert {file}: {last_line(error)} It knows the architectures llama (Mistral's "
-            "too), qwen2 and qwen3; export other models by optimum-cli export openvino."
+            f"OpenVINO cannot convert {file}: {openvino_message(error)} It supports the architectures llama "
+            "(Mistral's too), qwen2 and qwen3; export other models by optimum-cli export openvino."
         ) from error
     finally:
         linked.unlink()

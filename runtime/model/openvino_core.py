@@ -1,4 +1,4 @@
-"""OpenVINO loaded so that it leaves the signal handlers of this process alone."""
+"""The process's OpenVINO core, and how to load models without touching this thread's signal handling."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import openvino as ov
 T = TypeVar("T")
 
 
-def load_elsewhere(load: Callable[[], T]) -> T:
-    """Return ``load()``, run on a thread of its own: for whatever may make OpenVINO load its CPU plugin.
+def load_on_own_thread(load: Callable[[], T]) -> T:
+    """Return ``load()``, run on a new thread. Use it for everything that may load OpenVINO's CPU plugin.
 
-    Each core loads the plugin anew, and the plugin gives the thread that loads it a stack for signal
-    handlers, which it unmaps when the core goes. What it puts back is the stack from before, which may be
-    gone as well, and from another thread it puts back nothing. The next Ctrl-C would be handled on memory
-    that is not there, and the process die without a word. A thread that ends needs no such stack.
+    Each core loads the plugin anew. The plugin replaces the alternate signal stack of the thread that loads
+    it, and unmaps that stack when the core is destroyed. It then restores the stack from before, which may
+    no longer exist either, or, on another thread, restores nothing. The next Ctrl-C would be handled on
+    unmapped memory and the process would die without a message. A thread that ends needs no signal stack.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="agentrt-load") as thread:
         return thread.submit(load).result()
@@ -26,11 +26,17 @@ def load_elsewhere(load: Callable[[], T]) -> T:
 
 @functools.cache
 def openvino_core() -> ov.Core:
-    """The core that every model of this process is read and compiled with."""
+    """The core that reads and compiles every model of this process."""
 
     def load() -> ov.Core:
         core = ov.Core()
         core.get_property("CPU", "FULL_DEVICE_NAME")  # loads the plugin
         return core
 
-    return load_elsewhere(load)
+    return load_on_own_thread(load)
+
+
+def openvino_message(error: Exception) -> str:
+    """What happened, as one sentence: the last line of an OpenVINO error, without its source locations."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1].rstrip(".") + "." if lines else type(error).__name__

@@ -24,10 +24,9 @@ from openvino._offline_transformations import paged_attention_transformation
 from agentrt.errors import ModelFormatError
 
 from .directory import ModelDirectory
-from .fuse_matmuls import join_narrow_products
-from .gather_sampled_rows import SAMPLED_ROWS, keep_sampled_rows
-from .messages import last_line
-from .openvino_core import openvino_core
+from .fuse_matmuls import fuse_matmuls
+from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
+from .openvino_core import openvino_core, openvino_message
 
 INPUTS: Final = (
     "input_ids",
@@ -55,7 +54,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         model = openvino_core().read_model(directory.graph)
     except RuntimeError as error:
         raise ModelFormatError(
-            f"OpenVINO cannot read {directory.graph}: {last_line(error)} "
+            f"OpenVINO cannot read {directory.graph}: {openvino_message(error)} "
             "Copy the directory again, or export it again."
         ) from error
     problem = (
@@ -65,7 +64,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise ModelFormatError(problem.format(last_line(error))) from error
+        raise ModelFormatError(problem.format(openvino_message(error))) from error
     names = {name for port in model.inputs for name in port.names}
     if "key_cache.0" not in names:
         raise ModelFormatError(problem.format("it has no attention with a key-value cache"))
@@ -74,8 +73,8 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         raise ModelFormatError(problem.format(f"it also wants {', '.join(sorted(unknown))}"))
     if len(model.outputs) != 1:
         raise ModelFormatError(problem.format(f"it has {len(model.outputs)} outputs instead of the logits"))
-    model = keep_sampled_rows(model)
-    join_narrow_products(model)
+    model = gather_sampled_rows(model)
+    fuse_matmuls(model)
     # Generated names differ from load to load; profiles and cut points need names that do not.
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":

@@ -16,7 +16,7 @@ from agentrt.errors import InvalidRequestError, ModelFormatError
 
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
-from .openvino_core import load_elsewhere
+from .openvino_core import load_on_own_thread
 
 _TRUSTED_TEXT: Final = ("system", "developer", "assistant")
 """Roles whose text may contain control tokens: the application's own, and what the model once said."""
@@ -43,7 +43,7 @@ class Tokenizer:
             ModelFormatError: one of them cannot be loaded, or chat template or end token are missing.
         """
         try:
-            self._tokenizer = load_elsewhere(lambda: openvino_genai.Tokenizer(str(directory.path)))
+            self._tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(directory.path)))
         except RuntimeError as error:
             raise ModelFormatError(
                 f"the tokenizer in {directory.path} cannot be loaded "
@@ -76,8 +76,8 @@ class Tokenizer:
         Raises:
             InvalidRequestError: the template itself refuses these messages.
         """
-        safe_messages = [self._defuse_message(message) for message in messages]
-        safe_tools = None if tools is None else [self._defuse(tool) for tool in tools]
+        safe_messages = [self._escape_message(message) for message in messages]
+        safe_tools = None if tools is None else [self._escape(tool) for tool in tools]
         try:
             rendered: str = self._tokenizer.apply_chat_template(
                 safe_messages, add_generation_prompt=True, tools=safe_tools
@@ -111,27 +111,27 @@ class Tokenizer:
             return ByteDetokenizer(self.token_bytes)
         return WindowDetokenizer(self.decode, self._hidden)
 
-    def spell(self, token: int) -> str:
-        """The spelling of one token, also of a control token."""
+    def token_text(self, token: int) -> str:
+        """The text of one token, also of a special token."""
         return str(self._tokenizer.decode([token], skip_special_tokens=False))
 
-    def escape(self, text: str) -> str:
+    def escape_special_tokens(self, text: str) -> str:
         """``text`` with seams inside forged control tokens, to stand in what :meth:`encode` takes."""
-        return str(self._defuse(text))
+        return str(self._escape(text))
 
-    def _defuse_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _escape_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         if message["role"] not in _TRUSTED_TEXT:
-            return dict(self._defuse(message))
-        return {key: value if key == "content" else self._defuse(value) for key, value in message.items()}
+            return dict(self._escape(message))
+        return {key: value if key == "content" else self._escape(value) for key, value in message.items()}
 
-    def _defuse(self, value: Any) -> Any:
+    def _escape(self, value: Any) -> Any:
         """Put a seam behind the first character of every control token's spelling in ``value``."""
         if isinstance(value, str):
             return self._control_token.sub(lambda match: f"{match[0][:1]}{self._seam}{match[0][1:]}", value)
         if isinstance(value, Mapping):
-            return {self._defuse(key): self._defuse(item) for key, item in value.items()}
+            return {self._escape(key): self._escape(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._defuse(item) for item in value]
+            return [self._escape(item) for item in value]
         return value
 
     def _read_vocabulary(self, vocabulary_size: int) -> tuple[frozenset[int], list[bytes] | None]:

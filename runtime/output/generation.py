@@ -19,7 +19,7 @@ from agentrt.calls import (
 
 from ..engine.request import RequestOutput
 from ..engine.sampler import TokenLogprobs
-from ..toolcache.replies import ToolTurn
+from ..toolcache.tool_turn import ToolTurn
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
 

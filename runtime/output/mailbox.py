@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 
-from ..toolcache.replies import ToolTurn
+from ..toolcache.tool_turn import ToolTurn
 
 
 class Mailbox:

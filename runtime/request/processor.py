@@ -13,8 +13,10 @@ from agentrt.priority import Priority, current_priority
 
 from ..engine.sampler import SamplingParams
 from ..model.tokenizer import Tokenizer
-from ..structured_output.answer_grammar import AnswerConstraint, AnswerGrammar, CallRules
-from ..structured_output.tool_choice import answer_schema, call_rules
+from ..structured_output.grammar_matcher import GrammarMatcher
+from ..structured_output.manager import StructuredOutputManager
+from ..structured_output.response_format import response_schema
+from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
 from .validation import check_messages, check_tools
 
 Message = Mapping[str, Any]
@@ -61,9 +63,9 @@ class Request:
     priority: Priority
     call_format: ToolCallFormat | None
     """How to read calls out of the answer; None if it can have none."""
-    rules: CallRules | None
+    rules: ToolChoice | None
     """What it may call."""
-    constraint: AnswerConstraint | None
+    constraint: GrammarMatcher | None
     app: str
     deadline_s: float | None
     arrived: float
@@ -104,14 +106,14 @@ class InputProcessor:
         self._arena_tokens = arena_tokens
         self._memory_bytes = memory_bytes
         self._vocabulary_size = vocabulary_size
-        self._grammar = AnswerGrammar(
+        self._structured_output = StructuredOutputManager(
             call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
         )
 
     @property
     def opening_token(self) -> int | None:
         """The token that opens a call, where calls are constrained."""
-        return self._grammar.opening
+        return self._structured_output.call_token
 
     def prepare(
         self,
@@ -138,12 +140,12 @@ class InputProcessor:
         arrived = time.perf_counter()
         checked_messages = check_messages(messages)
         checked_tools = check_tools(tools)
-        rules = call_rules(checked_tools, tool_choice, parallel_tool_calls)
+        rules = parse_tool_choice(checked_tools, tool_choice, parallel_tool_calls)
         if rules is not None and self._call_format is None:
             raise InvalidRequestError(
                 "tools", f"the chat template of {self._model_id} has no place for tools. Use another model."
             )
-        constraint = self._grammar.constraint(rules, answer_schema(response_format))
+        constraint = self._structured_output.matcher(rules, response_schema(response_format))
         params = SamplingParams(
             stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
             stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),

@@ -1,1 +1,1 @@
-"""Structured output: tool choice, the grammar of an answer, and the token masks it gives."""
+"""Structured output: tool choice, response format, their grammars, and the token masks they give."""

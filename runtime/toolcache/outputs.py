@@ -13,39 +13,40 @@ from typing import Any
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
 
-from .replies import Spelling
+from .tool_turn import TokenizedCall, ToolReply
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
-    """What one response may hold."""
+    """Limits of one response's cache."""
 
     entries: int = 64
     entry_bytes: int = 256 * 2**10
     total_bytes: int = 2**20
     keep_alive_s: float = 300.0
-    """How long an entry is good for if its client does not say."""
-    most_keep_alive_s: float = 3600.0
+    """How long an entry is kept if the client does not say."""
+    max_keep_alive_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """One call and what it gave."""
+    """One call and its output."""
 
     name: str
     arguments: Mapping[str, Any]
     output: str
     size: int
-    """Bytes of the output and of the call's key."""
+    """Bytes of the output and of the call's canonical key."""
     expires: float
-    spelling: Spelling | None = None
-    """Both in the model's tokens."""
+    """When the entry expires, on the cache's clock."""
+    tokenized: TokenizedCall | None = None
+    """Call and output in the model's tokens."""
 
 
 class ToolOutputs:
-    """The cache of one response, looked up by call (O3) and by age (O2). Thread-safe.
+    """The tool cache of one response, looked up by call (O3) and by age (O2). Thread-safe.
 
-    Two calls are the same if their arguments are, after defaults that the tool's JSON schema states have
+    Two calls are the same if their arguments are equal once defaults that the tool's JSON schema states have
     been filled in. The clock is :func:`time.monotonic` unless another one is given.
     """
 
@@ -54,16 +55,17 @@ class ToolOutputs:
         tools: Sequence[Mapping[str, Any]] = (),
         limits: OutputLimits = OutputLimits(),
         clock: Callable[[], float] = time.monotonic,
-        spell: Callable[[ToolCall, str], Spelling] | None = None,
-        most_tokens: int | None = None,
+        tokenize: Callable[[ToolCall, str], TokenizedCall] | None = None,
+        max_reply_tokens: int | None = None,
     ) -> None:
-        """``tools`` are the function definitions of the request; outputs of others are not taken.
+        """Create an empty cache.
 
-        ``spell`` writes an entry in the model's tokens, here and not where they will be needed; replies of
-        more than ``most_tokens`` are not taken.
+        ``tools`` are the function definitions of the request; outputs of other tools are refused.
+        ``tokenize`` turns an entry into the model's tokens, on the thread that calls :meth:`put` instead of
+        the engine thread. Entries whose reply has more than ``max_reply_tokens`` are refused.
         """
-        self._spell = spell
-        self._most_tokens = most_tokens
+        self._tokenize = tokenize
+        self._max_reply_tokens = max_reply_tokens
         self._defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in tools}
         self._limits = limits
         self._clock = clock
@@ -73,7 +75,7 @@ class ToolOutputs:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many entries are held, expired ones included."""
+        """Return the number of entries, expired ones included."""
         return len(self._by_key)
 
     @property
@@ -84,17 +86,17 @@ class ToolOutputs:
     def put(
         self, name: str, arguments: Mapping[str, Any], output: str, keep_alive_s: float | None = None
     ) -> bool:
-        """Keep ``output`` as that of a call; the same call's earlier one is replaced.
+        """Store ``output`` as that of a call, replacing an earlier output of the same call.
 
-        ``keep_alive_s`` beyond the limit counts as the limit.
+        ``keep_alive_s`` above the limit is cut to the limit.
 
         Returns:
-            False if it is not kept: no such tool, larger than an entry may be, no place left, or the
-            response has ended.
+            False if it is not stored: the request has no such tool, the entry is too large, the cache is
+            full, or the response has ended.
 
         Raises:
-            InvalidRequestError: ``keep_alive_s`` is no positive number, the arguments have no key, or the
-                model's chat template has no turn of tools.
+            InvalidRequestError: ``keep_alive_s`` is not a positive number, the arguments have no canonical
+                key, or the model's chat template has no tool turns.
         """
         limits = self._limits
         if keep_alive_s is None:
@@ -109,41 +111,49 @@ class ToolOutputs:
         size = len(output.encode("utf-8", "replace")) + len(key)
         if size > limits.entry_bytes:
             return False
-        spelling = self._spell(ToolCall(name, arguments), output) if self._spell else None
-        if spelling and self._most_tokens is not None and len(spelling.reply.tokens) > self._most_tokens:
+        tokenized = self._tokenize(ToolCall(name, arguments), output) if self._tokenize else None
+        if tokenized and not self._fits(tokenized.reply):
             return False
-        expires = self._clock() + min(keep_alive_s, limits.most_keep_alive_s)
+        expires = self._clock() + min(keep_alive_s, limits.max_keep_alive_s)
+        return self._store(key, ToolOutput(name, arguments, output, size, expires, tokenized))
+
+    def _fits(self, reply: ToolReply) -> bool:
+        return self._max_reply_tokens is None or len(reply.tokens) <= self._max_reply_tokens
+
+    def _store(self, key: str, entry: ToolOutput) -> bool:
+        limits = self._limits
         with self._lock:
             self._drop_expired()
             replaced = self._by_key.get(key)
             free = limits.total_bytes - self._bytes + (replaced.size if replaced else 0)
-            if self._closed or size > free or (replaced is None and len(self._by_key) >= limits.entries):
+            full = entry.size > free or (replaced is None and len(self._by_key) >= limits.entries)
+            if self._closed or full:
                 return False
             self._drop(key)
-            self._by_key[key] = ToolOutput(name, arguments, output, size, expires, spelling)
-            self._bytes += size
+            self._by_key[key] = entry
+            self._bytes += entry.size
         return True
 
-    def exact(self, name: str, arguments: Mapping[str, Any]) -> ToolOutput | None:
-        """The output of this very call, if it is there (Algorithm 5, line 21)."""
+    def get(self, name: str, arguments: Mapping[str, Any]) -> ToolOutput | None:
+        """Return the entry of this call, or None (Algorithm 5, line 21)."""
         if name not in self._defaults or not self._by_key:
             return None
         try:
             key = self._key(name, arguments)
         except InvalidRequestError:
-            return None  # such a call was never put
+            return None  # a call without a key cannot have been stored
         with self._lock:
             self._drop_expired()
             return self._by_key.get(key)
 
     def newest_first(self) -> list[ToolOutput]:
-        """All entries, the one that was put last first (Algorithm 5, line 14, looks for the newest)."""
+        """Return all entries, the most recently stored first (Algorithm 5, line 14)."""
         with self._lock:
             self._drop_expired()
             return list(reversed(self._by_key.values()))
 
     def close(self) -> None:
-        """Take nothing any more and forget everything: the response has ended."""
+        """Remove all entries and refuse new ones: the response has ended."""
         with self._lock:
             self._closed = True
             self._by_key.clear()
@@ -164,6 +174,7 @@ class ToolOutputs:
 
 
 def _defaults(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a function definition that have a default, and their defaults."""
     properties = (function.get("parameters") or {}).get("properties") or {}
     return {
         name: schema["default"]

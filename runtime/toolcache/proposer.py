@@ -4,53 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrt.calls import ToolCallFormat, parse_tool_calls
+from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
 from agentrt.errors import InvalidRequestError
 
-from ..drafting.protocol import MAX_DRAFT_TOKENS
+from ..drafting.protocol import MAX_DRAFT_TOKENS, Drafter
 from .outputs import ToolOutput, ToolOutputs
-from .replies import ToolTurn
-from .turns import ToolTurns
+from .renderer import ToolTurnRenderer
+from .tool_turn import ToolReply, ToolTurn
 
 
-class ToolCacheProposer:
-    """Drafts the calls that outputs were submitted for (O2), and answers those that were made (O3).
+class ToolCacheProposer(Drafter):
+    """Drafts the calls that outputs were submitted for (O2), and answers those the model makes (O3).
 
-    Where this differs from the paper: it does not append an output behind its call but behind the turn
-    that calls, when the model has ended it. Until then the model may make another call beside the first,
-    and would have made it with neither answered; so the transcript is that of a client which runs the tools.
-    It is also why every call of a turn must be answered, or none is. The end of the turn is part of the
-    draft, so that it costs no pass of its own.
+    One difference to the paper: an output is not appended behind its call but behind the end of the turn
+    that makes the call. Until that end the model may write a second call next to the first, with neither
+    answered, so the transcript equals that of a client which runs the tools itself. For the same reason
+    either every call of a turn is answered from the cache or none. The end of the turn is part of the draft,
+    so that it takes no forward pass of its own.
 
-    Not thread-safe, but for the outputs, which may come at any time from any thread.
+    Not thread-safe. Only the :class:`ToolOutputs` may be filled at any time, from any thread.
     """
 
     def __init__(
         self,
         outputs: ToolOutputs,
-        turns: ToolTurns,
+        renderer: ToolTurnRenderer,
         call_format: ToolCallFormat,
-        opening: int | None,
+        call_token: int | None,
         context_tokens: int,
     ) -> None:
-        """``opening`` is the token that starts a call; without one nothing is drafted."""
+        """Draft and answer the calls of one sequence.
+
+        ``call_token`` opens a call; if it is None, nothing is drafted. ``context_tokens`` is the most tokens
+        that a sequence may have.
+        """
         self.context_tokens = context_tokens
-        """How many tokens a sequence may have altogether."""
+        """The most tokens that a sequence may have."""
         self._outputs = outputs
-        self._turns = turns
+        self._renderer = renderer
         self._call_format = call_format
-        self._opening = opening
-        self._call: list[int] | None = None
-        self._expected: tuple[int, ...] = ()
+        self._call_token = call_token
+        self._call: list[int] | None = None  # tokens since the last call was opened
+        self._expected: tuple[int, ...] = ()  # the rest of the last draft, as long as the model follows it
 
     def draft(self, token: int) -> Sequence[int]:
-        """The rest of the newest call that begins as the one which is being written (Algorithm 5, line 15).
+        """Return the rest of the newest cached call that starts with what is written (Algorithm 5, line 15).
 
-        Behind the opening that is the newest call of all. If the model goes on to name another tool, it is
-        that tool's newest call, from where the name tells it from others; if it names another argument, the
-        newest call with that argument.
+        Directly behind the token that opens a call, that is the newest call of all. If the model then names
+        another tool, it is that tool's newest call, from the token on at which the names differ; if it writes
+        another argument, the newest call with that argument.
         """
-        if token == self._opening:
+        if token == self._call_token:
             self._call = [token]
         elif self._call is not None:
             self._call.append(token)
@@ -58,40 +62,41 @@ class ToolCacheProposer:
             return ()
         self._expected = self._expected[1:] if self._expected[:1] == (token,) else ()
         if self._expected:
-            return ()  # what was drafted before is still being found right
+            return ()  # the last draft is still being verified
         written = tuple(self._call)
         for entry in self._outputs.newest_first():
-            spelled = entry.spelling.call if entry.spelling else ()
-            if len(spelled) > len(written) and spelled[: len(written)] == written:
-                self._expected = spelled[len(written) :][:MAX_DRAFT_TOKENS]
+            call = entry.tokenized.tokens if entry.tokenized else ()
+            if len(call) > len(written) and call[: len(written)] == written:
+                self._expected = call[len(written) :][:MAX_DRAFT_TOKENS]
                 break
         return self._expected
 
-    def follow(self, end: int, text: str, tokens: int) -> ToolTurn | None:
-        """What comes behind a turn in which the model wrote ``text``, if every call in it is answered.
+    def answer_turn(self, end_token: int, text: str, total_tokens: int) -> ToolTurn | None:
+        """Return the answered turn if the cache has an output for every call in ``text``, else None.
 
-        ``end`` is the token that ended it, and ``tokens`` how many there are so far.
+        ``text`` is what the model wrote in this turn, ``end_token`` the token that ended it, and
+        ``total_tokens`` the length of the sequence so far. None also if ``text`` makes no call, or if the
+        reply does not fit the context.
         """
         self._call, self._expected = None, ()
         if not len(self._outputs):
             return None
         _, calls = parse_tool_calls(text, self._call_format)
-        found: list[ToolOutput] = []
-        for call in calls:
-            entry = self._outputs.exact(call.name, call.arguments)
-            if entry is None:
-                return None
-            found.append(entry)
-        if not found:
+        entries = [self._outputs.get(call.name, call.arguments) for call in calls]
+        found = [entry for entry in entries if entry is not None]
+        if not found or len(found) < len(calls):
             return None
-        outputs = tuple(entry.output for entry in found)
-        if len(found) == 1 and found[0].spelling is not None:
-            reply = found[0].spelling.reply
-        else:
-            try:
-                reply = self._turns.reply(calls, outputs)
-            except InvalidRequestError:
-                return None  # the template knows one call a turn only: the client answers these
-        if end != reply.end or tokens + len(reply.tokens) >= self.context_tokens:
+        reply = self._reply(calls, found)
+        if reply is None or end_token != reply.end_token:
             return None
-        return ToolTurn(calls, outputs, reply)
+        if total_tokens + len(reply.tokens) >= self.context_tokens:
+            return None
+        return ToolTurn(calls, tuple(entry.output for entry in found), reply)
+
+    def _reply(self, calls: tuple[ToolCall, ...], entries: Sequence[ToolOutput]) -> ToolReply | None:
+        if len(entries) == 1 and entries[0].tokenized is not None:
+            return entries[0].tokenized.reply
+        try:
+            return self._renderer.reply(calls, [entry.output for entry in entries])
+        except InvalidRequestError:
+            return None  # the template allows one call per turn: the client answers these

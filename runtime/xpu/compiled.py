@@ -13,8 +13,7 @@ from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
-from ..model.messages import last_line
-from ..model.openvino_core import openvino_core
+from ..model.openvino_core import openvino_core, openvino_message
 from ..model.paged import CACHES
 from .buffers import BatchBuffers
 
@@ -56,8 +55,9 @@ class CompiledKernels:
         except (RuntimeError, TypeError) as error:
             settings = ", ".join(f"{name}={value}" for name, value in properties.items())
             raise ConfigurationError(
-                f"OpenVINO cannot compile the model for {device} with {settings}: {last_line(error)} Leave "
-                "precisions at None, or choose a kv_cache_precision equal to inference_precision, or u8."
+                f"OpenVINO cannot compile the model for {device} with {settings}: "
+                f"{openvino_message(error)} Leave precisions at None, or choose a kv_cache_precision equal "
+                "to inference_precision, or u8."
             ) from error
 
     def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:

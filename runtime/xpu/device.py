@@ -14,8 +14,7 @@ import openvino as ov
 from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
 
 from ..heg.kernel import BatchContext, Kernel, KernelKind, Role
-from ..model.messages import last_line
-from ..model.openvino_core import openvino_core
+from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels
 from .protocol import KernelDone
@@ -104,7 +103,7 @@ class OpenVINOXPU:
         try:
             self.kernels = self._recompile()
         except (ConfigurationError, RuntimeError) as error:
-            raise DeviceLostError(self.kernels.device, last_line(error)) from error
+            raise DeviceLostError(self.kernels.device, openvino_message(error)) from error
 
     def close(self) -> None:
         """See :meth:`XPU.close`."""
@@ -201,9 +200,9 @@ class OpenVINOXPU:
         device = self.kernels.device
         family = device.partition(".")[0]
         if not any(name.partition(".")[0] == family for name in openvino_core().available_devices):
-            return DeviceLostError(device, last_line(fault))
+            return DeviceLostError(device, openvino_message(fault))
         return EngineFailedError(
-            f"kernel {kernel.index} ({kernel.kind.value}) failed on {device}: {last_line(fault)} "
+            f"kernel {kernel.index} ({kernel.kind.value}) failed on {device}: {openvino_message(fault)} "
             "Close this runtime and open it again; please report the cause."
         )
 

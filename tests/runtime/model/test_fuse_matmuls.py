@@ -8,7 +8,7 @@ import openvino.opset15 as opset
 import pytest
 from numpy.typing import NDArray
 
-from agentrt.runtime.model.fuse_matmuls import join_narrow_products
+from agentrt.runtime.model.fuse_matmuls import fuse_matmuls
 from agentrt.runtime.model.openvino_core import openvino_core
 
 WIDTH = 64
@@ -53,7 +53,7 @@ def outputs(of: ov.Model) -> list[NDArray[np.float32]]:
 @pytest.mark.parametrize("biased", [True, False])
 def test_products_of_the_same_activations_become_one_and_change_nothing(biased: bool) -> None:
     plain, joined = model((64, 16, 16), biased=biased), model((64, 16, 16), biased=biased)
-    join_narrow_products(joined)
+    fuse_matmuls(joined)
     assert (products(plain), products(joined)) == (3, 1)
     for expected, found in zip(outputs(plain), outputs(joined), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -61,7 +61,7 @@ def test_products_of_the_same_activations_become_one_and_change_nothing(biased: 
 
 def test_biases_are_added_once() -> None:
     joined = model((64, 16, 16))
-    join_narrow_products(joined)
+    fuse_matmuls(joined)
     assert sum(node.get_type_name() == "Add" for node in joined.get_ops()) == 1
 
 
@@ -75,7 +75,7 @@ def test_biases_are_added_once() -> None:
     ids=["wide", "two numbers in a byte", "other activations"],
 )
 def test_what_gains_nothing_or_cannot_be_stacked_is_left_alone(left: ov.Model) -> None:
-    join_narrow_products(left)
+    fuse_matmuls(left)
     assert products(left) == 2
 
 
@@ -86,7 +86,7 @@ def test_one_bias_among_several_stays_behind_its_part() -> None:
         result.input(0).replace_source_output(
             opset.add(result.input_value(0), opset.constant(np.ones((1, 1, 32), np.float32))).output(0)
         )
-    join_narrow_products(joined)
+    fuse_matmuls(joined)
     assert products(joined) == 1
     for expected, found in zip(outputs(plain), outputs(joined), strict=True):
         np.testing.assert_array_equal(found, expected)

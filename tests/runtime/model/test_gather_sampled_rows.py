@@ -5,7 +5,7 @@ import openvino.opset15 as opset
 from openvino._offline_transformations import paged_attention_transformation
 
 from agentrt.runtime.model.directory import ModelDirectory
-from agentrt.runtime.model.gather_sampled_rows import SAMPLED_ROWS, keep_sampled_rows
+from agentrt.runtime.model.gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from agentrt.runtime.model.openvino_core import openvino_core
 
 
@@ -24,7 +24,7 @@ def paged(directory: ModelDirectory) -> ov.Model:
 
 
 def test_only_sampled_rows_pass_behind_the_last_attention(nano_directory: ModelDirectory) -> None:
-    model = keep_sampled_rows(paged(nano_directory))
+    model = gather_sampled_rows(paged(nano_directory))
     rows = rows_of_every_product(model)
     # The output projection, the three of the MLP and the head are all that is left behind the last attention.
     assert rows[-5:] == [3] * 5
@@ -48,7 +48,7 @@ def test_where_attended_rows_are_laid_out_by_tokens_the_cut_is_behind_that(
     model = paged(nano_directory)
     last = [node for node in model.get_ordered_ops() if node.get_type_name() == "PagedAttentionExtension"][-1]
     lay_out_by_tokens(model, next(iter(last.output(0).get_target_inputs())))
-    rows = rows_of_every_product(keep_sampled_rows(model))
+    rows = rows_of_every_product(gather_sampled_rows(model))
     assert rows[-5:] == [3] * 5
     assert set(rows[1:-5]) == {7}
 
@@ -59,5 +59,5 @@ def test_where_something_counts_the_tokens_last_the_head_alone_is_spared(
     model = paged(nano_directory)
     head = [node for node in model.get_ordered_ops() if node.get_type_name() == "MatMul"][-1]
     lay_out_by_tokens(model, head.input(0))
-    rows = rows_of_every_product(keep_sampled_rows(model))
+    rows = rows_of_every_product(gather_sampled_rows(model))
     assert (rows[-2], rows[-1]) == (7, 3)

@@ -4,13 +4,13 @@ import re
 import threading
 from pathlib import Path
 
-from agentrt.runtime.model.openvino_core import load_elsewhere, openvino_core
+from agentrt.runtime.model.openvino_core import load_on_own_thread, openvino_core
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_models_are_loaded_on_a_thread_that_ends() -> None:
-    thread = load_elsewhere(threading.current_thread)
+    thread = load_on_own_thread(threading.current_thread)
     assert thread is not threading.current_thread()
     assert not thread.is_alive()
 

@@ -33,18 +33,18 @@ def test_a_call_finds_its_own_output() -> None:
     outputs = ToolOutputs(TOOLS)
     assert outputs.put("find", {"query": "a"}, "A")
     assert outputs.put("find", {"query": "b"}, "B")
-    found = outputs.exact("find", {"query": "a"})
+    found = outputs.get("find", {"query": "a"})
     assert found is not None
     assert found.output == "A"
     assert [entry.output for entry in outputs.newest_first()] == ["B", "A"]
-    assert outputs.exact("find", {"query": "c"}) is None
+    assert outputs.get("find", {"query": "c"}) is None
 
 
 def test_defaults_that_the_schema_states_make_no_difference() -> None:
     outputs = ToolOutputs(TOOLS)
     outputs.put("find", {"query": "a"}, "A")
-    assert outputs.exact("find", {"limit": 5, "query": "a"}) is not None
-    assert outputs.exact("find", {"limit": 6, "query": "a"}) is None
+    assert outputs.get("find", {"limit": 5, "query": "a"}) is not None
+    assert outputs.get("find", {"limit": 6, "query": "a"}) is None
 
 
 def test_the_same_call_is_kept_once() -> None:
@@ -52,7 +52,7 @@ def test_the_same_call_is_kept_once() -> None:
     outputs.put("find", {"query": "a"}, "old")
     outputs.put("find", {"query": "b"}, "B")
     outputs.put("find", {"query": "a", "limit": 5}, "new")
-    found = outputs.exact("find", {"query": "a"})
+    found = outputs.get("find", {"query": "a"})
     assert len(outputs) == 2
     assert outputs.newest_first()[0] is found
     assert found is not None
@@ -61,11 +61,11 @@ def test_the_same_call_is_kept_once() -> None:
 
 def test_an_entry_is_good_for_its_time() -> None:
     clock = Clock()
-    outputs = ToolOutputs(TOOLS, OutputLimits(keep_alive_s=10, most_keep_alive_s=20), clock)
+    outputs = ToolOutputs(TOOLS, OutputLimits(keep_alive_s=10, max_keep_alive_s=20), clock)
     outputs.put("now", {}, "x")
     outputs.put("find", {"query": "a"}, "A", keep_alive_s=1e9)
     clock.now = 10
-    assert outputs.exact("now", {}) is None
+    assert outputs.get("now", {}) is None
     assert outputs.newest_first()
     clock.now = 20
     assert not outputs.newest_first()
@@ -95,7 +95,7 @@ def test_after_the_end_nothing_is_held() -> None:
     outputs.put("now", {}, "x")
     outputs.close()
     assert not outputs.put("now", {}, "x")
-    assert outputs.exact("now", {}) is None
+    assert outputs.get("now", {}) is None
     assert outputs.held_bytes == 0
 
 
@@ -107,7 +107,7 @@ def test_any_json_arguments_find_their_output(arguments: dict[str, Any], output:
     outputs = ToolOutputs(TOOLS)
     assert outputs.put("now", arguments, output)
     written = json.loads(json.dumps(dict(reversed(arguments.items()))))
-    found = outputs.exact("now", written)
+    found = outputs.get("now", written)
     assert found is not None
     assert found.output == output
 
@@ -137,7 +137,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         for query in "abcdefgh":
-            found = self.outputs.exact("find", {"query": query})
+            found = self.outputs.get("find", {"query": query})
             assert (found.output if found else None) == self.model.get(query, (None,))[0]
         newest = [entry.arguments["query"] for entry in self.outputs.newest_first()]
         assert newest == list(reversed(self.model))

@@ -9,8 +9,8 @@ import pytest
 
 from agentrt.errors import InvalidRequestError, OverloadedError
 from agentrt.runtime.model.tokenizer import Tokenizer
-from agentrt.runtime.structured_output import token_matcher as module
-from agentrt.runtime.structured_output.token_matcher import GrammarCompiler
+from agentrt.runtime.structured_output import grammar_compiler as module
+from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler
 
 
 @pytest.fixture

@@ -13,14 +13,16 @@ from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.model.tokenizer import Tokenizer
-from agentrt.runtime.structured_output.answer_grammar import AnswerConstraint, AnswerGrammar, CallRules
+from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher
+from agentrt.runtime.structured_output.manager import StructuredOutputManager
+from agentrt.runtime.structured_output.tool_choice import ToolChoice
 
 OPENING = "<tool_call>"
 
 
 @pytest.fixture(scope="module")
-def grammar(tokenizer: Tokenizer) -> AnswerGrammar:
-    return AnswerGrammar(ToolCallFormat.HERMES, tokenizer.token_bytes, tokenizer.end_token_ids)
+def manager(tokenizer: Tokenizer) -> StructuredOutputManager:
+    return StructuredOutputManager(ToolCallFormat.HERMES, tokenizer.token_bytes, tokenizer.end_token_ids)
 
 
 def tool(name: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -34,18 +36,18 @@ TOOLS = [
 ]
 
 
-def constrained(grammar: AnswerGrammar, rules: CallRules) -> AnswerConstraint:
-    constraint = grammar.constraint(rules)
-    assert constraint is not None
-    return constraint
+def constrained(manager: StructuredOutputManager, choice: ToolChoice) -> GrammarMatcher:
+    matcher = manager.matcher(choice)
+    assert matcher is not None
+    return matcher
 
 
-def follow(constraint: AnswerConstraint, tokenizer: Tokenizer, text: str) -> bool:
+def follow(matcher: GrammarMatcher, tokenizer: Tokenizer, text: str) -> bool:
     """Whether every token of ``text`` is allowed in its place."""
     for token in tokenizer.encode(text):
-        if constraint.active and not np.isfinite(constraint.restrict(np.zeros(2048, np.float32))[token]):
+        if matcher.active and not np.isfinite(matcher.mask_logits(np.zeros(2048, np.float32))[token]):
             return False
-        constraint.observe(token)
+        matcher.accept_token(token)
     return True
 
 
@@ -67,11 +69,11 @@ def call(name: str, arguments: str) -> str:
     ],
 )
 def test_valid_calls_and_any_text_around_them_are_allowed(
-    grammar: AnswerGrammar, tokenizer: Tokenizer, text: str
+    manager: StructuredOutputManager, tokenizer: Tokenizer, text: str
 ) -> None:
-    constraint = constrained(grammar, CallRules(TOOLS))
-    assert follow(constraint, tokenizer, text)
-    assert not constraint.active
+    matcher = constrained(manager, ToolChoice(TOOLS))
+    assert follow(matcher, tokenizer, text)
+    assert not matcher.active
 
 
 @pytest.mark.parametrize(
@@ -85,42 +87,44 @@ def test_valid_calls_and_any_text_around_them_are_allowed(
         f'{OPENING}\n{{"name": "set.light", "arguments": {{"state": "on"}}\n</tool_call>',
     ],
 )
-def test_what_no_tool_takes_is_not_allowed(grammar: AnswerGrammar, tokenizer: Tokenizer, text: str) -> None:
-    assert not follow(constrained(grammar, CallRules(TOOLS)), tokenizer, text)
+def test_what_no_tool_takes_is_not_allowed(
+    manager: StructuredOutputManager, tokenizer: Tokenizer, text: str
+) -> None:
+    assert not follow(constrained(manager, ToolChoice(TOOLS)), tokenizer, text)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_whatever_the_model_would_say_a_finished_call_is_valid(
-    grammar: AnswerGrammar, tokenizer: Tokenizer, seed: int
+    manager: StructuredOutputManager, tokenizer: Tokenizer, seed: int
 ) -> None:
-    constraint, random = constrained(grammar, CallRules(TOOLS)), np.random.default_rng(seed)
+    matcher, random = constrained(manager, ToolChoice(TOOLS)), np.random.default_rng(seed)
     spoken = tokenizer.encode(OPENING)
-    constraint.observe(spoken[0])
-    while constraint.active and len(spoken) < 120:
+    matcher.accept_token(spoken[0])
+    while matcher.active and len(spoken) < 120:
         # Likes to end strings, so that most calls come to their end.
         noise = random.normal(size=2048).astype(np.float32)
         noise[tokenizer.encode('"}}')] += 4
-        spoken.append(int(constraint.restrict(noise).argmax()))
-        constraint.observe(spoken[-1])
-    if not constraint.active:
+        spoken.append(int(matcher.mask_logits(noise).argmax()))
+        matcher.accept_token(spoken[-1])
+    if not matcher.active:
         text = tokenizer.decode(spoken).removeprefix(OPENING).removesuffix("</tool_call>")
         called = json.loads(text)
         assert called["name"] in {"search_notes", "set.light"}
         assert set(called["arguments"]) <= {"query", "limit", "state"}
 
 
-def test_logits_are_left_as_they_are(grammar: AnswerGrammar, tokenizer: Tokenizer) -> None:
-    constraint = constrained(grammar, CallRules(TOOLS))
-    constraint.observe(tokenizer.encode(OPENING)[0])
+def test_logits_are_left_as_they_are(manager: StructuredOutputManager, tokenizer: Tokenizer) -> None:
+    matcher = constrained(manager, ToolChoice(TOOLS))
+    matcher.accept_token(tokenizer.encode(OPENING)[0])
     logits = np.zeros(2048, np.float32)
-    assert np.isinf(constraint.restrict(logits)).any()
+    assert np.isinf(matcher.mask_logits(logits)).any()
     assert not logits.any()
 
 
-def test_parameters_that_are_no_schema_are_refused(grammar: AnswerGrammar) -> None:
+def test_parameters_that_are_no_schema_are_refused(manager: StructuredOutputManager) -> None:
     with pytest.raises(InvalidRequestError, match=r"cannot be followed.*plain JSON schema"):
-        grammar.constraint(CallRules([tool("broken", {"x": {"type": "no such type"}}, [])]))
+        manager.matcher(ToolChoice([tool("broken", {"x": {"type": "no such type"}}, [])]))
 
 
 @pytest.mark.parametrize(
@@ -130,26 +134,27 @@ def test_parameters_that_are_no_schema_are_refused(grammar: AnswerGrammar) -> No
 def test_calls_without_an_opening_token_are_free_and_cannot_be_forced(
     tokenizer: Tokenizer, call_format: ToolCallFormat, token_bytes: Any
 ) -> None:
-    made = AnswerGrammar(call_format, tokenizer.token_bytes if token_bytes is True else token_bytes, {1})
-    assert made.opening is None
-    assert made.constraint(CallRules(TOOLS)) is None
-    for rules in (CallRules(TOOLS, required=True), CallRules(TOOLS, parallel=False)):
+    vocabulary = tokenizer.token_bytes if token_bytes is True else token_bytes
+    made = StructuredOutputManager(call_format, vocabulary, {1})
+    assert made.call_token is None
+    assert made.matcher(ToolChoice(TOOLS)) is None
+    for choice in (ToolChoice(TOOLS, required=True), ToolChoice(TOOLS, parallel=False)):
         with pytest.raises(InvalidRequestError):
-            made.constraint(rules)
+            made.matcher(choice)
 
 
-def test_a_call_that_is_required_comes_first(grammar: AnswerGrammar, tokenizer: Tokenizer) -> None:
-    rules = CallRules(TOOLS, required=True)
-    assert not follow(constrained(grammar, rules), tokenizer, "Let me look.")
-    constraint = constrained(grammar, rules)
-    assert follow(constraint, tokenizer, call("set.light", '{"state": "on"}') + "\nDone.")
-    assert not constraint.active
+def test_a_call_that_is_required_comes_first(manager: StructuredOutputManager, tokenizer: Tokenizer) -> None:
+    choice = ToolChoice(TOOLS, required=True)
+    assert not follow(constrained(manager, choice), tokenizer, "Let me look.")
+    matcher = constrained(manager, choice)
+    assert follow(matcher, tokenizer, call("set.light", '{"state": "on"}') + "\nDone.")
+    assert not matcher.active
 
 
-def test_after_the_only_call_comes_the_end(grammar: AnswerGrammar, tokenizer: Tokenizer) -> None:
-    constraint = constrained(grammar, CallRules(TOOLS, parallel=False))
-    assert follow(constraint, tokenizer, "Let me look. " + call("set.light", '{"state": "on"}'))
-    allowed = np.flatnonzero(np.isfinite(constraint.restrict(np.zeros(2048, np.float32))))
+def test_after_the_only_call_comes_the_end(manager: StructuredOutputManager, tokenizer: Tokenizer) -> None:
+    matcher = constrained(manager, ToolChoice(TOOLS, parallel=False))
+    assert follow(matcher, tokenizer, "Let me look. " + call("set.light", '{"state": "on"}'))
+    allowed = np.flatnonzero(np.isfinite(matcher.mask_logits(np.zeros(2048, np.float32))))
     assert set(allowed.tolist()) == tokenizer.end_token_ids
 
 
@@ -174,16 +179,16 @@ SCHEMA = {
     ],
 )
 def test_an_answer_is_json_of_its_schema_or_calls(
-    grammar: AnswerGrammar, tokenizer: Tokenizer, text: str, allowed: bool
+    manager: StructuredOutputManager, tokenizer: Tokenizer, text: str, allowed: bool
 ) -> None:
-    constraint = grammar.constraint(CallRules(TOOLS), SCHEMA)
-    assert constraint is not None
-    assert follow(constraint, tokenizer, text) is allowed
+    matcher = manager.matcher(ToolChoice(TOOLS), SCHEMA)
+    assert matcher is not None
+    assert follow(matcher, tokenizer, text) is allowed
 
 
-def test_a_schema_that_cannot_be_followed_is_refused(grammar: AnswerGrammar) -> None:
+def test_a_schema_that_cannot_be_followed_is_refused(manager: StructuredOutputManager) -> None:
     with pytest.raises(InvalidRequestError, match=r"response_format: cannot be followed"):
-        grammar.constraint(None, {"type": "no such type"})
+        manager.matcher(None, {"type": "no such type"})
 
 
 @pytest.mark.parametrize("temperature", [0.0, 5.0])

@@ -1,0 +1,127 @@
+"""Holds one answer to its grammar, token by token: the state machine behind constrained decoding."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+
+import numpy as np
+from llguidance import LLMatcher
+from numpy.typing import NDArray
+
+from .tool_choice import ToolChoice
+
+
+class _State(enum.Enum):
+    """Where an answer stands.
+
+    START goes to CALL or TEXT. CALL goes to FREE, BETWEEN or END, depending on what may follow a call.
+    BETWEEN goes to CALL, TEXT to END.
+    """
+
+    START = enum.auto()
+    """No token is written yet, and the first one is restricted."""
+    FREE = enum.auto()
+    """Any token may follow; the token that opens a call leads to CALL."""
+    CALL = enum.auto()
+    """Inside a call, behind its opening token."""
+    BETWEEN = enum.auto()
+    """A call is complete; another call or the end of the answer may follow."""
+    TEXT = enum.auto()
+    """Inside a text that has a grammar."""
+    END = enum.auto()
+    """Only an end token may follow."""
+
+
+class GrammarMatcher:
+    """The grammar state of one answer, and the token masks it gives. Not thread-safe; one per sequence."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary_size: int,
+        end_tokens: Collection[int],
+        call_token: int | None = None,
+        calls: LLMatcher | None = None,
+        tool_choice: ToolChoice | None = None,
+        text: LLMatcher | None = None,
+    ) -> None:
+        """Create the matcher of an answer that has not begun.
+
+        ``calls`` is the grammar of a call behind ``call_token``, the token that opens it. ``text`` is the
+        grammar of an answer that calls no tool; without one, any text may surround calls. Both are copied,
+        never advanced.
+        """
+        self._call_token = call_token if calls is not None else None
+        self._calls = calls
+        self._text = text
+        self._one_call = tool_choice is not None and not tool_choice.parallel
+        self._call_required = tool_choice is not None and tool_choice.required
+        self._vocabulary_size = vocabulary_size
+        self._end_tokens = sorted(end_tokens)
+        self._bitmask = np.zeros((vocabulary_size + 31) // 32, np.int32)
+        self.error: str | None = None
+        """Why llguidance gave up on the grammar, after which only the end is allowed; None if it did not."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again at the beginning of an answer, for the next turn of the same sequence."""
+        self._matcher: LLMatcher | None = None
+        self._text_matcher = self._text and self._text.deep_copy()
+        restricted = self._call_required or self._text_matcher is not None
+        self._state = _State.START if restricted else _State.FREE
+
+    @property
+    def active(self) -> bool:
+        """Whether the next token is restricted."""
+        return self._state is not _State.FREE
+
+    def accept_token(self, token: int) -> None:
+        """Advance by the sampled ``token``."""
+        if self._state is _State.START and token != self._call_token and self._text_matcher is not None:
+            self._state, self._matcher = _State.TEXT, self._text_matcher
+        if self._state in (_State.CALL, _State.TEXT):
+            self._advance(token)
+        elif token == self._call_token:
+            assert self._calls is not None
+            self._state, self._matcher = _State.CALL, self._calls.deep_copy()
+
+    def _advance(self, token: int) -> None:
+        matcher = self._matcher
+        assert matcher is not None
+        matcher.consume_token(token)
+        if matcher.is_error():
+            self.error, self._state = matcher.get_error().splitlines()[0], _State.END
+        elif self._state is _State.TEXT:
+            if matcher.is_stopped():
+                self._state = _State.END
+        elif matcher.is_stopped() or matcher.is_accepting():
+            self._state = self._state_after_call()
+
+    def _state_after_call(self) -> _State:
+        if self._one_call:
+            return _State.END
+        return _State.FREE if self._text is None else _State.BETWEEN
+
+    def mask_logits(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return a copy of ``[vocabulary]`` logits in which every token that is not allowed is -inf."""
+        return np.where(self._allowed_tokens()[: len(logits)], logits, np.float32(-np.inf))
+
+    def _allowed_tokens(self) -> NDArray[np.bool_]:
+        if self._state in (_State.CALL, _State.TEXT):
+            assert self._matcher is not None
+            return self._token_mask(self._matcher)
+        if self._state is _State.START and self._text_matcher is not None and not self._call_required:
+            allowed = self._token_mask(self._text_matcher)
+        else:
+            allowed = np.zeros(self._vocabulary_size, np.bool_)
+        if self._state is not _State.END and self._call_token is not None:
+            allowed[self._call_token] = True
+        if self._state in (_State.BETWEEN, _State.END):
+            allowed[self._end_tokens] = True
+        return allowed
+
+    def _token_mask(self, matcher: LLMatcher) -> NDArray[np.bool_]:
+        matcher.unsafe_compute_mask_ptr(self._bitmask.ctypes.data, self._bitmask.nbytes)
+        bits = np.unpackbits(self._bitmask.view(np.uint8), bitorder="little")
+        return bits[: self._vocabulary_size].astype(np.bool_)

@@ -1,0 +1,98 @@
+"""Structured output of one model: a grammar matcher for each request that needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from agentrt.calls import ToolCallFormat
+from agentrt.errors import InvalidRequestError
+
+from .grammar_compiler import GrammarCompiler
+from .grammar_matcher import GrammarMatcher
+from .grammars import json_grammar, tool_call_grammar
+from .tool_choice import ToolChoice
+
+_OPENING: Final = b"<tool_call>"
+
+
+class StructuredOutputManager:
+    """Compiles the grammars of one model's requests. Thread-safe."""
+
+    def __init__(
+        self,
+        call_format: ToolCallFormat | None,
+        token_bytes: Sequence[bytes] | None,
+        end_tokens: Collection[int],
+        *,
+        constrain_calls: bool = True,
+    ) -> None:
+        """Read the model's vocabulary.
+
+        ``token_bytes`` holds the text of each token, empty for special tokens; None if the texts of tokens do
+        not concatenate. Calls are held to a grammar only if ``constrain_calls`` is true, the format can be,
+        and the vocabulary has a token for its opening tag.
+        """
+        self._end_tokens = end_tokens
+        self._vocabulary_size = len(token_bytes or ())
+        self._compiler = None if token_bytes is None else GrammarCompiler(token_bytes, min(end_tokens))
+        self._call_token: int | None = None
+        if constrain_calls and call_format is ToolCallFormat.HERMES and _OPENING in (token_bytes or ()):
+            self._call_token = list(token_bytes or ()).index(_OPENING)
+
+    @property
+    def call_token(self) -> int | None:
+        """The token that opens a call; None if calls are not held to a grammar."""
+        return self._call_token
+
+    def matcher(
+        self, tool_choice: ToolChoice | None, schema: Mapping[str, Any] | None = None
+    ) -> GrammarMatcher | None:
+        """Return a new matcher for one answer, or None if the answer is not restricted.
+
+        ``schema`` is the JSON schema of an answer that calls no tool.
+
+        Raises:
+            InvalidRequestError: a schema is not supported, or ``tool_choice`` restricts the calls of a model
+                whose calls cannot be held to a grammar.
+            OverloadedError: too many other grammars were being compiled.
+        """
+        if tool_choice is not None and self._call_token is None:
+            _check_unconstrained(tool_choice, schema)
+            tool_choice = None
+        if tool_choice is None and schema is None:
+            return None
+        if self._compiler is None:
+            raise InvalidRequestError(
+                "response_format", "this model's vocabulary cannot be held to a grammar. Ask for free text."
+            )
+        calls = text = None
+        if tool_choice is not None:
+            calls = self._compiler.compile(tool_call_grammar(tool_choice.tools), "tools")
+        if schema is not None:
+            text = self._compiler.compile(json_grammar(schema), "response_format")
+        return GrammarMatcher(
+            vocabulary_size=self._vocabulary_size,
+            end_tokens=self._end_tokens,
+            call_token=self._call_token,
+            calls=calls,
+            tool_choice=tool_choice,
+            text=text,
+        )
+
+
+def _check_unconstrained(tool_choice: ToolChoice, schema: Mapping[str, Any] | None) -> None:
+    """Raise InvalidRequestError if ``tool_choice`` or ``schema`` needs calls that are held to a grammar."""
+    if tool_choice.required:
+        raise InvalidRequestError(
+            "tool_choice", "calls of this model cannot be forced here. Use 'auto' or 'none'."
+        )
+    if schema is not None:
+        raise InvalidRequestError(
+            "response_format",
+            "calls of this model cannot be told from JSON here. Leave out tools or format.",
+        )
+    if not tool_choice.parallel:
+        raise InvalidRequestError(
+            "parallel_tool_calls", "calls of this model cannot be limited here. Leave it out."
+        )

@@ -1,0 +1,37 @@
+"""Tool turns in tokens, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agentrt.calls import ToolCall
+
+
+class ToolReply(NamedTuple):
+    """The tokens between an assistant turn that calls tools and the model's next answer."""
+
+    end_token: int
+    """The token that ends the assistant turn."""
+    tokens: tuple[int, ...]
+    """What the chat template writes behind it: the outputs, and the header of the next assistant turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTurn:
+    """A turn of tool calls that the engine answers from the tool cache."""
+
+    calls: tuple[ToolCall, ...]
+    outputs: tuple[str, ...]
+    """One per call, in the order of ``calls``."""
+    reply: ToolReply
+
+
+class TokenizedCall(NamedTuple):
+    """A call and its output in the model's tokens."""
+
+    tokens: tuple[int, ...]
+    """The call as the model would write it, from its opening tag to the end of its turn; empty if the chat
+    template writes no opening tag."""
+    reply: ToolReply
+    """What follows a turn that makes this call alone."""

@@ -1,1 +1,2 @@
-"""Benches: every figure that the documentation states is measured by one of these."""
+"""Benches. Each figure in the documentation is measured by one of them; ``agentrt bench NAME`` runs
+``agentrt.bench.NAME.main``."""

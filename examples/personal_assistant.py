@@ -1,16 +1,16 @@
 """A personal assistant that runs on this machine: LangGraph's agent, a local model, real tools.
 
-Read this file from top to bottom; it is all there is to an agent that speculates:
+Read this file from top to bottom. An agent that speculates has these parts:
 
-1. the tools: ordinary LangChain tools, with one word above those that are safe to run early;
+1. the tools: ordinary LangChain tools, with ``@speculable`` on those that only read;
 2. the model: opened once, in this process;
 3. the agent: ``create_agent`` as always;
 4. speculation: one line around the model;
-5. asking;
+5. a turn of the agent;
 6. background work that gives way to the user.
 
-What the tools work on lies in ``assistant/`` beside this file, and ``demo/comparison.py`` runs the
-agent twice, plain and speculative, which is what ``agentrt demo`` shows.
+The data behind the tools is in ``assistant/`` beside this file; ``demo/comparison.py`` runs the
+agent plain and speculative, which is what ``agentrt demo`` shows.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _log = logging.getLogger(__name__)
 
 
 # 1. The tools. Each takes and returns text that the model can read. A tool marked @speculable only looks
-# something up, so it may be run before the model has asked for it; the two that write are not marked.
+# something up, so it may run before the model has called it; the two that write are not marked.
 
 
 def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[BaseTool]:
-    """The ten tools over ``data`` and the weather service at the base URL of ``weather``."""
+    """Return the ten tools over ``data`` and the weather service at the base URL of ``weather``."""
 
     @speculable
     @tool
@@ -157,23 +157,23 @@ def open_runtime(model: str) -> LocalRuntime:
     return LocalRuntime.open(
         model,
         RuntimeConfig(
-            # More threads would only wait for each other on a model as small as nano.
+            # On a model as small as nano more threads only wait for each other.
             threads=1 if model == "nano" else None,
-            # What shares a batch with a request depends on timing, and low precision shows it: rounding then
-            # differs in the last bits. The demo promises equal transcripts, so it computes in full precision.
+            # Which requests share a batch depends on timing, and in low precision the batch changes the last
+            # bits of the logits. The demo promises equal transcripts, so it computes in full precision.
             inference_precision="f32",
             kv_cache_precision="f32",
         ),
     )
 
 
-# 3. The agent. LangChain by default ends the run when a tool raises. An assistant should rather tell the
-# model, which can try something else or say what went wrong: so that is what this middleware does, for a
-# tool that raises, for one that hangs and for arguments that do not fit, and it logs what it did not expect.
+# 3. The agent. By default LangChain ends the run when a tool raises. This middleware returns the error to
+# the model instead, which can try something else or explain it: for a tool that raises, for one that hangs
+# and for arguments that do not validate. Unexpected exceptions are logged.
 
 
 def assistant_agent(model: BaseChatModel, tools: Sequence[BaseTool]) -> Agent:
-    """A LangGraph agent that answers from ``tools``."""
+    """Return a LangGraph agent that answers with ``tools``."""
     middleware: list[AgentMiddleware[Any, Any]] = [
         _report_tool_errors,
         ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end"),
@@ -195,7 +195,7 @@ async def _report_tool_errors(
             message = " ".join(result.text.split())
     except ToolError as error:
         message = str(error)
-    except Exception as error:  # noqa: BLE001 - any fault of a tool is told to the model
+    except Exception as error:  # noqa: BLE001 - any failure of a tool is reported to the model
         _log.warning("the tool %s failed", name, exc_info=True)
         message = f"{name} failed: {error or type(error).__name__}"
     return ToolMessage(
@@ -206,18 +206,18 @@ async def _report_tool_errors(
     )
 
 
-# 4. Speculation. While the model is still writing, a much smaller one guesses which tool it will call; the
-# guessed calls of @speculable tools start at once. If the model then asks for one of them, its result is
-# there already. If not, nothing is lost but a little work.
+# 4. Speculation. While the model generates, a much smaller one drafts its next tool call, and drafted calls
+# of @speculable tools start at once. When the model makes such a call, its result is ready or on its way. A
+# wrong draft costs a little work and changes nothing.
 
 
 def speculative(model: BaseChatModel, observers: Sequence[SpeculationObserver] = ()) -> BaseChatModel:
-    """The same model with the nano draft model guessing its tool calls; observers see what comes of it."""
+    """Return ``model`` with the nano draft model predicting its calls; ``observers`` receive the events."""
     # One thread is enough for a model of that size, and leaves the other cores to the main model.
     return speculate(model, LocalSpeculator(DRAFT_DIRECTORY, threads=1), observers=observers)
 
 
-# 5. Asking.
+# 5. A turn of the agent.
 
 
 async def ask(
@@ -226,7 +226,7 @@ async def ask(
     view: TurnView,
     callbacks: Sequence[BaseCallbackHandler] = (),
 ) -> list[AnyMessage]:
-    """Run one turn and return what it added to ``messages``; the view sees it word by word."""
+    """Run one turn and return the messages it added to ``messages``; ``view`` receives each token."""
     history = list(messages)
     events: AsyncIterator[Any] = agent.astream(
         {"messages": history}, {"callbacks": list(callbacks)}, stream_mode=["messages", "values"]
@@ -242,19 +242,19 @@ async def ask(
 
 
 async def ask_quietly(agent: Agent, request: str) -> str:
-    """Run one turn that nobody watches and return its answer."""
+    """Run one turn without a view and return its answer."""
     state = await agent.ainvoke({"messages": [HumanMessage(request)]})
     answer: AnyMessage = state["messages"][-1]
     return answer.text
 
 
-# 6. Background work. It is asked of the same agent; the priority goes with it to the runtime, which serves
-# the user first. Nobody waits for these answers, so the plain model gives them: a guess would only take
-# computing time away from the user.
+# 6. Background work. The same kind of agent, with the priority PROACTIVE: the runtime serves the user's
+# requests first. It uses the plain model: no user waits for these answers, and drafting would take computing
+# time from the one who does.
 
 
 async def digest_mail(agent: Agent, data: PersonalData, view: View) -> dict[str, str]:
-    """Have every new mail read; the agent's answers by the mails' ids."""
+    """Have the agent read every new mail; return its answers by mail id."""
     digest: dict[str, str] = {}
     mails = await _in_thread(data.mail.unread)
     with priority(Priority.PROACTIVE):
@@ -266,7 +266,7 @@ async def digest_mail(agent: Agent, data: PersonalData, view: View) -> dict[str,
 
 
 async def index_files(agent: Agent, data: PersonalData, index: FolderIndex, view: View) -> dict[str, str]:
-    """Have every file read that is new or has changed since it was indexed; all answers by path."""
+    """Have the agent read every new or changed file; return all its answers by path."""
     versions = await _in_thread(data.files.versions)
     paths = await _in_thread(index.outdated, versions)
     with priority(Priority.PROACTIVE):
@@ -279,7 +279,7 @@ async def index_files(agent: Agent, data: PersonalData, index: FolderIndex, view
 
 
 async def _in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    # Tools read disks, which an event loop must not wait for. A call that hangs is left behind in its thread.
+    # Tools read files, which would block the event loop. A call that hangs is abandoned in its thread.
     return await anyio.to_thread.run_sync(
         functools.partial(function, *args, **kwargs), abandon_on_cancel=True
     )

@@ -1,4 +1,4 @@
-"""What a bench ran on: a figure without its machine says nothing."""
+"""Description of the machine a bench ran on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Machine(BaseModel):
 
     ``usable_cores`` counts the logical cores this process may run on, which a container or ``taskset``
     can make fewer than ``logical_cores``. ``load_average`` is over 1, 5 and 15 minutes, in runnable
-    processes, and ``None`` where the system keeps none (Windows): a load near the number of cores
-    means that the timings beside it are worth little.
+    processes, and ``None`` on systems without it (Windows). Timings taken at a load near the number of cores
+    are unreliable.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,9 +49,9 @@ def describe_machine() -> Machine:
 
 
 def peak_memory_bytes() -> int | None:
-    """Most memory that this process has had resident so far; None where the system does not tell (not Linux).
+    """Return the peak resident memory of this process in bytes; None on systems other than Linux.
 
-    ``getrusage`` would do elsewhere, but counts what the process was before it became this program.
+    ``getrusage`` is not used: it also counts the process image before ``exec``.
     """
     if sys.platform != "linux":
         return None
@@ -61,7 +61,7 @@ def peak_memory_bytes() -> int | None:
 
 
 def _cpu() -> str:
-    """The processor's marketing name, or its architecture where the system does not tell."""
+    """The processor's marketing name, or its architecture where the name is unknown."""
     if sys.platform == "linux":
         names = [
             value.strip()

@@ -1,4 +1,4 @@
-"""openvino_genai's continuous batching as the benches set it up."""
+"""Settings of openvino_genai's continuous batching in the benches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def continuous_batching(cache_gib: int) -> Any:
-    """A ``SchedulerConfig``: at most 16 sequences, prompts in chunks of 256 tokens beside them.
+    """Return a ``SchedulerConfig``: at most 16 sequences, chunked prefill in chunks of 256 tokens.
 
     A cache of 0 GiB grows as it is needed.
     """

@@ -1,4 +1,4 @@
-"""A side of a comparison in a process of its own."""
+"""One side of a comparison, in its own process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Self
 
 
 class SideProcess:
-    """An object in its own process, which does nothing between two calls. A context manager."""
+    """Proxy of an object in its own process, which is idle between two calls. A context manager."""
 
     def __init__(self, make: Callable[..., object], *arguments: object) -> None:
-        """Have ``make(*arguments)``, a function of a module, make the object; returns when it is ready."""
+        """Start the process and wait until ``make(*arguments)``, a module's function, has made the object."""
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
@@ -22,7 +22,7 @@ class SideProcess:
         self._answer()
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Call a method of the object; what it raises is raised here."""
+        """Call a method of the object and return its result; raise what it raises."""
         self._connection.send((method, arguments))
         return self._answer()
 
@@ -49,7 +49,7 @@ class SideProcess:
 
 
 def _serve(connection: Connection, make: Callable[..., object], arguments: tuple[object, ...]) -> None:
-    """The process's main function: answer calls until the other end hangs up."""
+    """Main function of the process: answer calls until the pipe is closed."""
     try:
         side = make(*arguments)
         connection.send(None)

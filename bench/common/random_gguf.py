@@ -1,6 +1,6 @@
 """Models of any size with random weights, as GGUF files: one file for llama.cpp and for agentrt alike.
 
-What such a model says means nothing; how long it takes is what a trained one of its shape takes.
+Their output is meaningless; their speed is that of a trained model of the same shape.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ HALF_BILLION: Final = ModelShape("qwen2", 24, 896, 4864, 14, 2, 32000)
 def write_random_gguf(file: Path, shape: ModelShape, seed: int = 0) -> None:
     """Write a model of ``shape`` with normally distributed weights in 8 bits (Q8_0), the same for each seed.
 
-    One tensor is in memory at a time; the file is about 1.07 bytes a parameter.
+    Holds one tensor in memory at a time; the file has about 1.07 bytes a parameter.
     """
     tensors = list(_tensors(shape))
     with file.open("wb") as stream:
@@ -83,7 +83,7 @@ def write_random_gguf(file: Path, shape: ModelShape, seed: int = 0) -> None:
 def random_model_directory(folder: Path, shape: ModelShape, progress: Callable[[str], None]) -> Path:
     """Write a model of ``shape`` to ``folder`` and return its OpenVINO directory, for all sides of a bench.
 
-    It is converted once and kept where all converted models are; ``folder`` may go.
+    The conversion is kept in the cache of converted models; ``folder`` may be deleted afterwards.
     """
     from agentrt.runtime.model.directory import open_model_directory
 
@@ -129,7 +129,7 @@ def _metadata(shape: ModelShape) -> Mapping[str, tuple[int, Any]]:
 
 
 def _vocabulary(size: int) -> tuple[list[str], list[int], list[str]]:
-    """Tokens, their types, and merges: byte-level, as GPT-2 spells bytes."""
+    """Tokens, their types, and merges: byte-level BPE as in GPT-2."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     spelling = {byte: chr(byte) for byte in printable} | {

@@ -1,4 +1,4 @@
-"""The one result every bench returns, and the one file it is kept in."""
+"""The result every bench returns, and its JSON file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BenchReport(BaseModel):
     """What one bench measured.
 
     ``figures`` maps a name to one finite number (a truth value is 1 or 0; a figure that could not be measured
-    is left out, never NaN). ``method`` says in prose what was run and how, well enough to be repeated.
+    is left out, never NaN). ``method`` describes the measurement well enough to repeat it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

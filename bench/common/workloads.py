@@ -1,4 +1,4 @@
-"""Recorded tool-calling conversations of public benchmarks, in the shape in which a predictor sees them."""
+"""Recorded tool-calling conversations of public benchmarks, as a predictor receives them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class _Loader:
 class _Dialogues(_Loader):
     """Conversations whose tools are documented beside them or, failing that, gathered from all calls.
 
-    Gathered are names, parameters and types: what every agent knows of its tools before it calls them.
+    Names, parameters and types are gathered: what an agent knows of its tools before it calls them.
     """
 
     documented: tuple[str, str] | None = None
@@ -220,8 +220,8 @@ _LOADERS: dict[str, _Loader] = {
 def _conversation(trace: _Trace, tools: list[dict[str, Any]], read_only: frozenset[str]) -> Conversation:
     """Replay a trace as messages.
 
-    What the model said before a call without being asked in between belongs to the same answer. A screen
-    that was recorded before a step is the result of the step before it, the first that of looking at it.
+    Text before a call without a user message in between belongs to the same answer. A screen recorded
+    before a step is the result of the previous step; the first one is the result of looking at the screen.
     """
     found = Conversation(trace.id, [], tools, read_only)
     messages = found.messages

@@ -1,4 +1,4 @@
-"""Whether a model says the same when it is cut (Agent.xpu §5.1): its logits against those of the whole."""
+"""Compares the logits of a cut model with those of the whole model (Agent.xpu §5.1)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _VOCABULARY: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
-    """One sequence: prompt chunks, then decode steps."""
+class ForwardPasses:
+    """The forward passes compared: prompt chunks of one sequence, then decode steps."""
 
     chunks: int
     chunk_tokens: int
@@ -38,16 +38,16 @@ class Passes:
 
     @property
     def tokens(self) -> int:
-        """Of all passes; each has its logits compared."""
+        """Tokens of all forward passes; the logits of each are compared."""
         return self.chunks * self.chunk_tokens + self.decode_steps
 
 
-PASSES: Final = Passes(chunks=2, chunk_tokens=256, decode_steps=8)
+COMPARED: Final = ForwardPasses(chunks=2, chunk_tokens=256, decode_steps=8)
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A cut model beside the whole one."""
+    """Agreement of a cut model with the whole one."""
 
     model: str
     precision: str
@@ -61,7 +61,7 @@ class Agreement:
 
 
 def compare_cuts(
-    model: str, path: Path, passes: Passes, progress: Callable[[str], None]
+    model: str, path: Path, passes: ForwardPasses, progress: Callable[[str], None]
 ) -> Iterator[Agreement]:
     """Cut the model in ``path`` between all layers, then around all attentions, at each precision."""
     from agentrt.runtime.heg.partition import Partition
@@ -87,7 +87,7 @@ def compare_cuts(
 
 
 def agreement_table(found: list[Agreement]) -> Table:
-    """All of them."""
+    """One row for each cut and precision."""
     rows: list[tuple[Cell, ...]] = [
         (
             each.model,
@@ -136,9 +136,9 @@ def _cuts(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.
 
 
 def _logits(
-    pieces: Mapping[KernelKind, list[ov.Model]], properties: Mapping[str, Any], passes: Passes
+    pieces: Mapping[KernelKind, list[ov.Model]], properties: Mapping[str, Any], passes: ForwardPasses
 ) -> NDArray[np.float32]:
-    """Logits ``[tokens, vocabulary]`` of all passes."""
+    """Return the logits ``[tokens, vocabulary]`` of all forward passes."""
     import numpy as np
 
     model = Pieces(pieces, properties, passes.tokens)

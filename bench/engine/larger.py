@@ -1,4 +1,4 @@
-"""The engine bench on a model of 0.5 B random weights: speed, memory, and what a decode step is made of."""
+"""The engine bench on a model of 0.5 B random weights: speed, memory, breakdown of a decode step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STEPS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class LargerWork:
-    """How much is done."""
+    """Amount of work."""
 
     repetitions: int
     repetitions_at_group: int
@@ -96,7 +96,7 @@ def measure_larger(
 
 
 def _all(path: Path, settings: Settings) -> AbstractContextManager[dict[SideName, EngineSide]]:
-    """All sides, loaded and warm: each has seen the longest prompt."""
+    """All sides, loaded and warmed up with the longest prompt."""
 
     def warm_up(side: EngineSide) -> None:
         side.time_one(next(made)(words_for(PREFILL_TOKENS[-1], side)), 32)

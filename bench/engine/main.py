@@ -12,7 +12,7 @@ from ..common.machine import describe_machine
 from ..common.random_gguf import HALF_BILLION, random_model_directory
 from ..common.report import BenchReport, Table
 from . import larger, nano
-from .cuts import EXACT, PASSES, Agreement, agreement_table, compare_cuts
+from .cuts import COMPARED, EXACT, Agreement, agreement_table, compare_cuts
 from .speeds import BATCH, Work
 
 _LARGER: Final = "0.5 B"
@@ -20,10 +20,10 @@ _SHAPE: Final = HALF_BILLION
 
 
 def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
-    """Compare greedy tokens, prefill and decode speed on the nano model, and all else on a larger one.
+    """Compare greedy tokens, prefill and decode speed on the nano model, and the rest on a larger one.
 
-    The larger one is left out when ``quick``. ``workloads`` is not used: greedy speed does not depend on what
-    the prompts say.
+    ``quick`` leaves the larger model out. ``workloads`` is not used: greedy speed does not depend on the
+    content of the prompts.
     """
     machine = describe_machine()
     threads = machine.usable_cores
@@ -57,7 +57,7 @@ def _measure_larger(progress: Callable[[str], None]) -> tuple[dict[str, float], 
         measured = larger.measure_larger(_LARGER, path, folder / "profiles", larger.FULL, progress)
     agreement: list[Agreement] = []
     for name, directory in (("nano", MODEL_DIRECTORY), (_LARGER, path)):
-        agreement += compare_cuts(name, directory, PASSES, progress)
+        agreement += compare_cuts(name, directory, COMPARED, progress)
     difference = max(each.max_abs_diff for each in agreement if each.precision == EXACT)
     figures = {**measured.figures, "logits_max_abs_diff_cut": difference}
     return figures, (*measured.tables, agreement_table(agreement))
@@ -96,7 +96,7 @@ def _larger_method() -> str:
         "same run. The times of operations are OpenVINO's counters, in whole microseconds, in the pieces "
         f"that the runtime runs, the mean over {larger.STEPS} steps; a matrix's reads are what OpenVINO "
         "keeps of it, with scales in f32. Logits are compared at every position of a prompt of "
-        f"{PASSES.chunks * PASSES.chunk_tokens} random tokens in {PASSES.chunks} chunks and of "
-        f"{PASSES.decode_steps} decode steps; the figure is the largest difference at f32, over both models "
+        f"{COMPARED.chunks * COMPARED.chunk_tokens} random tokens in {COMPARED.chunks} chunks and of "
+        f"{COMPARED.decode_steps} decode steps; the figure is the largest difference at f32 over both models "
         "and both ways to cut."
     )

@@ -42,7 +42,7 @@ _TOOL: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class NanoResult:
-    """What was measured on the nano model."""
+    """Figures and tables of the nano model."""
 
     equal_prompts: int
     """Of :data:`PROMPTS`, those with equal greedy tokens at f32."""
@@ -87,7 +87,7 @@ def _both(settings: Settings) -> AbstractContextManager[dict[SideName, EngineSid
 
 
 def _count_equal(sides: Mapping[SideName, EngineSide]) -> int:
-    """Of so many prompts, half of them with tools, those whose greedy tokens are equal."""
+    """Count the prompts, half of them with tools, whose greedy tokens are equal."""
     rng = random.Random(0)
     made = prompts(seed=2)
     equal = 0

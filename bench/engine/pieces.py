@@ -1,4 +1,4 @@
-"""A model in any pieces, run one after the other without an engine: for its logits and its counters."""
+"""Runs a model's pieces one after the other without an engine, for logits and performance counters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Pieces:
     def __init__(
         self, pieces: Mapping[KernelKind, Sequence[ov.Model]], properties: Mapping[str, Any], tokens: int
     ) -> None:
-        """Compile ``pieces``, which cover the model; the cache is for so many ``tokens``.
+        """Compile ``pieces``, which cover the model, with a KV cache for ``tokens`` tokens.
 
-        Where there are several kinds, token-level groups and attentions take turns and layers come last.
+        Of several kinds, token-level groups and attentions alternate, and layers come last.
         """
         import openvino as ov
 
@@ -50,7 +50,7 @@ class Pieces:
         self.models = tuple(kernels.models)
         """The compiled pieces."""
         self.seconds = 0.0
-        """What the inferences of the last pass took together."""
+        """Seconds of all inferences of the last forward pass together."""
 
     def forward(self, tokens: list[int], past: int, *, rows: int) -> NDArray[np.float32]:
         """Logits ``[rows, vocabulary]`` of the last ``rows`` of ``tokens``, which ``past`` others precede."""
@@ -81,5 +81,5 @@ class Pieces:
         return logits.copy()
 
     def counters(self) -> list[ov.ProfilingInfo]:
-        """What each operation of the last pass took, where the pieces were compiled to count that."""
+        """Time of each operation in the last forward pass, if the pieces were compiled with counters."""
         return [each for inference in self._inferences for each in inference.request.get_profiling_info()]

@@ -24,7 +24,7 @@ SideName: TypeAlias = Literal["agentrt", "openvino_genai", "openvino_genai_batch
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all sides are set to; None is OpenVINO's own choice."""
+    """Settings of all sides; None leaves the choice to OpenVINO."""
 
     threads: int | None = None
     inference_precision: Literal["f32"] | None = None
@@ -190,6 +190,6 @@ class EngineSide(SideProcess):
         return float(self.call("time_batch", list(prompts), new_tokens))
 
     def peak_memory(self) -> int | None:
-        """Most bytes that its process has had resident; None where the system does not tell."""
+        """Peak resident bytes of its process; None where the system does not report it."""
         peak = self.call("peak_memory")
         return None if peak is None else int(peak)

@@ -1,4 +1,4 @@
-"""How fast the sides of the engine bench are, in turns: prefill, decode, and several answers at once."""
+"""Speed of the sides of the engine bench, interleaved: prefill, decode, several answers at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is timed."""
+    """Workload that is timed."""
 
     repetitions: int
     prefills: Mapping[str, int]
@@ -46,13 +46,13 @@ class Rates:
 
     @property
     def ratio(self) -> float:
-        """The median over repetitions of ours ÷ theirs; neighbours in time are compared with each other."""
+        """Median over repetitions of our rate divided by theirs; each pair was measured back to back."""
         return statistics.median(
             ours / theirs for ours, theirs in zip(self.agentrt, self.theirs, strict=True)
         )
 
     def row(self, settings: str) -> tuple[Cell, ...]:
-        """Settings, what was done, ours, the opponent, theirs, ratio."""
+        """Return settings, workload, our rate, opponent, their rate, ratio."""
         ours, theirs = statistics.median(self.agentrt), statistics.median(self.theirs)
         return (settings, self.what, round(ours, 1), self.opponent, round(theirs, 1), round(self.ratio, 3))
 
@@ -62,7 +62,7 @@ COLUMNS: Final = ("precision", "what", "agentrt", "beside", "its", "ratio")
 
 
 def least_ratio(rates: Sequence[Rates], what: str) -> float:
-    """Ours ÷ that of the opponent which does best."""
+    """Ratio of our rate to that of the fastest opponent."""
     return min(each.ratio for each in rates if each.what == what)
 
 
@@ -79,21 +79,21 @@ def warm_sides(
 
 
 def prompts(seed: int) -> Iterator[Callable[[int], str]]:
-    """Makers of prompts of so many words; no two share a beginning that a cache could use."""
+    """Return makers of prompts of a number of words; no two share a prefix that a cache could reuse."""
     rng = random.Random(seed)
     while True:
         yield lambda words: " ".join(rng.choices(_WORDS.split(), k=words))
 
 
 def words_for(tokens: int, side: EngineSide) -> int:
-    """Words of a prompt of about so many tokens, chat template included."""
+    """Return the number of words of a prompt of about ``tokens`` tokens, chat template included."""
     words = _WORDS.split()
     few, many = (side.time_one(" ".join(words * times), 1).prompt_tokens for times in (1, 5))
     return max(1, round(len(words) * (1 + 4 * (tokens - few) / (many - few))))
 
 
 def compare(sides: Mapping[SideName, EngineSide], work: Work, progress: Callable[[str], None]) -> list[Rates]:
-    """Prefill rates in the order of the work, then decode, then batch; each beside every other side."""
+    """Return prefill rates in the order of the work, then decode, then batch; one row per opponent."""
     made = prompts(seed=3)
 
     def prefill(side: EngineSide, prompt: str) -> float:
@@ -116,7 +116,7 @@ def compare(sides: Mapping[SideName, EngineSide], work: Work, progress: Callable
         rates: dict[SideName, list[float]] = {name: [] for name in sides}
         for repetition in range(work.repetitions):
             prompt = next(made)(words)
-            # Whoever goes second finds the machine as the first has left it.
+            # Alternate the order: the second side runs on caches and clocks that the first has changed.
             for name in list(sides)[:: 1 if repetition % 2 else -1]:
                 rates[name].append(measure(sides[name], prompt))
         ours = rates.pop("agentrt")

@@ -1,4 +1,4 @@
-"""Where the time of a decode step goes, and how much of the memory's bandwidth it uses."""
+"""Breakdown of a decode step's time, and its share of the memory bandwidth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WARM_UP: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Operations of one kind, all those of a decode step together."""
+    """All operations of one kind in a decode step."""
 
     kind: str
     count: int
@@ -35,7 +35,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class DecodeStep:
-    """A decode step of one sequence, as the runtime cuts the model."""
+    """A decode step of one sequence in the runtime's pieces."""
 
     segments: int
     """Compiled pieces that it runs."""
@@ -51,11 +51,11 @@ class DecodeStep:
     """What the machine reads from memory, bytes a second."""
 
     def bandwidth_fraction(self, steps_per_second: float) -> float:
-        """Of the machine's bandwidth, what so many steps a second use."""
+        """Return the share of the machine's memory bandwidth that ``steps_per_second`` uses."""
         return self.bytes * steps_per_second / self.bandwidth
 
     def table(self, model: str, step_s: float) -> Table:
-        """Where a step goes that takes the runtime ``step_s`` in all."""
+        """Breakdown of a step that takes the runtime ``step_s`` seconds."""
         rows = [self._row(f"{each.count} x {each.kind}", each.seconds, each.bytes) for each in self._shown()]
         computing = sum(each.seconds for each in self.operations)
         rows += [
@@ -88,7 +88,7 @@ class DecodeStep:
 
 
 def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: int) -> DecodeStep:
-    """Time ``steps`` decode steps behind ``past`` tokens, in the pieces that a runtime would load.
+    """Time ``steps`` decode steps after ``past`` tokens, in the pieces that a runtime would load.
 
     Measures the model's profile where ``config.profile_folder`` has none yet.
     """
@@ -139,7 +139,7 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
 
 
 def _decode(model: Pieces, past: int, steps: int) -> float:
-    """Mean seconds of so many decode steps behind ``past`` tokens."""
+    """Return the mean seconds of ``steps`` decode steps after ``past`` tokens."""
     seconds = 0.0
     for step in range(steps):
         model.forward([1], past + step, rows=1)
@@ -157,7 +157,8 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Operations by kind, and matrices by their shape, longest first.
 
-    Counters hold the mean over all passes so far: ``warm_up`` of them ``before``, ``steps`` more ``after``.
+    Counters hold the mean over all forward passes so far: ``warm_up`` of them in ``before``,
+    ``steps`` more in ``after``.
     """
     seconds: defaultdict[str, float] = defaultdict(float)
     counts: defaultdict[str, int] = defaultdict(int)
@@ -176,7 +177,7 @@ def _operations(
 
 
 def _weights(models: Sequence[ov.CompiledModel]) -> dict[str, tuple[str, int]]:
-    """Shape and bytes of the matrix that each multiplication reads, scales included, by its name."""
+    """Return shape and bytes of the matrix that each matmul reads, scales included, by the matmul's name."""
     found: dict[str, tuple[str, int]] = {}
     for model in models:
         for node in model.get_runtime_model().get_ordered_ops():

@@ -1,4 +1,4 @@
-"""One model on this machine under the schedules of the scheduler bench: every engine in turns."""
+"""One model under the schedules of the scheduler bench, on each engine in turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sides import Arrival, Run, Served, Side, SideName, openvino_defaults
 LOAD: Final = 0.7
 """Share of the machine that the proactive requests alone would take."""
 LENGTHS: Final = (128, 512)
-"""Bounds between the prompts, in tokens, of which the waits are told separately."""
+"""Bounds in prompt tokens between the groups whose waits are reported separately."""
 _PATIENCE: Final = 1.5
 """A user reads and thinks when the answer is there: beside others that takes so many times as long."""
 _SIDES: Final[tuple[SideName, SideName]] = ("agentrt", "openvino_genai")
@@ -31,7 +31,7 @@ _Rounds: TypeAlias = list[tuple[Run, Run, Run]]
 
 @dataclass(frozen=True, slots=True)
 class LiveSize:
-    """How much is asked of one model."""
+    """Amount of work for one model."""
 
     users: int
     repetitions: int
@@ -42,7 +42,7 @@ class LiveSize:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """One schedule of a user, and of the background beside it at each load."""
+    """A user's schedule, and the background schedule at each load."""
 
     users: list[Arrival]
     alone: Run
@@ -51,7 +51,7 @@ class _Load:
 
 
 class Live:
-    """One model on this machine, all engines in turns: ``peers`` serve it, too."""
+    """One model on this machine, on all engines in turn; ``peers`` serve it as well."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Live:
         self._progress = progress
 
     def measure(self) -> tuple[dict[str, float], list[Table]]:
-        """The figures of this model, and tables of all engines."""
+        """Return the figures of this model, and tables of all engines."""
         kept: list[float] = []
         heavier: list[tuple[float, str, Run]] = []
         with ExitStack() as stack:
@@ -102,7 +102,7 @@ class Live:
         return self._figures(runs, kept), [self._table(runs), self._waits(heavier)]
 
     def _load(self, lengths: Lengths, side: Side, rng: random.Random) -> _Load:
-        """Proactive work that fills a share of the machine, and a user who thinks between questions."""
+        """Proactive requests for a share of the machine, and a user with think time between questions."""
         probe = [Arrival(0.0, *rng.choice(lengths.any_proactive()), False) for _ in range(4)]
         seconds = side.serve(probe).elapsed_s / len(probe)
         think = now = 2 * seconds
@@ -122,11 +122,11 @@ class Live:
         return _Load(users, alone, mixed)
 
     def _backlog(self, lengths: Lengths, rng: random.Random) -> list[Arrival]:
-        """Proactive requests that are all there at once."""
+        """Proactive requests that all arrive at once."""
         return [Arrival(0.0, *rng.choice(lengths.any_proactive()), False) for _ in range(self._size.backlog)]
 
     def _kept(self, side: Side, load: _Load, backlog: list[Arrival], runs: tuple[Run, Run, Run]) -> float:
-        """How far the background gets beside a user, of how far it could in the time that the user leaves."""
+        """Proactive tokens beside a user as a share of those possible in the time the user leaves idle."""
         alone, _, idle = runs
         few = range(0, len(load.users), 4)
         begin = idle.elapsed_s / (len(few) + 1)
@@ -217,7 +217,7 @@ class Live:
 
 
 def _one_by_one(engine: Side | Peer, users: Sequence[Arrival]) -> Run:
-    """The user's questions on an idle engine, without the time in which the user thinks."""
+    """Run the user's questions on an idle engine, without think time."""
     runs = [engine.serve([replace(user, at_s=0.0)]) for user in users]
     return Run(tuple(run.served[0] for run in runs), sum(run.elapsed_s for run in runs))
 
@@ -231,7 +231,7 @@ def _pace(served: Served) -> float:
 
 
 def _matched(pairs: Sequence[tuple[Run, Run]]) -> Iterator[tuple[Served, Served]]:
-    """Each of the user's requests alone and beside the background."""
+    """Pair each of the user's requests alone with the same one beside the background."""
     for alone, mixed in pairs:
         beside = (served for served in mixed.served if served.arrival.reactive)
         yield from zip(alone.served, beside, strict=True)

@@ -1,4 +1,4 @@
-"""The requests of the scheduler bench: how long they are and when they come."""
+"""The requests of the scheduler bench: lengths and arrival times."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Lengths:
     source: str
 
     def any_proactive(self) -> tuple[tuple[int, int], ...]:
-        """All kinds together."""
+        """Lengths of all proactive kinds together."""
         return tuple(pair for pairs in self.proactive.values() for pair in pairs)
 
     def fitting(self, most: int) -> Lengths:
-        """The same for a model whose context holds ``most`` tokens: longer ones are shortened."""
+        """Return lengths for a model with a context of ``most`` tokens: longer ones are shortened."""
 
         def fit(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
             return tuple((min(prompt, most), answer) for prompt, answer in pairs)
@@ -42,7 +42,7 @@ class Lengths:
 
 
 def recorded_lengths(folder: Path | None) -> Lengths:
-    """Lengths of the public sets in ``folder``, of those that are there; typical ones without it."""
+    """Return lengths from the public sets found in ``folder``; typical ones without a folder."""
     if folder is None:
         return Lengths(_REACTIVE, {"typical": _PROACTIVE}, "typical lengths")
     reactive = [

@@ -1,4 +1,4 @@
-"""The scheduler bench: what a user waits while the background is busy, and what the background loses."""
+"""The scheduler bench: reactive latency beside background load, and proactive throughput."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LARGER: Final = "0.5B"
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """How much one run of the bench does."""
+    """Amount of work of one run."""
 
     live: LiveSize
     rates: tuple[float, ...]
@@ -54,10 +54,10 @@ def run(
     progress: Callable[[str], None],
     peers: Sequence[PeerAddress] = (),
 ) -> BenchReport:
-    """Measure; ``workloads`` is a folder of public sets whose lengths and arrivals are taken.
+    """Run the bench. ``workloads`` is a folder of public sets for lengths and arrivals.
 
-    ``peers`` serve the larger model, which is measured for their sake even when ``quick``. Raises
-    :class:`~agentrt.errors.BenchPeerError` before any work when one of them does not.
+    ``peers`` serve the larger model; with peers it is measured even when ``quick``. Raises
+    :class:`~agentrt.errors.BenchPeerError` before any work when one of them does not serve it.
     """
     size = _QUICK if quick else _FULL
     if len({peer.name for peer in peers}) < len(peers):
@@ -104,7 +104,7 @@ def _model_path(model: str, folder: Path, progress: Callable[[str], None]) -> st
 
 
 def _tokens_identical() -> bool:
-    """Whether nano says the same under every policy, all at once, as each request alone; in f32."""
+    """Whether nano's f32 tokens are equal under every policy, in one batch, and request by request."""
     import asyncio
 
     from agentrt.priority import Priority

@@ -1,4 +1,4 @@
-"""Servers that the user started, llama.cpp's or vLLM's, under the schedules of the scheduler bench."""
+"""Peers: servers of llama.cpp or vLLM that the user started, under the same schedules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IDLE_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """What the user says of a server."""
+    """Address and settings of a peer, as given by the user."""
 
     name: PeerName
     url: str
@@ -36,7 +36,7 @@ class PeerAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``NAME=URL,PRECISION AND THREADS``; raises :class:`~agentrt.ConfigurationError`."""
+        """Parse ``NAME=URL,PRECISION AND THREADS``; raise :class:`~agentrt.errors.ConfigurationError`."""
         name, _, rest = text.partition("=")
         url, _, computes = rest.partition(",")
         for known in get_args(PeerName):
@@ -49,10 +49,10 @@ class PeerAddress:
 
 
 class Peer:
-    """A server that does what the sides of the bench do, over HTTP."""
+    """A peer's server, driven over HTTP."""
 
     def __init__(self, address: PeerAddress) -> None:
-        """Make sure that it is there and can do the work.
+        """Check that the server is reachable and serves the model.
 
         Raises :class:`~agentrt.errors.BenchPeerError` if not.
         """
@@ -65,10 +65,10 @@ class Peer:
         self.serve([Arrival(0.0, 8, 2, reactive) for reactive in (True, False)])
 
     def serve(self, arrivals: Sequence[Arrival]) -> Run:
-        """Let the requests arrive as they are meant to, and wait for the last answer.
+        """Send each request at its arrival time and wait for the last answer.
 
-        Prompts are tokens, exactly as many as wanted, no two prompts alike. Raises
-        :class:`~agentrt.errors.BenchPeerError` when one is not answered in full.
+        Prompts are token ids of exact length, all different. Raises
+        :class:`~agentrt.errors.BenchPeerError` when a request is not answered in full.
         """
         return asyncio.run(self._serve(arrivals))
 
@@ -84,7 +84,7 @@ class Peer:
         )
 
     async def _describe(self) -> tuple[str, int]:
-        """Name of its model, and the tokens that prompt and answer may have together."""
+        """Return the model's name and its context length in tokens."""
         import httpx
 
         try:

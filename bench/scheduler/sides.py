@@ -33,7 +33,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What became of an arrival. Seconds since it was meant to arrive, however late the side noticed it."""
+    """Result of an arrival; times are seconds since its scheduled arrival, however late it was sent."""
 
     arrival: Arrival
     prompt_tokens: int
@@ -45,7 +45,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One schedule served."""
+    """Results of one schedule."""
 
     served: tuple[Served, ...]
     elapsed_s: float
@@ -55,7 +55,7 @@ class Run:
 
 
 class _Prompts:
-    """Texts of about so many tokens, no two alike, so that no cache helps."""
+    """Texts of about a number of tokens, all different, so that no prefix cache helps."""
 
     def __init__(self, count: Callable[[str], int]) -> None:
         words = _WORDS.split() * 8
@@ -187,7 +187,7 @@ class _OpenVINOGenAI:
 
 
 def openvino_defaults() -> str:
-    """Precision and threads of both sides, which leave them to OpenVINO."""
+    """Precision and threads of both sides: OpenVINO's defaults."""
     from agentrt.runtime.model.openvino_core import openvino_core
 
     core = openvino_core()
@@ -209,7 +209,7 @@ class Side(SideProcess):
         """Tokens that prompt and answer may have together."""
 
     def serve(self, arrivals: Sequence[Arrival]) -> Run:
-        """Let the requests arrive as they are meant to, and wait for the last answer."""
+        """Send each request at its arrival time and wait for the last answer."""
         run = self.call("serve", tuple(arrivals))
         assert isinstance(run, Run)
         return run

@@ -1,4 +1,4 @@
-"""The simulated part of the scheduler bench: Figures 6 and 7 of Agent.xpu, and what a decision costs."""
+"""The simulated part of the scheduler bench: Figures 6 and 7 of Agent.xpu, and the cost of a decision."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Point:
 
 
 def figure4() -> dict[str, Trace]:
-    """A background request that a user interrupts in its prefill, under each policy of Fig. 4."""
+    """Simulate a background request preempted in its prefill, under each policy of Fig. 4."""
     from agentrt.priority import Priority
     from agentrt.runtime.engine.simulation import SimulatedRequest
 
@@ -79,7 +79,7 @@ def figure7(
 
 
 def latency_ratios(points: Sequence[Point], ours: str, other: str) -> Iterator[float]:
-    """The user's normalized latency under ``other``, by that under ``ours``, wherever both were run."""
+    """Reactive normalized latency under ``other`` divided by that under ``ours``, at each common point."""
     known = {(point.system, point.interval_s, point.rate): point.reactive_ms for point in points}
     for (system, interval, rate), own in known.items():
         theirs = known.get((other, interval, rate))
@@ -88,7 +88,7 @@ def latency_ratios(points: Sequence[Point], ours: str, other: str) -> Iterator[f
 
 
 def sustained_ratio(points: Sequence[Point], ours: str, other: str, workload: str) -> float:
-    """How many times ``other``'s highest sustained rate ``ours`` sustains; 0 where nothing is to compare.
+    """Highest sustained rate of ``ours`` divided by that of ``other``; 0 without a common point.
 
     A rate is sustained while the latency is at most :data:`_SUSTAINED` times that of ``other`` at its lowest.
     """
@@ -111,7 +111,7 @@ def sustained_ratio(points: Sequence[Point], ours: str, other: str, workload: st
 
 
 def decision_us(waiting: int, decisions: int) -> float:
-    """Median microseconds of a decision while so many requests wait."""
+    """Return the median microseconds of a scheduling decision with ``waiting`` requests queued."""
     from agentrt.priority import Priority
     from agentrt.runtime.engine.simulation import SimulatedRequest
 

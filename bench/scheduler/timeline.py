@@ -1,4 +1,4 @@
-"""Pictures of the scheduler: a trace like Fig. 4 of Agent.xpu, and its Figures 6 and 7 from a report.
+"""Draws a trace like Fig. 4 of Agent.xpu, and its Figures 6 and 7 from a report.
 
 ``python -m agentrt.bench.scheduler.timeline TRACE.json PICTURE`` draws a trace, as ``.svg`` or ``.png``,
 ``… REPORT.json FOLDER`` Figures 6 and 7, and ``… figure-4 FOLDER`` a simulated Fig. 4.
@@ -27,7 +27,7 @@ _COLOURS: Final = {
 
 
 def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
-    """Draw what :meth:`Trace.to_chrome` returns: a lane for each XPU, a bar for each kernel.
+    """Draw the result of :meth:`Trace.to_chrome`: a lane for each XPU, a bar for each kernel.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -63,7 +63,7 @@ def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
     """Draw Figures 6 and 7 of Agent.xpu from a report of the scheduler bench; return the files.
 
     Raises:
-        InvalidRequestError: it is another bench's report.
+        InvalidRequestError: the report is another bench's.
         MissingExtraError: matplotlib is not installed.
     """
     figure_type, rc_context = _matplotlib()
@@ -122,7 +122,7 @@ def _matplotlib() -> tuple[Any, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Draw what the first argument is into the path that is the second."""
+    """Draw the first argument (a trace, a report, or ``figure-4``) into the path of the second."""
     source, target = map(Path, arguments)
     if arguments[0] == "figure-4":
         from ..scheduler.simulated import figure4

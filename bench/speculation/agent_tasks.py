@@ -1,4 +1,4 @@
-"""BFCL tasks as looping agents: a request, and one call after the other until the task is done."""
+"""BFCL tasks as looping agents: a request, then one call a turn until the task is done."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILE = "bfcl_multi_turn.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a user asks for, and the calls that a model makes for it, one a turn."""
+    """A user's request, and the calls that a model makes for it, one a turn."""
 
     id: str
     request: str
@@ -50,10 +50,10 @@ class _Record(BaseModel):
 
 
 def agent_tasks(workloads: Path | None, count: int, *, calls: int = 4) -> tuple[str, list[Task]]:
-    """Return where the tasks are from, and ``count`` of them with at most ``calls`` calls each.
+    """Return the source of the tasks, and ``count`` of them with at most ``calls`` calls each.
 
-    They are BFCL's multi-turn tasks in the folder ``workloads``; without a folder they are made up. The
-    choice is always the same.
+    They are BFCL's multi-turn tasks in the folder ``workloads``; without a folder they are synthetic. The
+    selection is deterministic.
 
     Raises:
         WorkloadNotFoundError: the folder has no such tasks, or too few.
@@ -77,7 +77,7 @@ def agent_tasks(workloads: Path | None, count: int, *, calls: int = 4) -> tuple[
 
 
 def tools_of(tasks: Sequence[Task]) -> list[str]:
-    """The names of all tools that the tasks call."""
+    """Return the names of all tools that the tasks call."""
     return sorted({call.name for task in tasks for call in task.calls})
 
 

@@ -30,8 +30,8 @@ METHOD = (
     "times (G 2 s, g 0.2 s, T 0 to 3 s, all times {scale:g}; spread 0 or 20 %), and a predictor each of "
     "whose samples is right with a set chance. model_attainment is the seconds saved by the seconds Eq. "
     "2 would save at the G, g, T and claim rate measured, summed over T/G of 0.5 to 2. "
-    "alpha0_slowdown_pct has guesses that are never right. turn_ahead_speedup is plain by speculative "
-    "time at T = G with right guesses of a predictor that needs no results, the main model asked up to "
+    "alpha0_slowdown_pct has drafts that are never right. turn_ahead_speedup is plain by speculative "
+    "time at T = G with right drafts of a predictor that needs no results and model requests sent up to "
     "4 turns ahead. throughput_mN_ratio is tokens per second of N agents at once, speculative by plain. "
     "Costs take OpenAI's list prices of gpt-5 and gpt-5-nano of November 2025, 1200 tokens in and 400 "
     "out for a turn of the main model, and four characters a token."
@@ -41,7 +41,7 @@ _ALL = SpeculationConfig(max_speculations=16)
 
 @dataclass(slots=True)
 class Controlled:
-    """Runs the settings, each plain and speculative on the same tasks, and keeps what came of them."""
+    """Runs each setting plain and speculatively on the same tasks, and collects figures and tables."""
 
     tasks: Sequence[Task]
     scale: float
@@ -53,12 +53,12 @@ class Controlled:
     equal: int = 0
 
     def run(self) -> None:
-        """Measure everything."""
+        """Run all settings."""
         asyncio.run(self._run())
 
     async def _run(self) -> None:
         await self._attainment()
-        await self._hopeless()
+        await self._never_right()
         await self._ahead()
         await self._fleets()
         await self._latencies()
@@ -83,7 +83,7 @@ class Controlled:
         saved_all = optimum_all = 0.0
         tasks = self.tasks[: 8 if self.quick else 16]
         for ratio in RATIOS:
-            self.progress(f"controlled guesses, tools of {ratio:g} times the model's time")
+            self.progress(f"controlled drafts, tools of {ratio:g} times the model's time")
             times = self._times(ratio * GENERATION)
             plain, fast = await self._pair(tasks, times, 4, Setup(chance=0.8, config=_ALL))
             measured = TurnTimes(plain.generation_s, fast.draft_s, plain.tool_s)
@@ -96,10 +96,10 @@ class Controlled:
             )  # fmt: skip
         self.figures["model_attainment"] = saved_all / optimum_all
         columns = ("T/G", "claim rate", "saved %", "optimum of Eq. 2 %", "attained")
-        self.tables.append(Table(title="controlled guesses against Eq. 2", columns=columns, rows=tuple(rows)))
+        self.tables.append(Table(title="controlled drafts against Eq. 2", columns=columns, rows=tuple(rows)))
 
-    async def _hopeless(self) -> None:
-        self.progress("guesses that are never right")
+    async def _never_right(self) -> None:
+        self.progress("drafts that are never right")
         tasks = self.tasks[: 8 if self.quick else 32]
         times = self._times(GENERATION)
         ratios = []
@@ -112,7 +112,7 @@ class Controlled:
         rows: list[tuple[Cell, ...]] = []
         tasks = self.tasks[: 4 if self.quick else 12]
         for ratio in (0.5, 1.0, 2.0):
-            self.progress(f"the main model asked ahead, tools of {ratio:g} times its time")
+            self.progress(f"turn-ahead, tools of {ratio:g} times its time")
             times = self._times(ratio * GENERATION)
             plain = await run_fleet(tasks, times, 4, None)
             cells: list[Cell] = [ratio]
@@ -128,7 +128,7 @@ class Controlled:
                 self.figures["turn_ahead_speedup"] = speedup
         self.tables.append(
             Table(
-                title="speedup with right guesses: Algorithm 2, turn-ahead, and turn-ahead with a predictor "
+                title="speedup with right drafts: Algorithm 2, turn-ahead, and turn-ahead with a predictor "
                 "that needs no results",
                 columns=("T/G", "Algorithm 2", "ahead by 2", "ahead by 4, looking ahead"),
                 rows=tuple(rows),
@@ -140,7 +140,7 @@ class Controlled:
         for agents in AGENTS:
             self.progress(f"{agents} agents at once")
             tasks = self.tasks[: max(agents, 2) if self.quick else 2 * max(agents, 8)]
-            # Many agents share one interpreter: the slower the clock, the less of it they measure.
+            # Many agents share one interpreter: a slower clock makes its overhead a smaller share.
             scale = self.scale * (4 if agents == max(AGENTS) else 1)
             times = Times(scale * GENERATION, scale * DRAFT, scale * 1.5, 0.2)
             plain, fast = await self._pair(tasks, times, agents, Setup(chance=0.8, config=_ALL))

@@ -1,4 +1,4 @@
-"""The speculation bench: what speculation saves agents, beside its optimum, nothing, and peers."""
+"""The speculation bench: time saved against the optimum of Eq. 1, plain agents, and peers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _METHOD = "transcripts_equal is the share of all runs whose messages are those o
 
 
 def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
-    """Measure what speculation saves, and what it costs where it saves nothing.
+    """Measure the time that speculation saves, and its cost where it saves none.
 
     ``workloads`` is a folder with BFCL's multi-turn tasks and recorded conversations; without the former
-    the controlled runs are on made-up ones, without the latter no calls are guessed from patterns.
+    the controlled runs use synthetic ones, without the latter the pattern part is left out.
     """
     from . import controlled as _speculation_controlled
     from . import nano as _speculation_nano
@@ -37,7 +37,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
     progress("the cost of speculating at all")
     median_ms, p99_ms = asyncio.run(_speculation_overhead.overhead_ms(300 if quick else 2000))
     peers, peer_table, peer_equal = _peers(quick, workloads, progress)
-    guessed = _patterns(quick, workloads, progress)
+    drafted = _patterns(quick, workloads, progress)
     paced, unpaced = nano_figures(nano.paced), nano_figures(nano.unpaced)
     equal = [
         *(each.equal for each in (*nano.paced, *nano.unpaced)), controlled.equal, sum(peer_equal),
@@ -57,7 +57,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
             "sdk_overhead_ms_per_turn_p50": median_ms,
             "sdk_overhead_ms_per_turn_p99": p99_ms,
             **peers,
-            **patterns.figures(guessed),
+            **patterns.figures(drafted),
             "transcripts_equal": sum(equal) / sum(pairs),
         },
         tables=(
@@ -66,7 +66,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
             nano.by_samples,
             *controlled.tables,
             peer_table,
-            *([patterns.table(guessed)] if guessed else []),
+            *([patterns.table(drafted)] if drafted else []),
         ),
         method=" ".join(
             (
@@ -74,7 +74,7 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
                 _speculation_controlled.METHOD.format(source=source, scale=scale),
                 _speculation_overhead.METHOD,
                 _speculation_peers.METHOD,
-                *([patterns.METHOD] if guessed else []),
+                *([patterns.METHOD] if drafted else []),
                 _METHOD,
             )
         ),

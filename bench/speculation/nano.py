@@ -27,7 +27,7 @@ _MAX_TOKENS = 160
 
 METHOD = (
     "The nano pair: a LangGraph agent (langchain create_agent) on the nano model in the local runtime "
-    "answers requests with ten tools, eight of them speculable, that wait a set latency in earnest; the "
+    "answers requests with ten tools, eight of them speculable, that sleep a set latency; the "
     "predictor is the nano draft model in the same process on one thread, and the main model has "
     "{threads} thread(s) in both. The nano main model is as fast as its draft, so that by itself there "
     "is nothing to gain (time_saved_pct_unpaced); time_saved_pct, model_optimum_pct and claim_rate are "
@@ -35,7 +35,7 @@ METHOD = (
     "runs plain and speculative in turn; its time is the median over repetitions, and times are summed "
     "over requests. G, g and T are medians as measured; model_optimum_pct is what Eq. 1 of SpecTools "
     "saves at these values; it knows no overhead and no shared cores. claim_rate is the share of all "
-    "tool calls, also of tools that are not speculable, that an early run answered."
+    "tool calls, also of tools that are not speculable, that a speculation answered."
 )
 
 
@@ -52,7 +52,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What was measured at one tool latency."""
+    """Measurements at one tool latency."""
 
     ratio: float
     plain_s: float
@@ -72,7 +72,7 @@ class Setting:
 
     @property
     def optimum_s(self) -> float:
-        """The seconds that Eq. 1 saves of one pass over the requests; each turn's tools run at once."""
+        """Seconds that Eq. 1 saves on all requests once; tools of one turn run concurrently."""
         if self.times is None:
             return 0.0
         return self.times.standard(self.turns) - self.times.speculative(self.claim_rate, self.turns)
@@ -99,7 +99,7 @@ class Setting:
 
 
 def measure_nano(*, quick: bool, progress: Callable[[str], None]) -> NanoFigures:
-    """Run the nano pair on its tasks, once held to the pace of a larger model and once as it is."""
+    """Run the nano pair on its tasks, once at the pace of a larger model and once unpaced."""
     from agentrt.adapters.langchain import ChatAgentRT, speculate
     from agentrt.examples.assistant.paced import PacedChatAgentRT
     from agentrt.runtime import LocalRuntime, RuntimeConfig
@@ -142,7 +142,7 @@ def measure_nano(*, quick: bool, progress: Callable[[str], None]) -> NanoFigures
 
 @dataclass(frozen=True, slots=True)
 class NanoFigures:
-    """What was measured with the nano pair."""
+    """Figures and tables of the nano pair."""
 
     paced: list[Setting]
     unpaced: list[Setting]
@@ -177,7 +177,7 @@ class NanoBench:
         return settings
 
     async def claims(self, progress: Callable[[str], None]) -> Setting:
-        """Run each request once with tools that take as long as the model."""
+        """Run each request once with tools as slow as the model."""
         return await self._setting(1.0, 0.5, 1, progress)
 
     @property
@@ -248,7 +248,7 @@ class NanoBench:
 
 
 class _ModelClock(AsyncCallbackHandler):
-    """How long each call of the model took, in order."""
+    """Callback that collects the seconds of each model request, in order."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -262,7 +262,7 @@ class _ModelClock(AsyncCallbackHandler):
 
 
 async def _messages(agent: Any, request: str, clock: _ModelClock) -> list[Any]:
-    """The messages of one run; of a model that never comes to an answer those up to the last step allowed."""
+    """Return the messages of one run, up to the step limit if the model never answers."""
     from langgraph.errors import GraphRecursionError
 
     messages: list[Any] = []

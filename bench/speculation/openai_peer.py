@@ -1,4 +1,4 @@
-"""OpenAI's own eager tool runner against a raw loop that speculates, on the same streamed responses."""
+"""OpenAI's eager tool runner against a raw loop with speculation, on the same streamed responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALL_SHARE = 0.15  # of an answer's time that each of its calls takes
 
 
 class _Endpoint:
-    """Streams the answers of a task in their time, as the Responses API does."""
+    """Endpoint that streams a task's answers over their generation time, as the Responses API does."""
 
     def __init__(self, tasks: Sequence[StreamedTask], generation_s: float) -> None:
         self._turns = {task.request: task.turns for task in tasks}
@@ -92,7 +92,7 @@ class _Endpoint:
 
 
 async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[str, tuple[float, list[Any]]]:
-    """Do the tasks with the eager runner and with agentrt; return seconds and what the tools were asked."""
+    """Run the tasks with the eager runner and with agentrt; return seconds and the calls of the tools."""
     from agentrt.adapters.openai import arun_tool, speculate
     from agentrt.speculators import StreamSpeculator
 

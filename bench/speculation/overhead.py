@@ -1,4 +1,4 @@
-"""What speculation itself costs a turn: an agent whose model, predictor and tool take no time at all."""
+"""Overhead of speculation per turn: an agent whose model, predictor and tool take no time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHOD = (
 
 
 class _Instant(BaseChatModel):
-    """Calls ``look`` at once, each time with an id of its own."""
+    """Chat model that calls ``look`` at once, each time with a new id."""
 
     asked: int = 0
 
@@ -34,7 +34,7 @@ class _Instant(BaseChatModel):
         return "instant"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Offer tools, which changes nothing."""
+        """Return the model itself: its answers do not depend on tools."""
         return self.bind(tools=[each.name for each in tools])
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
@@ -59,7 +59,7 @@ async def _look(q: str) -> str:
 
 
 async def overhead_ms(turns: int) -> tuple[float, float]:
-    """Return what a speculative turn takes more than a plain one, in ms: median and 99th percentile."""
+    """Return the extra milliseconds of a speculative turn: median and 99th percentile."""
     from agentrt.adapters.langchain import speculate
 
     look = _look.model_copy(update={"name": "look"})

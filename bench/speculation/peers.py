@@ -1,7 +1,7 @@
-"""The same streamed agents with what could be installed instead: eager-tools-langgraph.
+"""The same streamed agents with an alternative from PyPI: eager-tools-langgraph.
 
-It and OpenAI's eager runner dispatch a call as soon as its arguments are complete in the stream, and guess
-none.
+It and OpenAI's eager runner start a call as soon as its arguments are complete in the stream; they
+predict none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .timed_agents import Times
 _PIECES = 20  # of a streamed answer; the calls are in the last of them
 _CALL_PIECES = 3  # that each call takes
 METHOD = (
-    "Peers, in the same run on the same streamed answers, T = G, four turns in five guessed right: "
+    "Peers, in the same run on the same streamed answers, T = G, four turns in five drafted right: "
     "ratio_vs_* is the peer's time by agentrt's, over tasks of one and of two calls a turn."
 )
 Script = tuple[tuple[ToolCall, ...], ...]
@@ -35,14 +35,14 @@ Script = tuple[tuple[ToolCall, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class StreamedTask:
-    """A request and, turn by turn, the calls of the model's answers; the last answer is text."""
+    """A request and the calls of each of the model's turns; the last turn is text."""
 
     request: str
     turns: Script
 
 
 def streamed_tasks(calls: Sequence[Sequence[ToolCall]], calls_a_turn: int) -> list[StreamedTask]:
-    """Deal each task's calls out over turns."""
+    """Distribute each task's calls over turns."""
     return [
         StreamedTask(
             f"task {number}",
@@ -56,10 +56,10 @@ def streamed_tasks(calls: Sequence[Sequence[ToolCall]], calls_a_turn: int) -> li
 
 
 class Oracle:
-    """Guesses whole turns with a set chance each, after the draft's time."""
+    """Predictor that drafts whole turns, each right with a set chance, after the draft's time."""
 
     def __init__(self, tasks: Sequence[StreamedTask], draft_s: float, wrong_every: int) -> None:
-        """One turn in ``wrong_every`` is guessed wrong."""
+        """One turn in ``wrong_every`` gets a wrong draft."""
         self.name = "oracle"
         self._turns = {task.request: task.turns for task in tasks}
         self._draft_s = draft_s
@@ -74,11 +74,11 @@ class Oracle:
         if turn < len(turns):
             wrong = (turn + len(asked["content"])) % self._wrong_every == 0
             for call in turns[turn]:
-                yield ToolCall(call.name, {**call.arguments, "guess": 1}) if wrong else call
+                yield ToolCall(call.name, {**call.arguments, "draft": 1}) if wrong else call
 
 
 class StreamedChat(BaseChatModel):
-    """A chat model that streams each answer evenly over its time: words, and at the end its calls."""
+    """Chat model that streams each answer evenly over its generation time: words, then calls."""
 
     tasks: Mapping[str, Script]
     generation_s: float
@@ -88,7 +88,7 @@ class StreamedChat(BaseChatModel):
         return "timed"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """Offer tools, which changes nothing."""
+        """Return the model itself: its answers do not depend on tools."""
         return self.bind(tools=[tool.name for tool in tools])
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ class StreamedChat(BaseChatModel):
 
 
 class EagerTool:
-    """A tool as eager-tools wants it."""
+    """A tool in the shape of eager-tools."""
 
     idempotent = True
 
@@ -137,7 +137,7 @@ class EagerTool:
 
 
 def timed_tools(names: Sequence[str], tool_s: float) -> list[BaseTool]:
-    """LangChain tools of these names that take any arguments and ``tool_s`` seconds."""
+    """Return LangChain tools of these names that accept any arguments and take ``tool_s`` seconds."""
 
     def make(name: str) -> BaseTool:
         async def run(**arguments: Any) -> str:
@@ -153,7 +153,7 @@ def timed_tools(names: Sequence[str], tool_s: float) -> list[BaseTool]:
 
 
 async def compare(tasks: Sequence[StreamedTask], times: Times) -> dict[str, tuple[float, list[Any]]]:
-    """Do the tasks plainly, with eager-tools-langgraph, and with agentrt; return seconds and transcripts."""
+    """Run the tasks plain, with eager-tools-langgraph, and with agentrt; return seconds and transcripts."""
     from eager_tools_langgraph import eager_middleware
     from langchain.agents import create_agent
 

@@ -50,10 +50,10 @@ _FILES = {
 
 
 class TimedTools:
-    """The tools, each of which waits ``latency_s`` in earnest; ``seconds`` collects what runs took."""
+    """The tools, each of which sleeps ``latency_s``; ``seconds`` collects the time of each run."""
 
     def __init__(self) -> None:
-        """The latency is 0 until it is set."""
+        """Create the tools with a latency of 0."""
         self.latency_s = 0.0
         self.seconds: list[float] = []
 
@@ -144,6 +144,6 @@ class TimedTools:
 
 
 def _matching(query: str, texts: Mapping[str, str]) -> list[str]:
-    """The keys of the texts that share a word with the query, at most three."""
+    """Return the keys of at most three texts that share a word with the query."""
     words = set(re.findall(r"\w+", query.lower())) - {"the", "a", "my", "about"}
     return [key for key, text in texts.items() if words & set(re.findall(r"\w+", text.lower()))][:3]

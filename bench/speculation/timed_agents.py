@@ -1,4 +1,4 @@
-"""Agents whose model and tools take set times: the same tasks plain and speculative, one or many at once."""
+"""Agents whose model and tools take set times, plain or speculative, one or many at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOKENS = 80  # of an answer, as they count for throughput
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Mean seconds of a turn of the model (G), of a guess (g) and of a tool (T); ``spread`` is relative."""
+    """Mean seconds of a turn of the model (G), of a draft (g) and of a tool (T); ``spread`` is relative."""
 
     generation: float
     draft: float
@@ -36,10 +36,10 @@ class Times:
 
 
 class TimedWorld:
-    """The model and the tools of some tasks. What they say and how long they take depends on nothing else."""
+    """The model and the tools of some tasks; outputs and times depend on the task and step only."""
 
     def __init__(self, tasks: Sequence[Task], times: Times) -> None:
-        """Nothing has been asked yet."""
+        """``times`` are those of the model, the predictor and the tools."""
         self.times = times
         self.generations: list[float] = []
         self.runs: list[float] = []
@@ -47,17 +47,17 @@ class TimedWorld:
         self.tools = [TimedTool(name, self.run) for name in tools_of(tasks)]
 
     def place(self, messages: Sequence[Message]) -> tuple[Task, int]:
-        """Which task a history is of, and how many calls it has made."""
+        """Return the task of a history, and the number of calls it has made."""
         made = sum(message["role"] == "assistant" for message in messages)
         return self._tasks[messages[0]["content"]], made
 
     def next_call(self, messages: Sequence[Message]) -> ToolCall | None:
-        """The call that the model makes after this history; None if it is done."""
+        """Return the call that the model makes after this history; None if the task is done."""
         task, made = self.place(messages)
         return task.calls[made] if made < len(task.calls) else None
 
     async def answer(self, messages: Sequence[Message], tools: object) -> Message:
-        """What the model says to this history, after its time."""
+        """Return the model's answer to this history, after its generation time."""
         began = monotonic()
         task, made = self.place(messages)
         await asyncio.sleep(self._drawn(self.times.generation, f"{task.id} {made}"))
@@ -70,7 +70,7 @@ class TimedWorld:
         return {"role": "assistant", "content": None, "tool_calls": [made_call]}
 
     async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What a tool says, after its time."""
+        """Return a tool's result, after its time."""
         began = monotonic()
         key = canonical_key(name, arguments)
         await asyncio.sleep(self._drawn(self.times.tool, key))
@@ -82,10 +82,10 @@ class TimedWorld:
 
 
 class TimedTool:
-    """A speculable tool of any arguments; ``run(name, arguments)`` does its work."""
+    """A speculable tool that accepts any arguments; ``run(name, arguments)`` does its work."""
 
     def __init__(self, name: str, run: Callable[[str, Any], Awaitable[str]]) -> None:
-        """``run`` is called for early and for real runs alike."""
+        """``run`` is called for speculative and for real runs alike."""
 
         async def call(arguments: Mapping[str, Any]) -> str:
             said: str = await run(name, arguments)
@@ -101,17 +101,17 @@ class TimedTool:
 
 
 class TimedPredictor:
-    """Guesses each call with a set chance a sample, after the draft's time; needs no results for it."""
+    """Predictor whose samples are right with a set chance each, after the draft's time; looks ahead."""
 
     def __init__(self, world: TimedWorld, chance: float, *, looks_ahead: bool = False) -> None:
-        """``chance`` is of one sample to be right; samples are independent."""
+        """``chance`` is the probability that one sample is right; samples are independent."""
         self.name = f"right {chance:.0%} a sample"
         self.looks_ahead = looks_ahead
         self._world = world
         self._chance = chance
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield one guess a sample."""
+        """Yield one draft a sample."""
         task, made = self._world.place(request.messages)
         call = self._world.next_call(request.messages)
         await asyncio.sleep(self._world.times.draft)
@@ -121,12 +121,12 @@ class TimedPredictor:
         for sample in range(request.samples if call is not None else 0):
             assert call is not None
             right = random.Random(f"{task.id} {made} {sample}").random() < self._chance
-            yield call if right else ToolCall(call.name, {**call.arguments, "guess": sample})
+            yield call if right else ToolCall(call.name, {**call.arguments, "draft": sample})
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What agents came to: seconds of each, all that was said, and the report of all."""
+    """Results of a fleet of agents: seconds of each, transcripts, and the reports."""
 
     seconds: tuple[float, ...]
     transcripts: tuple[Any, ...]
@@ -138,23 +138,23 @@ class Fleet:
 
     @property
     def tokens_per_second(self) -> float:
-        """What the models of all agents wrote, by the time the last was done."""
+        """Tokens of all agents divided by the time until the last one finished."""
         return _TOKENS * self.turns / self.wall_s
 
     @property
     def claims(self) -> int:
-        """Calls that were answered early."""
+        """Claimed calls."""
         return sum(report.total.claims for report in self.reports)
 
     @property
     def claim_rate(self) -> float:
-        """The share of calls answered early."""
+        """Claimed calls as a share of all calls."""
         calls = sum(report.total.claims + report.total.misses for report in self.reports)
         return self.claims / calls if calls else 0.0
 
     @property
     def draft_s(self) -> float:
-        """When the guesses that were right came, on average."""
+        """Mean time of the right drafts, in seconds from the start of their turns."""
         drafts = [
             call.draft_s
             for report in self.reports
@@ -173,7 +173,7 @@ class Fleet:
 
 @dataclass(slots=True)
 class Setup:
-    """How a fleet speculates."""
+    """Speculation settings of a fleet."""
 
     chance: float = 1.0
     samples: int = 1
@@ -182,7 +182,7 @@ class Setup:
 
 
 async def run_fleet(tasks: Sequence[Task], times: Times, agents: int, setup: Setup | None) -> Fleet:
-    """Let ``agents`` agents do the tasks, dealt out evenly, one after the other each; None is plain."""
+    """Run the tasks on ``agents`` agents, distributed evenly; ``setup`` None runs them plain."""
     world = TimedWorld(tasks, times)
     began = monotonic()
     hands = [tasks[number::agents] for number in range(agents)]
@@ -214,7 +214,7 @@ async def _do_all(
 
 
 async def _do(world: TimedWorld, task: Task, session: SpeculationSession | None) -> list[Any]:
-    """Do one task; return all that was said, without ids."""
+    """Run one task; return its transcript without ids."""
     messages: list[Message] = [{"role": "user", "content": task.request}]
     while True:
         answer = await (

@@ -1,4 +1,4 @@
-"""The agents of the tool cache bench: one task each way, over HTTP with the official client."""
+"""The agents of the tool cache bench: one task in each of four ways, over HTTP with the official client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_TOKENS = 1000
 
 @dataclass(slots=True)
 class Done:
-    """A task as one agent did it. Seconds from its first request; tokens as the server counted them."""
+    """Result of one task: seconds from its first request, tokens as counted by the server."""
 
     elapsed_s: float = 0.0
     called_s: float = 0.0
@@ -41,23 +41,23 @@ class Done:
 
 
 class Agent:
-    """Does tasks one way on one connection pool."""
+    """Runs tasks in one of the four ways on one connection pool."""
 
     def __init__(self, client: Any, side: Side, fresh: Any) -> None:
-        """``fresh`` gives a client of an app that nobody was before."""
+        """``fresh`` returns a client with a new app, so that no prefix is cached."""
         self._client = client
         self._side = side
         self._fresh = fresh
 
-    async def do(self, task: Task, guess: Mapping[str, Any] | None) -> Done:
-        """Do ``task``; ``guess`` is the call that the model will make, as a right speculation knows it."""
+    async def do(self, task: Task, draft: Mapping[str, Any] | None) -> Done:
+        """Run ``task``; ``draft`` is the call that the model will make, as a right predictor drafts it."""
         done, began = Done(), time.perf_counter()
         tool: asyncio.Task[str] | None = None
-        if guess is not None and self._side in ("client-side", "engine-side"):
+        if draft is not None and self._side in ("client-side", "engine-side"):
             tool = asyncio.create_task(self._run_tool(task))
         messages: list[Any] = [{"role": "user", "content": task.prompt}]
         submitted = tool if self._side == "engine-side" else None
-        content, usage = await self._answer(task, messages, done, began, submitted, guess)
+        content, usage = await self._answer(task, messages, done, began, submitted, draft)
         done.prompt_tokens, done.first_tokens = usage
         if not done.in_engine:
             result = await (tool if tool is not None else self._run_tool(task))
@@ -86,7 +86,7 @@ class Agent:
         done: Done,
         began: float,
         tool: asyncio.Task[str] | None,
-        guess: Mapping[str, Any] | None,
+        draft: Mapping[str, Any] | None,
     ) -> tuple[str, tuple[int, int]]:
         client = self._fresh() if self._side == "vanilla" else self._client
         stream = await client.chat.completions.create(
@@ -102,8 +102,8 @@ class Agent:
         submitting: asyncio.Task[None] | None = None
         content, usage, behind = "", (0, 0), ""
         async for chunk in stream:
-            if submitting is None and tool is not None and guess is not None:
-                submitting = asyncio.create_task(_submit(client, chunk.id, tool, guess))
+            if submitting is None and tool is not None and draft is not None:
+                submitting = asyncio.create_task(_submit(client, chunk.id, tool, draft))
             now = time.perf_counter() - began
             if chunk.usage is not None:
                 usage = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
@@ -130,7 +130,7 @@ class Agent:
         return content, usage
 
 
-async def _submit(client: Any, response_id: str, tool: asyncio.Task[str], guess: Mapping[str, Any]) -> None:
+async def _submit(client: Any, response_id: str, tool: asyncio.Task[str], draft: Mapping[str, Any]) -> None:
     output = await asyncio.shield(tool)
-    entry = {"name": guess["name"], "params": json.loads(guess["arguments"]), "output": output}
+    entry = {"name": draft["name"], "params": json.loads(draft["arguments"]), "output": output}
     await client.post(f"/cache-tool-output/{response_id}", cast_to=object, body=[entry])

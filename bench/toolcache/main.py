@@ -1,4 +1,4 @@
-"""The bench of engine-side speculation: tasks done four ways, against Eqs. 4-6 of SpecTools (Figure 8)."""
+"""The tool cache bench: tasks run in four ways, against Eqs. 4-6 of SpecTools (Figure 8)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ process of its own; as nano does not reason, the first \
 a call. Tools wait for a time drawn evenly between 0 and 0.5 s (short) or 3 s (long) and are the same on \
 every side. vanilla: each request comes from another app, so that no prefix is reused. prefix-cached: from \
 the same one. client-side: besides, the tool starts with the request. engine-side: and its output is \
-submitted when it is there. The guess is always right (alpha = 1); it was recorded in a run of its own. \
+submitted when it is there. The draft is always right (alpha = 1); it was recorded in a run of its own. \
 Predicted are Eqs. 5 and 6 with K = 1 and what was measured in this run: o is half of the time of a \
 request that has nothing to compute but one token, delta the time a token while reasoning in the \
 prefix-cached runs. eq6_attainment is the sum of measured over that of predicted savings of engine-side \
@@ -49,7 +49,7 @@ Progress = Callable[[str], None]
 
 
 def run(*, quick: bool, workloads: Path | None, progress: Progress) -> BenchReport:
-    """Measure, on BFCL's multi-turn tasks in the folder ``workloads``, or on made-up ones without it."""
+    """Run the bench on BFCL's multi-turn tasks in the folder ``workloads``, or on synthetic ones."""
     return asyncio.run(_run(quick, workloads, progress))
 
 
@@ -64,7 +64,7 @@ async def _run(quick: bool, workloads: Path | None, progress: Progress) -> Bench
         async with AsyncExitStack() as stack:
             clients = _Clients(server.port, stack)
             progress("warming up, and recording which calls are made")
-            guesses = await _record(clients, [task for tasks in sets.values() for task in tasks])
+            recorded = await _record(clients, [task for tasks in sets.values() for task in tasks])
             before = await clients.counters()
             runs: dict[str, dict[Side, list[Done]]] = {}
             for name, chosen in sets.items():
@@ -72,11 +72,11 @@ async def _run(quick: bool, workloads: Path | None, progress: Progress) -> Bench
                 for side in SIDES:
                     progress(f"{side}, {name} tools")
                     agent = Agent(clients.shared, side, clients.fresh)
-                    runs[name][side] = [await agent.do(task, guesses[task.prompt]) for task in chosen]
+                    runs[name][side] = [await agent.do(task, recorded[task.prompt]) for task in chosen]
             after = await clients.counters()
             progress("8 agents at once")
             throughput = {
-                side: await _throughput(clients, side, sets["short"], guesses)
+                side: await _throughput(clients, side, sets["short"], recorded)
                 for side in ("prefix-cached", "engine-side")
             }
             progress("requests with next to nothing to do")
@@ -104,7 +104,7 @@ async def _run(quick: bool, workloads: Path | None, progress: Progress) -> Bench
 
 
 class _Clients:
-    """OpenAI clients of one server, each an app of its own."""
+    """OpenAI clients of one server, one app each."""
 
     def __init__(self, port: int, stack: AsyncExitStack) -> None:
         import httpx
@@ -124,11 +124,11 @@ class _Clients:
         stack.push_async_callback(self.http.aclose)
 
     def fresh(self) -> Any:
-        """A client on the same connections, of an app that has asked nothing yet."""
+        """Return a client on the same connections, with a new app."""
         return self.shared.copy(api_key=token_of(next(self._apps)))
 
     async def counters(self) -> dict[str, float]:
-        """What the server has counted."""
+        """Return the server's counters."""
         lines = (await self.http.get("/metrics")).text.splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
@@ -136,13 +136,13 @@ class _Clients:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """What Eqs. 4-6 need to know of the machine, in seconds."""
+    """Parameters of Eqs. 4-6, measured on this machine, in seconds."""
 
     round_trip: float
     decode: float
 
     def saving(self, task: Task, done: Done) -> float:
-        """By how much Eq. 6 is below Eq. 5 for one task whose guess was right."""
+        """Seconds by which Eq. 6 is below Eq. 5 for one task with a right draft."""
         turn = EngineTurn(
             reasoning_tokens=REASONING_TOKENS,
             call_tokens=max(1, done.first_tokens - REASONING_TOKENS),
@@ -164,15 +164,15 @@ async def _record(clients: _Clients, tasks: Sequence[Task]) -> dict[str, dict[st
 
 
 async def _throughput(
-    clients: _Clients, side: Side, tasks: Sequence[Task], guesses: dict[str, dict[str, str]]
+    clients: _Clients, side: Side, tasks: Sequence[Task], recorded: dict[str, dict[str, str]]
 ) -> float:
-    """Tasks a second of eight agents."""
+    """Return the tasks per second of eight agents."""
     left = iter([*tasks, *tasks])
 
     async def work() -> None:
         agent = Agent(clients.shared, side, clients.fresh)
         for task in left:
-            await agent.do(task, guesses[task.prompt])
+            await agent.do(task, recorded[task.prompt])
 
     began = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(8)))
@@ -183,7 +183,7 @@ _LITTLE: Any = {"messages": [{"role": "user", "content": "Hello!"}], "temperatur
 
 
 async def _round_trip(clients: _Clients) -> float:
-    """Median seconds of a request for one token whose prompt is in memory."""
+    """Return the median seconds of a request for one token with a cached prompt."""
 
     async def one() -> float:
         began = time.perf_counter()
@@ -194,9 +194,9 @@ async def _round_trip(clients: _Clients) -> float:
 
 
 async def _through_http(clients: _Clients, count: int) -> tuple[float, float]:
-    """Median seconds of a whole answer of 24 tokens, and to the first word of a streamed one.
+    """Return the median seconds of an answer of 24 tokens, and to the first word of a streamed one.
 
-    OpenAI's own client takes milliseconds itself, which are not the server's.
+    Measured with httpx: OpenAI's client adds milliseconds of its own.
     """
     path, asked = "/v1/chat/completions", {**_LITTLE, "ignore_eos": True, "max_tokens": 24, "model": "nano"}
 
@@ -249,7 +249,7 @@ async def _median(measure: Callable[[], Awaitable[float]], count: int) -> float:
 
 
 def _decode_seconds(runs: dict[str, dict[Side, list[Done]]]) -> float:
-    """Seconds a token between the first word and the end of the call."""
+    """Return the seconds per token between the first word and the end of the call."""
     return statistics.median(
         (done.called_s - done.first_s) / (done.first_tokens - 2)
         for sides in runs.values()

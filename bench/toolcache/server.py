@@ -1,4 +1,4 @@
-"""The service of the tool cache bench, in a process of its own, with a model that thinks before it calls."""
+"""The service of the tool cache bench, in its own process, with a model that reasons before it calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ APPS = 4096
 
 
 def token_of(app: int) -> str:
-    """The token of an app."""
+    """Return the token of an app."""
     return f"bench-app-token-{app:06}"
 
 
 def exact() -> RuntimeConfig:
-    """How nano is opened here: equal histories give equal tokens."""
+    """Return the configuration under which equal histories give equal tokens."""
     from agentrt.runtime import RuntimeConfig
 
     return RuntimeConfig(
@@ -33,17 +33,17 @@ def exact() -> RuntimeConfig:
 
 
 class BenchServer:
-    """Serves nano on a free port for as long as the block runs."""
+    """Serves nano on a free port inside a ``with`` block."""
 
     def __init__(self, reasoning_tokens: int) -> None:
-        """``reasoning_tokens`` are written before a call, where tools are offered and none has answered."""
+        """``reasoning_tokens`` tokens precede a call in requests that offer tools and hold no result yet."""
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, reasoning_tokens), daemon=True)
         self.port = 0
 
     def __enter__(self) -> Self:
-        """Wait until it serves."""
+        """Start the process and wait until it serves."""
         self._process.start()
         self.port = self._ours.recv()
         return self
@@ -54,7 +54,7 @@ class BenchServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End it in order."""
+        """Shut the server down."""
         self._ours.send(None)
         self._process.join()
 
@@ -82,7 +82,7 @@ def _serve(connection: Connection, reasoning_tokens: int) -> None:
 
 
 def _let_think(runtime: LocalRuntime, count: int) -> None:
-    """Make answers that may call begin with so many tokens of text, and then with a call."""
+    """Make answers that may call tools begin with ``tokens`` tokens of text, followed by a call."""
     preparer, tokenizer = runtime._input_processor, runtime._tokenizer
     prepare = preparer.prepare
     # They end with a full stop: white space before a call is not part of the content that clients send back.
@@ -101,10 +101,10 @@ def _let_think(runtime: LocalRuntime, count: int) -> None:
 
 
 class _Thinking:
-    """A constraint on an answer: first these tokens, then what another constraint says.
+    """Constraint on an answer: fixed tokens first, then another constraint.
 
-    A model of this size does not reason. What it writes meanwhile is of no interest, only that it takes the
-    time that a larger one would; so it is the same text each time, and each token of it is a decode step.
+    Stands for the reasoning of a larger model: only the decode steps matter, so
+    the text is always the same.
     """
 
     def __init__(self, inner: Any, tokens: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of the tool cache bench: one request, one call, and how long its tool takes."""
+"""The tasks of the tool cache bench: one request, one call, and the tool's latency."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A prompt, the tools on offer, what the called one will say, and how long that takes."""
+    """A prompt, the offered tools, the called tool's result, and its latency."""
 
     prompt: str
     tools: list[dict[str, Any]]
@@ -38,10 +38,10 @@ class Task:
 
 
 def tasks_of(workloads: Path | None, count: int, most_s: float, seed: int) -> tuple[str, list[Task]]:
-    """Return where the tasks are from, and ``count`` of them; tools take 0 to ``most_s`` seconds, evenly.
+    """Return the source of the tasks, and ``count`` of them; tools take 0 to ``most_s`` seconds, uniformly.
 
     They are BFCL's multi-turn tasks in the folder ``workloads``, each with its first request and first call;
-    without a folder they are made up. Tasks of another ``seed`` share no prompt.
+    without a folder they are synthetic. Tasks of different ``seed`` share no prompt.
 
     Raises:
         WorkloadNotFoundError: the folder has no such tasks, or too few.
@@ -63,7 +63,7 @@ def tasks_of(workloads: Path | None, count: int, most_s: float, seed: int) -> tu
 
 
 def _only(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool that can be called in one way: so a model that could not solve the task makes the right call."""
+    """Return a tool with only one possible call, so that a model unable to solve the task makes that call."""
     properties = {key: {"enum": [value]} for key, value in arguments.items()}
     parameters = {
         "type": "object",

@@ -6,4 +6,4 @@ from agentrt.errors import AgentRTError
 
 
 class ToolError(AgentRTError):
-    """A tool cannot do what it was asked; the model is told so as ``{"error": message}``."""
+    """A tool cannot do its work; the model receives ``{"error": message}``."""

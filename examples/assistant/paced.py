@@ -1,8 +1,8 @@
-"""A model that is held to the pace of a larger one.
+"""A chat model limited to the pace of a larger one.
 
-The demonstration model writes a call in some hundredths of a second: there is next to nothing to hide a tool
-behind. Models that people work with take seconds. Held to their pace, the small model shows what speculation
-does for them; everything else about it is as it is.
+The demonstration model writes a call in some hundredths of a second, too fast to hide a tool behind. Models
+that people work with take seconds. At their pace the small model shows what speculation does for them;
+nothing else about it changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentrt.adapters.langchain import ChatAgentRT
 
 
 class PacedChatAgentRT(ChatAgentRT):
-    """The local runtime, writing at most so many tokens per second; async only, as the assistant is."""
+    """The local runtime at ``tokens_per_second`` or less; async only, as the assistant is."""
 
     tokens_per_second: float = Field(gt=0)
 

@@ -1,4 +1,4 @@
-"""What the demo shows while it works: a live picture in a terminal, plain lines elsewhere."""
+"""What the demo prints while it runs: a live picture in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_RESULT = 90  # characters of a tool's result that are shown
 
 
 class TurnView(Protocol):
-    """Told what happens in one turn; must neither wait nor fail."""
+    """Receives the events of one turn. Its methods must neither block nor raise."""
 
     def token(self, text: str) -> None:
         """The model writes a piece of text."""
@@ -26,31 +26,31 @@ class TurnView(Protocol):
         """The model has written a message, or a tool has answered."""
 
 
-class EarlyView(Protocol):
-    """Told what speculation does."""
+class SpeculationView(Protocol):
+    """Receives speculations as they start."""
 
-    def early(self, tool: str) -> None:
-        """A tool was started on a guess, before the model has asked for it. Comes from any thread."""
+    def speculation(self, tool: str) -> None:
+        """A tool was started before the model has called it. Called from any thread."""
 
 
-class View(TurnView, EarlyView, Protocol):
-    """Told what happens in the whole demo."""
+class View(TurnView, SpeculationView, Protocol):
+    """Receives the events of the whole demo."""
 
     def begin(self, requests: int) -> None:
-        """So many requests will be put to both agents."""
+        """The demo starts; both agents will answer ``requests`` requests."""
 
     def request(self, number: int, text: str, agent: str) -> None:
-        """The user asks an agent something; ``number`` counts from 1."""
+        """A request goes to an agent; ``number`` counts from 1."""
 
     def turn(self, seconds: float) -> None:
         """The request has been answered."""
 
     def background(self, task: str, done: int, total: int) -> None:
-        """A background task has come so far."""
+        """A background task has finished ``done`` of ``total`` steps."""
 
 
 class PlainView:
-    """One line for each thing that happened, for pipes, logs and tests."""
+    """One line for each event, for pipes, logs and tests."""
 
     def __init__(self, console: Console) -> None:
         """Print on ``console``."""
@@ -61,7 +61,7 @@ class PlainView:
         """Print nothing: the first request follows at once."""
 
     def request(self, number: int, text: str, agent: str) -> None:
-        """Print the request if it is a new one, and who is to answer."""
+        """Print the request if it is a new one, and the agent that answers it."""
         if number != self._number:
             self._number = number
             self._print(f"\n> {text}")
@@ -75,10 +75,10 @@ class PlainView:
         for line in describe(message):
             self.line(line)
 
-    def early(self, tool: str) -> None:
+    def speculation(self, tool: str) -> None:
         """Print the tool, unless it belongs to the warm-up before the first request."""
         if self._number:
-            self.line(f"+ {tool} started early")
+            self.line(f"+ {tool} started speculatively")
 
     def turn(self, seconds: float) -> None:
         """Print the time."""
@@ -98,16 +98,16 @@ class PlainView:
 
 
 class LiveView:
-    """A picture of the present, drawn anew several times a second above which the past scrolls away.
+    """The current request as a live picture; finished requests scroll away above it.
 
-    Enter ``live`` as a context manager to have it drawn.
+    Enter ``live`` as a context manager to draw it.
     """
 
     def __init__(self, console: Console) -> None:
         """Draw on ``console``."""
         self._past = PlainView(console)
         self._requests = 0
-        self._asked = (0, "", "")  # the request's number and text, and the agent
+        self._request = (0, "", "")  # the request's number and text, and the agent
         self._lines: list[str] = []
         self._writing = ""
         self._background: dict[str, tuple[int, int]] = {}
@@ -119,7 +119,7 @@ class LiveView:
 
     def request(self, number: int, text: str, agent: str) -> None:
         """Show the request."""
-        self._asked, self._lines, self._writing = (number, text, agent), [], ""
+        self._request, self._lines, self._writing = (number, text, agent), [], ""
 
     def token(self, text: str) -> None:
         """Show the text as it comes."""
@@ -130,17 +130,17 @@ class LiveView:
         self._lines += describe(message)
         self._writing = ""
 
-    def early(self, tool: str) -> None:
+    def speculation(self, tool: str) -> None:
         """Show the tool."""
-        self._lines.append(f"+ {tool} started early")
+        self._lines.append(f"+ {tool} started speculatively")
 
     def turn(self, seconds: float) -> None:
-        """Let the request and all that came of it scroll away."""
-        self._past.request(*self._asked)
+        """Print the request and its lines above the picture."""
+        self._past.request(*self._request)
         for line in self._lines:
             self._past.line(line)
         self._past.turn(seconds)
-        self._asked, self._lines = (self._asked[0], "", ""), []
+        self._request, self._lines = (self._request[0], "", ""), []
 
     def background(self, task: str, done: int, total: int) -> None:
         """Move the task's bar."""
@@ -149,7 +149,7 @@ class LiveView:
     def _draw(self) -> RenderableType:
         if not self._requests:
             return Text("loading the model ...")
-        number, request, agent = self._asked
+        number, request, agent = self._request
         now = Text(request or "waiting for the background tasks", style="bold")
         for line in [*self._lines, f"{self._writing}▌"]:
             now.append(f"\n  {line}", style="not bold")
@@ -161,7 +161,7 @@ class LiveView:
 
 
 def describe(message: AnyMessage) -> list[str]:
-    """A message as short lines: calls with their arguments, results cut to one line, text as it is."""
+    """Return a message as short lines: calls with arguments, results cut to one line, text unchanged."""
     if isinstance(message, ToolMessage):
         result = message.text
         return [f"= {result if len(result) <= _LONGEST_RESULT else result[:_LONGEST_RESULT] + ' ...'}"]

@@ -40,7 +40,7 @@ class WeatherService:
         self.url = ""
 
     def __enter__(self) -> Self:
-        """Start to serve."""
+        """Start serving."""
         self._stopping = Event()
         self._server = _Server(self.delay, self._stopping)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -56,7 +56,7 @@ class WeatherService:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop to serve."""
+        """Stop serving."""
         self._stopping.set()
         self._server.shutdown()
         self._server.server_close()
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Write no access log: standard error belongs to the demo."""
 
     def _reply(self, status: int, body: bytes, kind: str) -> None:
-        with suppress(ConnectionError):  # whoever asked may have gone while it waited
+        with suppress(ConnectionError):  # the client may have disconnected during the delay
             self.send_response(status)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

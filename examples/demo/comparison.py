@@ -1,9 +1,8 @@
-"""The same requests put to a plain and to a speculating agent, beside the same background work.
+"""Runs the same requests through a plain and a speculative agent, beside the same background work.
 
-Both agents share one runtime; each has a fresh copy of the data. Every request is answered by both, one right
-after the other, so that whatever else the machine does meanwhile concerns both alike. The background tasks go
-on beside all of it. Speculation may change when things happen, never what is said: the transcripts must be
-equal.
+Both agents share one runtime; each has a fresh copy of the data. Both answer every request, one right after
+the other, so that other load on the machine affects both alike. Background tasks run during all of it.
+Speculation may change when things happen, never what is said: the transcripts must be equal.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData, copy_data, workspace
-from ..assistant.drafts_shown import GuessCounter, Guesses
 from ..assistant.folder_index import FolderIndex
 from ..assistant.paced import PacedChatAgentRT
 from ..assistant.requests import requests_about
+from ..assistant.speculation_counter import SpeculationCounter, SpeculationCounts
 from ..assistant.stopwatch import Stopwatch
 from ..assistant.view import View
 from ..assistant.weather import WeatherService
@@ -50,7 +49,7 @@ _WARM_UP = "What is the weather in Oslo?"
 
 @dataclass(frozen=True)
 class Turn:
-    """One request and what came of it; times in seconds."""
+    """One answered request; times in seconds."""
 
     request: str
     transcript: str
@@ -58,24 +57,24 @@ class Turn:
     model_calls: int
     model_seconds: float
     tool_seconds: float
-    guesses: Guesses
+    counts: SpeculationCounts
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same requests, answered by both agents, and what was done beside them."""
+    """The same requests answered by both agents, and the results of the background tasks."""
 
     plain: tuple[Turn, ...]
     speculative: tuple[Turn, ...]
     digest: dict[str, str]
-    """What the agent said about each new mail, by id."""
+    """The agent's answer about each new mail, by id."""
     index: dict[str, str]
-    """What the agent said about each file, by path."""
+    """The agent's answer about each file, by path."""
     tokens_per_second: float
-    """What the model wrote in all."""
+    """Tokens that the model sampled for all requests together."""
 
     def differences(self) -> str:
-        """A diff of what was said and done; empty if both agents did the same, as they must."""
+        """Return a diff of both transcripts; empty if they are equal, as they must be."""
         plain, speculative = (
             "\n".join(f"user {turn.request}\n{turn.transcript}" for turn in turns).splitlines()
             for turns in (self.plain, self.speculative)
@@ -92,11 +91,11 @@ def compare(
     pace: float = 0.0,
     requests: Sequence[str] | None = None,
 ) -> Comparison:
-    """Put requests to both agents, by default such as fit the data in ``source``, which stays as it is.
+    """Run ``requests`` through both agents, by default questions about the data in ``source``.
 
-    ``weather_delay`` is how long the weather service waits before it answers, in seconds; ``model`` is what
-    :func:`open_runtime` takes; ``pace`` holds it to so many tokens per second for the user's requests, 0 not
-    at all.
+    The data in ``source`` is copied, not changed. ``weather_delay`` is the latency of the weather service in
+    seconds; ``model`` is what :func:`open_runtime` takes; ``pace`` limits the model to that many tokens per
+    second for the user's requests, 0 sets no limit.
     """
     with (
         contextlib.ExitStack() as stack,
@@ -104,7 +103,7 @@ def compare(
         WeatherService(weather_delay) as weather,
         open_runtime(model) as runtime,
     ):
-        today = dt.date.today()  # for all, even if midnight passes
+        today = dt.date.today()  # one date for the whole run, also past midnight
         copies = {}
         for name in ("plain", "speculative"):
             copy_data(source, folder / name)
@@ -131,25 +130,25 @@ async def _compare(
     model = (
         PacedChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS, tokens_per_second=pace) if pace else free
     )
-    counter = GuessCounter(view)
-    guessing = await asyncio.to_thread(speculative, model, [counter])
+    counter = SpeculationCounter(view)
+    speculating = await asyncio.to_thread(speculative, model, [counter])
     async with httpx.AsyncClient(base_url=weather_url) as client:
         plain_agent = assistant_agent(model, assistant_tools(data, client))
-        guessing_agent = assistant_agent(guessing, assistant_tools(other_data, client))
+        speculative_agent = assistant_agent(speculating, assistant_tools(other_data, client))
         background_agent = assistant_agent(free, assistant_tools(data, client))
-        for agent in (plain_agent, guessing_agent):
+        for agent in (plain_agent, speculative_agent):
             await ask_quietly(agent, _WARM_UP)
         counter.take()
         view.begin(len(requests))
         began, written = time.perf_counter(), runtime.statistics().engine.sampled_tokens
         plain: list[Turn] = []
-        guessed: list[Turn] = []
+        speculated: list[Turn] = []
         try:
             async with asyncio.TaskGroup() as tasks:
                 background = tasks.create_task(_background(background_agent, data, index, view))
                 for number, request in enumerate(requests, 1):
-                    pair = [("plain", plain_agent, plain), ("speculative", guessing_agent, guessed)]
-                    # Take turns in going first, in case the first of two warms something for the second.
+                    pair = [("plain", plain_agent, plain), ("speculative", speculative_agent, speculated)]
+                    # Alternate who goes first, in case the first run warms a cache for the second.
                     for name, agent, turns in pair if number % 2 else reversed(pair):
                         view.request(number, request, name)
                         turns.append(await _turn(agent, request, view, counter))
@@ -158,7 +157,7 @@ async def _compare(
             raise failures.exceptions[0] from failures
         written = runtime.statistics().engine.sampled_tokens - written
         rate = written / (time.perf_counter() - began)
-    return Comparison(tuple(plain), tuple(guessed), *background.result(), rate)
+    return Comparison(tuple(plain), tuple(speculated), *background.result(), rate)
 
 
 async def _background(
@@ -168,7 +167,7 @@ async def _background(
     return digest, await index_files(agent, data, index, view)
 
 
-async def _turn(agent: Agent, request: str, view: View, counter: GuessCounter) -> Turn:
+async def _turn(agent: Agent, request: str, view: View, counter: SpeculationCounter) -> Turn:
     stopwatch = Stopwatch()
     began = time.perf_counter()
     messages = await ask(agent, [HumanMessage(request)], view, [stopwatch])
@@ -186,7 +185,7 @@ async def _turn(agent: Agent, request: str, view: View, counter: GuessCounter) -
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> str:
-    """All that was said and done, without ids and times."""
+    """Return texts, calls and results, without ids and times."""
     lines = []
     for message in messages:
         if isinstance(message, AIMessage):

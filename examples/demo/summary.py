@@ -1,4 +1,4 @@
-"""The table that the demo ends with."""
+"""The table and the summary that the demo prints at its end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..assistant.drafts_shown import Guesses
+from ..assistant.speculation_counter import SpeculationCounts
 from .comparison import Comparison, Turn
 
 _INTRODUCTION = (
     "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "
     "Nothing leaves this machine. {model} The weather is made up by a service on this machine, which waits "
     "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a "
-    "plain agent and to one that guesses its next tool call and starts it early, in turns, while background "
-    "tasks go on."
+    "plain agent and to one that drafts its next tool call and runs it speculatively, in turns, beside "
+    "background tasks."
 )
 _NANO = (
     "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "
@@ -28,32 +28,32 @@ _PACE = (
 
 
 def introduce(model: str, weather_delay: float, pace: float, console: Console) -> None:
-    """Say what is about to be shown, and what of it is made up."""
-    about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model does the guessing."
+    """Print what the demo does, and what of it is made up."""
+    about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model predicts the calls."
     if pace:
         about += _PACE.format(pace=pace)
     console.print(_INTRODUCTION.format(model=about, delay=weather_delay), markup=False)
 
 
 def summarize(comparison: Comparison, console: Console) -> None:
-    """Print what each request took with both agents, what was saved, and whether the same was said."""
+    """Print each request's time with both agents, the time saved, and whether the transcripts are equal."""
     console.print(_table(comparison))
     plain = sum(turn.seconds for turn in comparison.plain)
     speculative = sum(turn.seconds for turn in comparison.speculative)
-    guesses = sum((turn.guesses for turn in comparison.speculative), Guesses())
+    counts = sum((turn.counts for turn in comparison.speculative), SpeculationCounts())
     tools = sum(turn.tool_seconds for turn in comparison.plain)
     console.print(
         "G is the plain agent's time for the model, T that for its tools. A hit is a call whose tool was "
-        "running, or done, before the model had made it; hidden is the time of such tools that nobody "
-        "waited for. A miss is a call that had not been guessed. "
-        f"{guesses.wasted} tools ran on a wrong guess.\n"
+        "running, or done, before the model had made it; hidden is the time of such tools that the user did "
+        "not wait for. A miss is a call that was not predicted. "
+        f"{counts.wasted} speculative runs were wasted.\n"
     )
     change = f"{abs(plain - speculative):.2f} s ({abs(plain - speculative) / plain:.0%})"
     console.print(
         f"The user waited {plain:.2f} s for the plain agent and {speculative:.2f} s for the speculative one: "
-        f"{change} {'less' if speculative < plain else 'more'}. Right guesses hid {guesses.hidden_s:.2f} of "
-        f"the tools' {tools:.2f} s; the rest of the difference is what guessing costs and what else this "
-        "machine does."
+        f"{change} {'less' if speculative < plain else 'more'}. Claimed speculations hid "
+        f"{counts.hidden_s:.2f} of the tools' {tools:.2f} s; the rest of the difference is the cost of "
+        "drafting and other load on this machine."
     )
     each = sum(turn.model_seconds for turn in comparison.plain) / sum(
         turn.model_calls for turn in comparison.plain
@@ -63,7 +63,7 @@ def summarize(comparison: Comparison, console: Console) -> None:
         f"{each:.2f} s per call or answer; the slower the model and the tools, the more there is to save."
     )
     console.print(
-        f"Beside all that, {len(comparison.digest)} new mails were digested and {len(comparison.index)} "
+        f"Beside that, {len(comparison.digest)} new mails were digested and {len(comparison.index)} "
         f"files indexed. The model wrote {comparison.tokens_per_second:.0f} tokens per second in all."
     )
     difference = comparison.differences()
@@ -88,10 +88,10 @@ def _table(comparison: Comparison) -> Table:
 
 
 def _row(plain: Turn, speculative: Turn) -> tuple[float, ...]:
-    guesses = speculative.guesses
+    counts = speculative.counts
     saved = plain.seconds - speculative.seconds
     times = (plain.model_seconds, plain.tool_seconds, plain.seconds, speculative.seconds, saved)
-    return (*times, guesses.hidden_s, guesses.hits, guesses.misses)
+    return (*times, counts.hidden_s, counts.hits, counts.misses)
 
 
 def _cell(name: str, value: float) -> str:

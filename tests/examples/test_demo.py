@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from agentrt.cli.main import app
 from agentrt.errors import AgentRTError, ConfigurationError, EngineFailedError, ModelNotFoundError
-from agentrt.examples.assistant.drafts_shown import Guesses
 from agentrt.examples.assistant.notes import Notes
 from agentrt.examples.assistant.sample_data import write_sample_data
+from agentrt.examples.assistant.speculation_counter import SpeculationCounts
 from agentrt.examples.assistant.view import PlainView
 from agentrt.examples.demo import comparison as comparison_module
 from agentrt.examples.demo.comparison import Comparison, Turn, compare
@@ -58,11 +58,11 @@ def test_the_agent_uses_its_tools(comparison: tuple[Comparison, str]) -> None:
 
 def test_every_call_that_may_start_early_is_a_hit_or_a_miss(comparison: tuple[Comparison, str]) -> None:
     compared, printed = comparison
-    assert all(turn.guesses == Guesses() for turn in compared.plain)
-    # Whether a guess comes in time depends on the machine: get_weather, search_notes and read_note, no write.
-    assert [turn.guesses.hits + turn.guesses.misses for turn in compared.speculative] == [1, 2, 0]
-    guessed = sum(turn.guesses.hits + turn.guesses.wasted for turn in compared.speculative)
-    assert not guessed or " started early" in printed
+    assert all(turn.counts == SpeculationCounts() for turn in compared.plain)
+    # Whether a draft comes in time depends on the machine: get_weather, search_notes and read_note, no write.
+    assert [turn.counts.hits + turn.counts.misses for turn in compared.speculative] == [1, 2, 0]
+    speculated = sum(turn.counts.hits + turn.counts.wasted for turn in compared.speculative)
+    assert not speculated or " started speculatively" in printed
 
 
 def test_all_background_tasks_are_done(comparison: tuple[Comparison, str]) -> None:
@@ -138,7 +138,7 @@ def test_a_background_task_that_fails_ends_the_demo_with_its_error(
 
 
 def test_agents_that_differ_are_an_error_exit(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = Turn("Hello!", "ai Hi!", 0.2, 1, 0.1, 0.0, Guesses())
+    turn = Turn("Hello!", "ai Hi!", 0.2, 1, 0.1, 0.0, SpeculationCounts())
     other = dataclasses.replace(turn, transcript="ai Bye!")
     monkeypatch.setattr(
         comparison_module, "compare", lambda *_, **__: Comparison((turn,), (other,), {}, {}, 1.0)

@@ -17,7 +17,7 @@ from agentrt.bench.common.report import Table
 from agentrt.bench.engine import cuts as _engine_cuts
 from agentrt.bench.engine import larger, nano
 from agentrt.bench.engine import main as engine
-from agentrt.bench.engine.cuts import EXACT, Passes
+from agentrt.bench.engine.cuts import EXACT, ForwardPasses
 from agentrt.bench.engine.nano import NanoResult
 from agentrt.bench.engine.sides import EngineSide, Settings, Timed
 from agentrt.bench.engine.speeds import COLUMNS, Rates, least_ratio, words_for
@@ -51,7 +51,7 @@ def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.Monk
     quick = NanoResult(50, ratios, Table(title="nano", columns=COLUMNS, rows=()))
     monkeypatch.setattr(nano, "measure_nano", lambda work, threads, progress: quick)
     monkeypatch.setattr(engine, "_SHAPE", TINY)
-    monkeypatch.setattr(engine, "PASSES", Passes(chunks=2, chunk_tokens=20, decode_steps=3))
+    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
     monkeypatch.setattr(larger, "FULL", larger.LargerWork(1, 1, decode_tokens=6, batch_tokens=3))
     monkeypatch.setattr(larger, "PREFILL_TOKENS", (300, 600))
     report = engine.run(quick=False, workloads=None, progress=lambda line: None)
@@ -95,7 +95,7 @@ def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPat
         yield "wrongly", {KernelKind.LAYERS: [ov.Model([half], whole.get_parameters(), "wrong")]}
 
     monkeypatch.setattr(_engine_cuts, "_cuts", halved)
-    passes = Passes(chunks=1, chunk_tokens=9, decode_steps=2)
+    passes = ForwardPasses(chunks=1, chunk_tokens=9, decode_steps=2)
     exact, _ = _engine_cuts.compare_cuts("nano", MODEL_DIRECTORY, passes, lambda line: None)
     assert (exact.cut, exact.positions) == ("wrongly", 11)
     assert exact.max_abs_diff == pytest.approx(exact.largest_logit / 2)

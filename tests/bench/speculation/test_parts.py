@@ -61,7 +61,7 @@ def test_in_virtual_time_all_of_the_optimum_is_attained() -> None:
     assert rates[0] < rates[-1]
 
 
-def test_a_fleet_says_the_same_with_any_guesses() -> None:
+def test_a_fleet_says_the_same_with_any_drafts() -> None:
     _, tasks = agent_tasks(None, 6)
     times = Times(2.0, 0.2, 1.5, 0.2)
     plain = run_in_virtual_time(lambda: run_fleet(tasks, times, 3, None))

@@ -1,4 +1,4 @@
-"""The pattern figures count what was guessed before it was called."""
+"""The pattern figures count what was drafted before it was called."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_claims_precision_and_waste_add_up(tmp_path: Path) -> None:
     (result,) = patterns.measure(tmp_path, quick=False, progress=told.append)
     assert (result.workload, result.conversations, result.turns, result.calls) == ("apibank", 20, 60, 20)
     assert result.late_calls == result.late_claims == 10  # by then it has learned
-    assert result.claims <= result.guesses
+    assert result.claims <= result.drafts
     figures = patterns.figures([result])
     assert figures["pattern_claim_rate_apibank"] == pytest.approx(result.claims / 20)
-    assert figures["pattern_precision_apibank"] == pytest.approx(result.claims / result.guesses)
-    assert figures["pattern_wasted_runs_apibank"] == result.guesses - result.claims
+    assert figures["pattern_precision_apibank"] == pytest.approx(result.claims / result.drafts)
+    assert figures["pattern_wasted_runs_apibank"] == result.drafts - result.claims
     assert len(patterns.table([result]).rows) == 1
-    assert told == ["guessing calls from patterns: apibank, 20 conversations"]
+    assert told == ["pattern drafts: apibank, 20 conversations"]
 
 
 def test_a_quick_run_takes_the_beginning(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def show(view: PlainView | LiveView) -> None:
     view.background("digest new mail", 0, 3)
     view.request(1, "What is new [today]?", "plain")
     view.message(CALL)
-    view.early("search_notes")
+    view.speculation("search_notes")
     view.message(RESULT)
     view.token("All is ")
 
@@ -33,7 +33,7 @@ ANSWERED = [
     "> What is new [today]?",
     "  plain",
     '    * search_notes(query="[bold]x", n=3)',
-    "    + search_notes started early",
+    "    + search_notes started speculatively",
     '    = [{"id": "n1"}]',
     "    All is well.",
     "    (1.23 s)",
@@ -43,7 +43,7 @@ ANSWERED = [
 def test_plain_lines() -> None:
     printed = io.StringIO()
     view = PlainView(Console(file=printed, width=40))
-    view.early("get_weather")  # during the warm-up
+    view.speculation("get_weather")  # during the warm-up
     show(view)
     view.message(ANSWER)
     view.turn(1.234)
@@ -74,7 +74,7 @@ def test_the_live_picture_shows_what_is_going_on() -> None:
     picture = drawn(view)
     for part in (
         "request 1 of 2, plain agent", "What is new [today]?", 'search_notes(query="[bold]x", n=3)',
-        "+ search_notes started early", '= [{"id": "n1"}]', "All is ▌", "background: digest new mail",
+        "+ search_notes started speculatively", '= [{"id": "n1"}]', "All is ▌", "background: digest new mail",
         "0 of 3",
     ):  # fmt: skip
         assert part in picture

@@ -3,16 +3,18 @@ import io
 
 from rich.console import Console
 
-from agentrt.examples.assistant.drafts_shown import Guesses
+from agentrt.examples.assistant.speculation_counter import SpeculationCounts
 from agentrt.examples.demo.comparison import Comparison, Turn
 from agentrt.examples.demo.summary import introduce, summarize
 
 PLAIN = (
-    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, Guesses()),
-    Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, Guesses()),
+    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, SpeculationCounts()),
+    Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, SpeculationCounts()),
 )
 FASTER = (
-    dataclasses.replace(PLAIN[0], seconds=0.7, guesses=Guesses(hits=2, misses=1, wasted=4, hidden_s=0.2)),
+    dataclasses.replace(
+        PLAIN[0], seconds=0.7, counts=SpeculationCounts(hits=2, misses=1, wasted=4, hidden_s=0.2)
+    ),
     dataclasses.replace(PLAIN[1], seconds=0.26),
 )
 
@@ -38,8 +40,8 @@ def test_it_says_per_request_what_was_saved() -> None:
 def test_it_says_in_words_what_was_saved_and_why() -> None:
     text = "\n".join(printed(compared(PLAIN, FASTER)))
     assert "waited 1.25 s for the plain agent and 0.96 s for the speculative one: 0.29 s (23%) less." in text
-    assert "Right guesses hid 0.20 of the tools' 0.50 s;" in text
-    assert "4 tools ran on a wrong guess." in text
+    assert "Claimed speculations hid 0.20 of the tools' 0.50 s;" in text
+    assert "4 speculative runs were wasted." in text
     assert "This one takes 0.21 s per call or answer;" in text
     assert "1 new mails were digested and 2 files indexed. The model wrote 123 tokens per second" in text
     assert "Both agents said and did the same, word for word." in text
@@ -48,7 +50,7 @@ def test_it_says_in_words_what_was_saved_and_why() -> None:
 def test_it_admits_that_nothing_was_saved() -> None:
     text = "\n".join(printed(compared(FASTER, PLAIN)))
     assert "waited 0.96 s for the plain agent and 1.25 s for the speculative one: 0.29 s (30%) more." in text
-    assert "Right guesses hid 0.00 of" in text
+    assert "Claimed speculations hid 0.00 of" in text
 
 
 def test_it_shows_where_the_agents_differ() -> None:

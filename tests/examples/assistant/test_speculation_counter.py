@@ -1,4 +1,4 @@
-from agentrt.examples.assistant.drafts_shown import GuessCounter, Guesses
+from agentrt.examples.assistant.speculation_counter import SpeculationCounter, SpeculationCounts
 from agentrt.reports.events import (
     CallClaimed,
     CallMissed,
@@ -12,19 +12,19 @@ class Recorder:
     def __init__(self) -> None:
         self.tools: list[str] = []
 
-    def early(self, tool: str) -> None:
+    def speculation(self, tool: str) -> None:
         self.tools.append(tool)
 
 
 def test_events_are_counted_until_they_are_taken() -> None:
     view = Recorder()
-    counter = GuessCounter(view)
+    counter = SpeculationCounter(view)
     counter.on_event(DraftArrived(1, "local", "read_note", 0.1))
     counter.on_event(SpeculationStarted(1, "read_note"))
     counter.on_event(CallClaimed(1, "read_note", tool_s=1.0, waited_s=0.25, draft_s=0.1))
-    counter.on_event(CallMissed(2, "read_mail", 0.2, "no guess"))
+    counter.on_event(CallMissed(2, "read_mail", 0.2, "not predicted"))
     counter.on_event(SpeculationWasted(2, "read_file", 0.1, "not asked for"))
     counter.on_event(SpeculationWasted(2, "read_note", 0.1, "not asked for"))
-    assert counter.take() == Guesses(hits=1, misses=1, wasted=2, hidden_s=0.75)
-    assert counter.take() == Guesses()
+    assert counter.take() == SpeculationCounts(hits=1, misses=1, wasted=2, hidden_s=0.75)
+    assert counter.take() == SpeculationCounts()
     assert view.tools == ["read_note"]

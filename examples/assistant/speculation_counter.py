@@ -1,0 +1,72 @@
+"""Counts claims, misses and wasted speculations from the events that speculation reports."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from agentrt.reports.events import (
+    CallClaimed,
+    CallMissed,
+    SpeculationEvent,
+    SpeculationStarted,
+    SpeculationWasted,
+)
+
+from .view import SpeculationView
+
+
+@dataclass(frozen=True)
+class SpeculationCounts:
+    """Counts of one turn or of several.
+
+    ``hits`` are calls whose tool was running, or done, when the model made them; ``misses`` are calls of
+    speculable tools without a speculation; ``wasted`` are speculations that no call claimed; ``hidden_s`` is
+    the time of the hits' tools that the user did not wait for, in seconds.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    wasted: int = 0
+    hidden_s: float = 0.0
+
+    def __add__(self, other: SpeculationCounts) -> SpeculationCounts:
+        """Return the sum, field by field."""
+        return SpeculationCounts(
+            self.hits + other.hits,
+            self.misses + other.misses,
+            self.wasted + other.wasted,
+            self.hidden_s + other.hidden_s,
+        )
+
+
+class SpeculationCounter:
+    """Observer that counts and shows speculations. Thread-safe: events come from any thread."""
+
+    def __init__(self, view: SpeculationView) -> None:
+        """``view`` shows each tool that starts speculatively."""
+        self._view = view
+        self._lock = threading.Lock()
+        self._counts = SpeculationCounts()
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        """Count the event."""
+        match event:
+            case SpeculationStarted(tool=tool):
+                self._view.speculation(tool)
+            case CallClaimed():
+                self._add(SpeculationCounts(hits=1, hidden_s=event.saved_s))
+            case CallMissed():
+                self._add(SpeculationCounts(misses=1))
+            case SpeculationWasted():
+                self._add(SpeculationCounts(wasted=1))
+
+    def take(self) -> SpeculationCounts:
+        """Return the counts since the last call, and start again from zero."""
+        with self._lock:
+            taken, self._counts = self._counts, SpeculationCounts()
+        return taken
+
+    def _add(self, more: SpeculationCounts) -> None:
+        with self._lock:
+            self._counts += more

@@ -1,8 +1,8 @@
 """Who holds which KV blocks, whose prefix is still in memory, and which contexts wait for a tool.
 
-Blocks are shared only where the result is bit for bit that of computing them again. Quantised keys depend on
-which tokens were written together, so there a block that took its tokens one by one (an answer's) is not what
-a prompt's would be, and only blocks that were filled by a prompt are shared.
+Blocks are shared only where they hold what computing them again would write, up to the last bits of a sum.
+Quantised keys depend on which tokens were written together, so there a block that took its tokens one by one
+(an answer's) is not what a prompt's would be, and only blocks that were filled by a prompt are shared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The hard promise: greedy tokens do not depend on what runs the model, nor on what runs beside it."""
+"""Greedy tokens do not depend on what runs the model, nor on what runs beside it.
+
+That is so for these prompts, not for every conceivable one: the logits of a token that is computed alone in
+one run and in a chunk in the other differ in their last bits, and by as much as the quantisation of
+activations where these are quantised (``tests/runtime/xpu/test_cut_equality.py``).
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""However a model is cut, and wherever its kernels run, it computes the same bits."""
+"""However a model is cut, and wherever its kernels run, equal batches have the same logits, bit for bit."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from agentrt.runtime.heg.kernel import KernelKind, Role
 from agentrt.runtime.xpu.loading import LoadedModel
@@ -58,7 +61,7 @@ def test_every_layer_is_a_segment_and_every_chunk_of_the_static_shape_splits(
 def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
     trio: tuple[LoadedModel, LoadedModel, LoadedModel],
 ) -> None:
-    def logits(loaded: LoadedModel) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+    def logits(loaded: LoadedModel) -> list[NDArray[np.float32]]:
         # Two chunks of the static shape, a margin, decodes; beside another sequence in the end.
         return [
             forward(loaded, Piece(tokens_of[:32], samples=False)),
@@ -122,30 +125,63 @@ def test_a_split_pass_can_be_rerouted_at_every_seam(
     assert rerouted == len(split.graph.bounds)
 
 
-@pytest.fixture(scope="module")
-def nano_pair(tiny_folder: Path) -> tuple[LoadedModel, LoadedModel]:
+Pair: TypeAlias = tuple[LoadedModel, LoadedModel]
+
+# One token is computed by other kernels than several, and STATIC tokens on two XPUs.
+chunkings = st.lists(st.sampled_from([1, STATIC]) | st.integers(1, 70), min_size=1, max_size=4)
+routes = st.sampled_from([None, Role.PREFILL])
+
+
+def nano_in_one_piece_and_split(tiny_folder: Path, properties: dict[str, Any]) -> Pair:
     directory = tiny_model(tiny_folder, "nano")
-    return uncut(directory), load(directory, "emulated", static_tokens=STATIC)
+    split = load(directory, "emulated", static_tokens=STATIC, properties=properties)
+    return uncut(directory, properties), split
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_folder: Path) -> Pair:
+    return nano_in_one_piece_and_split(tiny_folder, EXACT)
+
+
+@pytest.fixture(scope="module")
+def unquantised_pair(tiny_folder: Path) -> Pair:
+    return nano_in_one_piece_and_split(tiny_folder, EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0})
+
+
+def chunked(loaded: LoadedModel, chunks: list[int], avoid: Role | None = None) -> list[NDArray[np.float32]]:
+    """The logits of the last token of each chunk."""
+    ends = itertools.accumulate(chunks, initial=0)
+    return [
+        forward(loaded, Piece(tokens_of[past:end], past), avoid=avoid)
+        for past, end in itertools.pairwise(ends)
+    ]
 
 
 @settings(max_examples=15)
-@given(
-    chunks=st.lists(st.integers(1, 70), min_size=1, max_size=4),
-    avoid=st.sampled_from([None, Role.PREFILL]),
-)
-def test_any_chunking_on_any_route(
-    nano_pair: tuple[LoadedModel, LoadedModel], chunks: list[int], avoid: Role | None
+@given(chunks=chunkings, avoid=routes)
+def test_the_same_chunks_have_the_same_logits_on_any_route(
+    pair: Pair, chunks: list[int], avoid: Role | None
 ) -> None:
-    """Unquantised keys and values do not depend on which tokens were written together."""
-    whole, split = nano_pair
-    total = sum(chunks)
-    expected = forward(whole, Piece(tokens_of[:total]))
-    past = 0
-    for chunk in chunks:
-        found = forward(split, Piece(tokens_of[past : past + chunk], past), avoid=avoid)
-        past += chunk
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-4)
-    assert found.argmax() == expected.argmax()
+    whole, split = pair
+    for expected, found in zip(chunked(whole, chunks), chunked(split, chunks, avoid), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@settings(max_examples=15)
+@given(chunks=chunkings, avoid=routes)
+@example(chunks=[2, 70, 1], avoid=None)
+def test_any_chunking_has_nearly_the_same_logits(
+    unquantised_pair: Pair, chunks: list[int], avoid: Role | None
+) -> None:
+    """OpenVINO adds in another order for one token than for several: the last bits differ.
+
+    Quantised activations are off here because they amplify that: a last bit that moves a value across a
+    rounding boundary changes its int8 code, and the next layers turn the step into up to 0.3 of a logit. The
+    logits' standard deviation is 4.4.
+    """
+    whole, split = unquantised_pair
+    at_once = forward(whole, Piece(tokens_of[: sum(chunks)]))
+    np.testing.assert_allclose(chunked(split, chunks, avoid)[-1], at_once, rtol=0, atol=5e-4)
 
 
 @pytest.mark.parametrize("kv", ["u8", "bf16"])

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from agentrt.errors import ConfigurationError, EarlyRunError, MissingExtraError
+from agentrt.errors import ConfigurationError, MissingExtraError, SpeculationError
 from agentrt.tools.speculable import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
 try:
@@ -48,7 +48,7 @@ class McpTool:
             bind=_bind,
             call=None,
             acall=functools.partial(client.call_tool, tool.name),
-            aearly=functools.partial(_call_early, client, tool.name),
+            speculative_acall=functools.partial(_call_early, client, tool.name),
             options=options,
         )
 
@@ -97,5 +97,5 @@ async def _call_early(client: mcp.Client, name: str, arguments: dict[str, Any]) 
     # Not client.call_tool, which puts a server's questions to the user: this call may never be made.
     result = await client.session.call_tool(name, arguments, allow_input_required=True)
     if not isinstance(result, mcp.types.CallToolResult) or result.is_error:
-        raise EarlyRunError(f"{name} asked for more, or failed. It runs again when the model calls it.")
+        raise SpeculationError(f"{name} asked for more, or failed. It runs again when the model calls it.")
     return result

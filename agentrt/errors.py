@@ -6,7 +6,7 @@
     ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
     ├── ConfigurationError           a setting cannot work (also a ValueError)
     ├── NotSpeculableError           this tool must not be run early (also a TypeError)
-    ├── EarlyRunError                an early run came to nothing that the real call could be answered by
+    ├── SpeculationError                an early run came to nothing that the real call could be answered by
     ├── NotRecordedError             a replay came to what the recording knows nothing of
     ├── RecordedToolError            in a replay, what a tool raised when the run was recorded
     ├── ModelError
@@ -75,7 +75,7 @@ class NotSpeculableError(AgentRTError, TypeError):
     """The tool cannot safely be run before the model asks for it; the message says why."""
 
 
-class EarlyRunError(AgentRTError):
+class SpeculationError(AgentRTError):
     """An early run came to nothing that the real call could be answered by; the report says so."""
 
 

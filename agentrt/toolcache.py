@@ -1,12 +1,11 @@
-"""Results of early runs, on their way to a model that can use them before its answer ends (SpecTools §3.2).
+"""The client's half of the engine-side tool cache (SpecTools §3.2, Algorithm 4).
 
-The client's half of the engine-side tool cache, Algorithm 4: while the model writes an answer, what early
-runs have given by then is submitted to its engine; when the model makes such a call, the engine answers it
-and goes on, and no request has to be made in between. A model that cannot do this never asks for results,
-and everything stays as it is without (Algorithm 2).
+While the model writes an answer, results of finished speculations are submitted to its engine. When the model
+makes such a call, the engine answers it and goes on decoding, so that no further request is needed. A model
+that cannot take results never reads them, and everything works as without a cache (Algorithm 2).
 
-A speculating adapter puts the turns of an answer in force with :func:`submitting`. A model that can take
-results finds them there with :func:`answering`, and says which calls were answered.
+An adapter that speculates sets the source of results with :func:`offering_results`. A model that can take
+results reads it with :func:`current_result_source` and reports which calls were answered.
 """
 
 from __future__ import annotations
@@ -20,41 +19,41 @@ from typing import Any, Protocol, TypeAlias
 from .calls import ToolCall
 
 TakeResult: TypeAlias = Callable[[ToolCall, str], None]
-"""Takes a call and its result as text. Called from any thread, and must not block."""
+"""Takes a call and its result as text. Called from any thread; must not block."""
 
 
-class Answering(Protocol):
-    """The turns of one answer, which goes on behind calls that were answered on the way."""
+class ResultSource(Protocol):
+    """Speculated results for one answer, which continues behind the calls that the engine answers."""
 
     def take_results(self, take: TakeResult) -> None:
-        """Hand every result of an early run to ``take``, those that are there and those that will come."""
+        """Call ``take`` with every result: those of speculations that have finished, and later ones."""
         ...
 
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
-        """Take note that these calls of one turn were answered, and that the next turn has begun."""
+        """Record that the engine answered these calls of one turn, and that the next turn has begun."""
         ...
 
 
-_in_force: ContextVar[Answering | None] = ContextVar("agentrt_answering", default=None)
+_current: ContextVar[ResultSource | None] = ContextVar("agentrt_result_source", default=None)
 
 
 @contextmanager
-def submitting(answering: Answering | None) -> Iterator[None]:
-    """Let a model that is asked inside the block take the results of ``answering``; None for nobody's."""
-    token = _in_force.set(answering)
+def offering_results(source: ResultSource | None) -> Iterator[None]:
+    """Offer the results of ``source`` to model requests made inside the block; None offers none."""
+    token = _current.set(source)
     try:
         yield
     finally:
-        _in_force.reset(token)
+        _current.reset(token)
 
 
-def answering() -> Answering | None:
-    """Where results come from here; None if nobody speculates."""
-    return _in_force.get()
+def current_result_source() -> ResultSource | None:
+    """Return the source set by the innermost :func:`offering_results`, or None."""
+    return _current.get()
 
 
 def result_text(value: Any) -> str | None:
-    """What a tool gave as the text of its message; None if it is not text and cannot be JSON."""
+    """Return a tool's result as the text of its message; None if it is neither text nor JSON."""
     if isinstance(value, str):
         return value
     try:

@@ -24,7 +24,7 @@ PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call by one of the model's doors; see :class:`agentrt.lookahead.ahead.ModelRequest`.
+    """One call by one of the model's doors; see :class:`agentrt.lookahead.request.ModelRequest`.
 
     ``asked_by`` is the method of the model, and which model it is and how it is set, in the words by which
     LangChain tells models apart to cache answers.
@@ -64,7 +64,7 @@ class ChatRequest:
         told = ToolMessage(content=content, name=call.name, tool_call_id=call_id)
         return replace(self, messages=[*self.messages, answer, told])
 
-    def ask(self) -> AsyncGenerator[Any, None]:
+    def stream(self) -> AsyncGenerator[Any, None]:
         """Yield what the door yields; a whole answer is one piece."""
         return self.send(self.messages)
 

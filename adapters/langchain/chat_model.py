@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
 from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
-from agentrt.toolcache import Answering, TakeResult, answering
+from agentrt.toolcache import ResultSource, TakeResult, current_result_source
 
 from .messages import answered_blocks, openai_messages
 
@@ -167,12 +167,12 @@ class ChatAgentRT(BaseChatModel):
                 for chunk in chunks.of(event):
                     yield chunk
 
-    def _turns(self) -> Answering | None:
+    def _turns(self) -> ResultSource | None:
         """Where results of early runs come from, if they may be used here."""
-        return answering() if self.tool_cache else None
+        return current_result_source() if self.tool_cache else None
 
     async def _events(
-        self, messages: list[BaseMessage], options: Mapping[str, Any], turns: Answering | None
+        self, messages: list[BaseMessage], options: Mapping[str, Any], turns: ResultSource | None
     ) -> AsyncGenerator[GenerationEvent, None]:
         """The events of an answer, to which the results of ``turns`` go."""
         running = await self.runtime.start(openai_messages(messages), **options)

@@ -12,7 +12,7 @@ from langchain_openai.chat_models.base import BaseChatOpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from agentrt.calls import ToolCall
-from agentrt.toolcache import answering
+from agentrt.toolcache import current_result_source
 
 from ..openai.answers import ChatReader
 from ..openai.tool_cache import ToolCacheEndpoint
@@ -94,7 +94,7 @@ def completion_methods(base: Any) -> dict[str, Any]:
         def as_ever(shown: Mapping[str, Any]) -> Any:
             return base._convert_chunk_to_generation_chunk(self, shown, *args, **kwargs)
 
-        turns = answering()
+        turns = current_result_source()
         return turns.converted(chunk, as_ever) if isinstance(turns, CompletionTurns) else as_ever(chunk)
 
     @functools.wraps(base._get_request_payload)

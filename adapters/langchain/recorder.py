@@ -104,7 +104,7 @@ class RunRecorder(BaseCallbackHandler):
             )
             for place in range(len(self._turns) - 1, -1, -1):
                 turn = self._turns[place]
-                if any(asked.id == call_id for asked in turn.asked):
+                if any(requested.id == call_id for requested in turn.requested):
                     self._turns[place] = turn.model_copy(update={"calls": (*turn.calls, call)})
                     return
 

@@ -21,7 +21,7 @@ from agentrt.drafts import Speculator
 from agentrt.errors import ConfigurationError
 from agentrt.reports.events import SpeculationObserver
 from agentrt.reports.report import SpeculationReport
-from agentrt.toolcache import submitting
+from agentrt.toolcache import offering_results
 from agentrt.turns.shared import SharedState
 
 from .answers import StreamedAnswer
@@ -203,7 +203,7 @@ def _speculating_class(base: type[BaseChatModel], *, submits: bool) -> type[Base
     ) -> AsyncGenerator[ChatGenerationChunk, None]:
         async with aclosing(chunks):
             while True:
-                with inside_turn_of(self._agentrt_setup), submitting(turns):
+                with inside_turn_of(self._agentrt_setup), offering_results(turns):
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     return
@@ -218,7 +218,7 @@ def _speculating_class(base: type[BaseChatModel], *, submits: bool) -> type[Base
         with turns_of(self, "_generate", begun, messages, kwargs) as turns:
             results = list(begun.answered_ahead_blocking())
             if not results:
-                with inside_turn_of(self._agentrt_setup), submitting(turns):
+                with inside_turn_of(self._agentrt_setup), offering_results(turns):
                     results = [base._generate(self, messages, *args, **kwargs)]
             turns.bind(results[0].generations[0].message)
         return results[0]
@@ -231,7 +231,7 @@ def _speculating_class(base: type[BaseChatModel], *, submits: bool) -> type[Base
         with turns_of(self, "_agenerate", begun, messages, kwargs) as turns:
             results = [result async for result in begun.answered_ahead()]
             if not results:
-                with inside_turn_of(self._agentrt_setup), submitting(turns):
+                with inside_turn_of(self._agentrt_setup), offering_results(turns):
                     results = [await base._agenerate(self, messages, *args, **kwargs)]
             turns.bind(results[0].generations[0].message)
         return results[0]
@@ -256,7 +256,7 @@ def _speculating_class(base: type[BaseChatModel], *, submits: bool) -> type[Base
                 chunks: Any = base._stream(self, messages, *args, **kwargs)
                 with closing(chunks):
                     while True:
-                        with inside_turn_of(self._agentrt_setup), submitting(turns):
+                        with inside_turn_of(self._agentrt_setup), offering_results(turns):
                             chunk = next(chunks, None)
                         if chunk is None:
                             break

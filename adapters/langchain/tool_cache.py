@@ -68,7 +68,7 @@ class AnswerTurns:
     def answered(self, calls: Sequence[tuple[ToolCall, str]]) -> None:
         """Go on to the next turn."""
         if self._begun is not None:
-            self._begun.turn.answered([call for call, _ in calls])
+            self._begun.turn.bind_answered([call for call, _ in calls])
         made: Any = [
             {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
             for call, _ in calls

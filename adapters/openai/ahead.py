@@ -62,10 +62,10 @@ class AnswerAhead:
 
 @dataclass(frozen=True)
 class ClientRequest:
-    """One request; see :class:`agentrt.lookahead.ahead.ModelRequest`.
+    """One request; see :class:`agentrt.lookahead.request.ModelRequest`.
 
-    ``options`` are those of the client's ``post``. :meth:`ask` yields an :class:`AnswerAhead`, and then the
-    events, if it is streamed.
+    ``options`` are those of the client's ``post``. :meth:`stream` yields an :class:`AnswerAhead`, and then
+    the events, if it is streamed.
     """
 
     client: Any
@@ -111,7 +111,7 @@ class ClientRequest:
         made = ToolCall(call.name, call.arguments, "ahead")
         return replace(self, body=after_answered(self.path, self.body, [(made, text)]))
 
-    def ask(self) -> AsyncGenerator[Any, None]:
+    def stream(self) -> AsyncGenerator[Any, None]:
         """Make the request, once: one that fails ahead is made again when it is due."""
         if isinstance(self.client, openai.AsyncOpenAI):
             return self._async_pieces()

@@ -163,7 +163,7 @@ class _Asked:
     def _leave(self) -> None:
         self.turn.discard()
         if self.ahead is not None:
-            self.ahead.leave()
+            self.ahead.stop()
 
     def _submit_results(self) -> None:
         endpoint = setup_of(self.client).tool_cache
@@ -172,7 +172,7 @@ class _Asked:
 
     def _go_on(self, answered: Sequence[tuple[ToolCall, str]]) -> None:
         """Take calls that the endpoint has answered, and speculate on what the answer goes on to."""
-        self.turn.answered([call for call, _ in answered])
+        self.turn.bind_answered([call for call, _ in answered])
         self.body = after_answered(self.path, self.body, answered)
         self.turn = _begin_turn(self.client, self.path, self.body, self.host)
         self.ahead = None

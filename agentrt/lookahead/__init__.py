@@ -1,1 +1,1 @@
-"""Turn-ahead: the main model's next request, sent before it is due."""
+"""Turn-ahead: the main model's next request, sent before the current one is answered."""

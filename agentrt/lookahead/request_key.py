@@ -1,4 +1,4 @@
-"""When are two requests of a chat model the same, apart from the ids of the calls in their history?"""
+"""Equality of model requests, apart from the ids of the calls in their history."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any
 
 from ..calls import parse_arguments
 
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def request_key(messages: Sequence[Mapping[str, Any]], options: object) -> str:
     """Return a digest that is equal for equal requests; messages are in the shape of chat completions.
 
-    Calls are known by their place: a server gives them new ids each time it is asked. What a message leaves
-    out and what it has as nothing (None, no text, no items) are the same.
+    Calls are identified by their position, because a server gives them new ids for each answer. A field that
+    is missing equals one that is empty: None, no text or no items.
     """
-    places: dict[Any, tuple[int, int]] = {}
-    told = []
+    positions: dict[Any, tuple[int, int]] = {}
+    normalized = []
     for number, message in enumerate(messages):
-        part = {name: value for name, value in message.items() if value not in _NOTHING}
-        if calls := part.pop("tool_calls", ()):
-            places.update((call.get("id"), (number, place)) for place, call in enumerate(calls))
-            part["calls"] = [_told(call) for call in calls]
-        if "tool_call_id" in part:
-            part["answers"] = places.get(part.pop("tool_call_id"))
-        told.append(part)
-    text = json.dumps([told, options], sort_keys=True, default=repr)
+        fields = {name: value for name, value in message.items() if value not in _EMPTY}
+        if calls := fields.pop("tool_calls", ()):
+            positions.update((call.get("id"), (number, place)) for place, call in enumerate(calls))
+            fields["calls"] = [_without_id(call) for call in calls]
+        if "tool_call_id" in fields:
+            fields["answers"] = positions.get(fields.pop("tool_call_id"))
+        normalized.append(fields)
+    text = json.dumps([normalized, options], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _told(call: Mapping[str, Any]) -> Any:
+def _without_id(call: Mapping[str, Any]) -> Any:
     function = call.get("function")
     if function is None:
         return {name: value for name, value in call.items() if name != "id"}

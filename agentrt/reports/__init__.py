@@ -1,1 +1,1 @@
-"""What speculation did: events, the report they add up to, traces and recordings."""
+"""Events of speculation, the report on them, traces, and recordings of runs."""

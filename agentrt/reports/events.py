@@ -1,4 +1,4 @@
-"""What happens while agentrt speculates, as typed events."""
+"""The events of speculation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..drafts import DraftCost
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A model call began; ``turn`` numbers the calls of one report from 1."""
+    """A model request began; ``turn`` numbers the requests of one report from 1."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
-class PredictorAsked:
-    """A predictor was asked for ``samples`` guesses."""
+class PredictorStarted:
+    """A predictor was started, to draw ``samples`` drafts."""
 
     turn: int
     predictor: str
@@ -26,7 +26,7 @@ class PredictorAsked:
 
 @dataclass(frozen=True, slots=True)
 class PredictorSkipped:
-    """A predictor was not asked; ``reason`` says why."""
+    """A predictor was not started; ``reason`` says why."""
 
     turn: int
     predictor: str
@@ -35,7 +35,7 @@ class PredictorSkipped:
 
 @dataclass(frozen=True, slots=True)
 class DraftArrived:
-    """A predictor guessed a call of ``tool``, ``after_s`` seconds into the turn."""
+    """A predictor drafted a call of ``tool``, ``after_s`` seconds into the turn."""
 
     turn: int
     predictor: str
@@ -45,7 +45,7 @@ class DraftArrived:
 
 @dataclass(frozen=True, slots=True)
 class DraftRefused:
-    """A guess started nothing; ``reason`` says why. Repeated guesses of one call are not refused."""
+    """A draft was not run; ``reason`` says why. Repeated drafts of one call are not refused."""
 
     turn: int
     predictor: str
@@ -55,10 +55,10 @@ class DraftRefused:
 
 @dataclass(frozen=True, slots=True)
 class DraftJudged:
-    """The model has answered, and a guess of a speculable tool's call was right or not.
+    """The model has answered; ``correct`` says whether it made the drafted call of a speculable tool.
 
-    Noted once for each different call that a predictor guessed in a turn, whether the guess was run,
-    had been run for another predictor, or was only recorded; before the turn's :class:`TurnAnswered`.
+    Noted once for each different call that a predictor drafted in a turn, whether the draft was run, had
+    been run for another predictor, or was only recorded; before the turn's :class:`TurnAnswered`.
     """
 
     turn: int
@@ -70,7 +70,7 @@ class DraftJudged:
 
 @dataclass(frozen=True, slots=True)
 class PredictorCharged:
-    """A predictor said what asking it has cost."""
+    """A predictor reported the cost of its drafts."""
 
     turn: int
     predictor: str
@@ -79,7 +79,7 @@ class PredictorCharged:
 
 @dataclass(frozen=True, slots=True)
 class PredictorFailed:
-    """A predictor raised; the main call did not notice."""
+    """A predictor raised; the model request is not affected."""
 
     turn: int
     predictor: str
@@ -88,7 +88,7 @@ class PredictorFailed:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationStarted:
-    """An early run of ``tool`` began, because ``predictor`` guessed its call."""
+    """A speculative run of ``tool`` began, for a draft of ``predictor``."""
 
     turn: int
     tool: str
@@ -129,8 +129,8 @@ class CallClaimed:
 class CallMissed:
     """A call of a speculable tool was run for real and took ``tool_s`` seconds.
 
-    ``draft_s`` is when in its turn the call had been guessed, if it had been and was not run early: in
-    shadow mode, or because the controller or a bound spoke against it.
+    ``draft_s`` is when in its turn the call was drafted, if it was drafted and not run: in shadow mode, or
+    refused by the controller or a bound.
     """
 
     turn: int
@@ -142,7 +142,7 @@ class CallMissed:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationWasted:
-    """An early run was not used; the tool had run ``ran_s`` seconds by then, and costs ``cost`` a run."""
+    """A speculation was not claimed; its tool had run ``ran_s`` seconds and costs ``cost`` a run."""
 
     turn: int
     tool: str
@@ -154,7 +154,7 @@ class SpeculationWasted:
 
 @dataclass(frozen=True, slots=True)
 class DiscardFailed:
-    """Discarding a preparation of ``tool`` that no call asked for raised ``error``."""
+    """Discarding an unclaimed preparation of ``tool`` raised ``error``."""
 
     turn: int
     tool: str
@@ -163,14 +163,14 @@ class DiscardFailed:
 
 @dataclass(frozen=True, slots=True)
 class AheadStarted:
-    """The main model was asked ahead of its turn, in which ``turn`` is the number of the call."""
+    """A model request was sent ahead, as the request of ``turn``."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class AheadKept:
-    """The request of ``turn`` came as expected, ``saved_s`` seconds of its answer after it had begun."""
+    """The request of ``turn`` came as expected, ``saved_s`` seconds after it had been sent ahead."""
 
     turn: int
     saved_s: float
@@ -178,7 +178,7 @@ class AheadKept:
 
 @dataclass(frozen=True, slots=True)
 class AheadWasted:
-    """The request of ``turn`` did not come; the main model had been at it for ``ran_s`` seconds."""
+    """The request of ``turn`` did not come; the model had worked on it for ``ran_s`` seconds."""
 
     turn: int
     ran_s: float
@@ -187,7 +187,7 @@ class AheadWasted:
 
 SpeculationEvent: TypeAlias = (
     TurnStarted
-    | PredictorAsked
+    | PredictorStarted
     | PredictorSkipped
     | DraftArrived
     | DraftRefused
@@ -207,11 +207,11 @@ SpeculationEvent: TypeAlias = (
 
 
 class SpeculationObserver(Protocol):
-    """Sees every event as it happens, from whichever thread it happens in; must not block.
+    """Receives every event, in the thread in which it happens; must not block.
 
     Events name tools and predictors, never arguments or results. An exception is logged and dropped.
     """
 
     def on_event(self, event: SpeculationEvent) -> None:
-        """Take note of ``event``."""
+        """Handle ``event``."""
         ...

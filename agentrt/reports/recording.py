@@ -1,7 +1,7 @@
-"""Recordings of runs: what the main model was asked and answered, what tools were called and said.
+"""Recordings of runs: the model's requests and answers, the tool calls and their results.
 
-A recording can be made of any run: by an adapter's recorder while it happens, or afterwards from its history.
-:func:`agentrt.testing.replay` runs it again, with or without speculation.
+Any run can be recorded: while it happens by an adapter's recorder, or afterwards from its history.
+:func:`agentrt.testing.replay` runs a recording again, with or without speculation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import InvalidRequestError
 
 
 class RecordedCall(BaseModel):
-    """One call of a tool, as it was made: ``error`` says what it raised, or else ``result`` what it said."""
+    """One call of a tool as it was made, with its ``result``, or the message of its ``error``."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,10 +31,10 @@ class RecordedCall(BaseModel):
 
 
 class RecordedAnswer(BaseModel):
-    """One call of the main model: ``messages`` and ``answer`` in the shape of chat completions.
+    """One request of the model: ``messages`` and ``answer`` in the shape of chat completions.
 
-    ``calls`` are those it asked for, in the order in which they were made; a person or a middleware may have
-    changed their arguments in between, or made none of them.
+    ``calls`` are the calls that were made for the answer, in order; a person or a middleware may have changed
+    the arguments, or dropped calls.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,13 +45,13 @@ class RecordedAnswer(BaseModel):
     seconds: NonNegativeFloat = 0.0
 
     @property
-    def asked(self) -> list[ToolCall]:
-        """The calls as the model wrote them; those whose arguments are not JSON are left out."""
+    def requested(self) -> list[ToolCall]:
+        """The calls as the model wrote them, without those whose arguments are not JSON."""
         return list(_calls(self.answer))
 
 
 class Recording(BaseModel):
-    """The turns of one run, in the order in which the model was asked."""
+    """The turns of one run, in the order of the model requests."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,7 +59,7 @@ class Recording(BaseModel):
 
     @classmethod
     def of_history(cls, messages: Sequence[Mapping[str, Any]]) -> Self:
-        """Take a run from its final list of messages, which have the shape of chat completions."""
+        """Make a recording from a run's final list of messages, in the shape of chat completions."""
         results = {
             message["tool_call_id"]: str(message["content"])
             for message in messages
@@ -84,7 +84,7 @@ class Recording(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a recording; raises :class:`InvalidRequestError` where there is something else."""
+        """Read a recording; raises :class:`InvalidRequestError` if the file holds something else."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except ValidationError as error:
@@ -93,17 +93,23 @@ class Recording(BaseModel):
             ) from None
 
     def save(self, path: Path) -> None:
-        """Write the recording as JSON. It holds everything that was said, so mind who may read it."""
+        """Write the recording as JSON. It holds the whole conversation: restrict who can read it."""
         path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     @property
     def transcript(self) -> list[tuple[Any, ...]]:
-        """All that was said and done, in order, without ids and times; equal for equal runs."""
-        told: list[tuple[Any, ...]] = []
+        """All answers, calls and results in order, without ids and times; equal for equal runs."""
+        steps: list[tuple[Any, ...]] = []
         for turn in self.turns:
-            told.append(("model", turn.answer.get("content") or "", [_told(call) for call in turn.asked]))
-            told += [("tool", _told(call), call.result, call.error) for call in turn.calls]
-        return told
+            steps.append(
+                (
+                    "model",
+                    turn.answer.get("content") or "",
+                    [_name_and_arguments(call) for call in turn.requested],
+                )
+            )
+            steps += [("tool", _name_and_arguments(call), call.result, call.error) for call in turn.calls]
+        return steps
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
@@ -116,5 +122,5 @@ def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
             continue
 
 
-def _told(call: ToolCall | RecordedCall) -> tuple[str, str]:
+def _name_and_arguments(call: ToolCall | RecordedCall) -> tuple[str, str]:
     return call.name, json.dumps(dict(call.arguments), sort_keys=True)

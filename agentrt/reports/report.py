@@ -1,4 +1,4 @@
-"""What speculation was worth, per turn, tool and predictor."""
+"""The report on speculation, per turn, tool and predictor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 class CallReport(BaseModel):
     """One call of a speculable tool; times in seconds, see :class:`~agentrt.reports.events.CallClaimed`.
 
-    ``could_save_s`` is what Eq. 1 of SpecTools says that running it early would have saved, of a call that
-    was guessed and not run, as all are in shadow mode.
+    ``could_save_s`` is what Eq. 1 of SpecTools gives for a call that was drafted and not run speculatively,
+    as all are in shadow mode.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -25,7 +25,7 @@ class CallReport(BaseModel):
 
 
 class TurnReport(BaseModel):
-    """One model call: its time in seconds (G), and what became of the calls it made."""
+    """One model request: its time in seconds (G), its drafts, and the calls in its answer."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,19 +37,19 @@ class TurnReport(BaseModel):
     calls: tuple[CallReport, ...] = ()
     wasted: int = 0
     ahead_s: float = 0.0
-    """How much of the answer was there, in seconds of the model's time, when it was asked for."""
+    """Seconds of the model's time by which the request had been sent ahead."""
     problems: tuple[str, ...] = ()
 
     @property
     def saved_s(self) -> float:
-        """Seconds of tool time that the agent did not wait for."""
+        """Seconds of tool time that the agent did not wait."""
         return sum(call.saved_s for call in self.calls)
 
 
 class ToolReport(BaseModel):
-    """Totals of one tool, or of all. Seconds are sums, and so is the cost of the wasted runs.
+    """Totals of one tool, or of all. Seconds and the cost of wasted runs are sums.
 
-    ``could_save_s`` is what more could have been saved by running all calls that had been guessed.
+    ``could_save_s`` is what running all drafted calls could have saved in addition.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -72,13 +72,13 @@ class ToolReport(BaseModel):
 class PredictorReport(BaseModel):
     """Totals of one predictor, or of all.
 
-    ``asked`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
-    speculable tools it guessed in answered turns, run early or not, and how many of them the model made.
+    ``started`` and ``skipped`` count turns. ``drafts`` and ``correct`` count the different calls of
+    speculable tools that it drafted in answered turns, run or not, and how many of them the model made.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    asked: int = 0
+    started: int = 0
     skipped: int = 0
     drafts: int = 0
     correct: int = 0
@@ -89,12 +89,12 @@ class PredictorReport(BaseModel):
 
     @property
     def precision(self) -> float:
-        """The share of guesses that were right; 0 if there were none."""
+        """The share of drafts that were right; 0 if there were none."""
         return self.correct / self.drafts if self.drafts else 0.0
 
 
 class AheadReport(BaseModel):
-    """Totals of the calls of the main model that were made ahead of their turn. Seconds are sums."""
+    """Totals of the model requests sent ahead. Seconds are sums."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,7 +105,7 @@ class AheadReport(BaseModel):
 
 
 class SpeculationReport(BaseModel):
-    """What speculation did so far. ``turns`` may have dropped the oldest; the totals cover all."""
+    """The report so far. ``turns`` holds the latest ones only; the totals cover all."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -117,34 +117,34 @@ class SpeculationReport(BaseModel):
 
     @property
     def cost(self) -> float:
-        """What guesses and wasted runs have cost, in the currency of their prices."""
+        """The cost of drafts and wasted runs, in the currency of their prices."""
         return self.total.wasted_cost + sum(each.money for each in self.predictors.values())
 
     def __str__(self) -> str:
-        """A few lines for people."""
+        """Return a summary of a few lines."""
         total = self.total
         lines = [
-            f"{total.claims} of {total.claims + total.misses} calls were there early, saving "
-            f"{total.saved_s:.2f} s; {total.wasted} early runs of {total.wasted_s:.2f} s were in vain"
+            f"{total.claims} of {total.claims + total.misses} calls claimed a speculation, saving "
+            f"{total.saved_s:.2f} s; {total.wasted} speculations of {total.wasted_s:.2f} s were wasted"
         ]
         if total.could_save_s:
-            lines.append(f"running all that was guessed could have saved {total.could_save_s:.2f} s more")
+            lines.append(f"running all drafts could have saved {total.could_save_s:.2f} s more")
         lines += [
-            f"  {name}: {each.claims} of {each.claims + each.misses} calls early, "
-            f"{each.saved_s:.2f} s saved, {each.wasted} in vain"
-            + (f", {each.could_save_s:.2f} s more could have been" if each.could_save_s else "")
+            f"  {name}: {each.claims} of {each.claims + each.misses} calls claimed, "
+            f"{each.saved_s:.2f} s saved, {each.wasted} wasted"
+            + (f", {each.could_save_s:.2f} s more possible" if each.could_save_s else "")
             for name, each in sorted(self.tools.items())
         ]
         lines += [
-            f"  {name}: {each.correct} of {each.drafts} guesses right, asked in {each.asked} turns of "
-            f"{each.asked + each.skipped}, {each.input_tokens + each.output_tokens} tokens"
+            f"  {name}: {each.correct} of {each.drafts} drafts right, started in {each.started} turns of "
+            f"{each.started + each.skipped}, {each.input_tokens + each.output_tokens} tokens"
             + (f", {each.failures} failures" if each.failures else "")
             for name, each in sorted(self.predictors.items())
         ]
         if self.ahead.kept or self.ahead.wasted:
             lines.append(
-                f"the main model was asked ahead {self.ahead.kept} times rightly, saving "
-                f"{self.ahead.saved_s:.2f} s, and {self.ahead.wasted} times in vain"
+                f"{self.ahead.kept} model requests sent ahead were kept, saving "
+                f"{self.ahead.saved_s:.2f} s, and {self.ahead.wasted} were wasted"
             )
         if self.cost:
             lines.append(f"cost: {self.cost:.6g}")

@@ -1,4 +1,4 @@
-"""Adds up the events of speculation to a report, and passes them on."""
+"""Builds the report from the events of speculation."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .events import (
     DraftArrived,
     DraftJudged,
     DraftRefused,
-    PredictorAsked,
     PredictorCharged,
     PredictorFailed,
     PredictorSkipped,
+    PredictorStarted,
     SpeculationEvent,
     SpeculationObserver,
     SpeculationStarted,
@@ -37,15 +37,15 @@ from .report import AheadReport, CallReport, PredictorReport, SpeculationReport,
 
 Counts = TypeVar("Counts", bound=BaseModel)
 
-_MAX_PROBLEMS = 16  # of one turn; an endless predictor must not fill the memory
+_MAX_PROBLEMS = 16  # of one turn, so that an endless predictor cannot fill the memory
 logger = logging.getLogger("agentrt")
 
 
 class Reporter:
-    """Builds the report from events and passes them on to observers. Thread-safe."""
+    """Builds the report from events and notifies observers. Thread-safe."""
 
     def __init__(self, *, turns_kept: int, observers: Sequence[SpeculationObserver] = ()) -> None:
-        """Nothing has happened yet."""
+        """``turns_kept`` is how many turns the report lists; the totals cover all."""
         self._observers = tuple(observers)
         self._lock = threading.Lock()
         self._turns: deque[TurnReport] = deque(maxlen=turns_kept)
@@ -55,7 +55,7 @@ class Reporter:
         self._last_turn = 0
 
     def next_turn(self) -> int:
-        """Number a new turn and announce it."""
+        """Return the number of a new turn, and note its start."""
         with self._lock:
             self._last_turn += 1
             turn = self._last_turn
@@ -63,7 +63,7 @@ class Reporter:
         return turn
 
     def note(self, event: SpeculationEvent) -> None:
-        """Enter ``event`` into the report and tell the observers."""
+        """Enter ``event`` into the report and notify the observers."""
         with self._lock:
             self._enter(event)
         for observer in self._observers:
@@ -73,7 +73,7 @@ class Reporter:
                 logger.exception("a speculation observer failed on %s", type(event).__name__)
 
     def report(self) -> SpeculationReport:
-        """Return the report as of now."""
+        """Return the current report."""
         with self._lock:
             return SpeculationReport(
                 turns=tuple(self._turns),
@@ -99,8 +99,8 @@ class Reporter:
                 self._count(event.tool, misses=1, could_save_s=_could_save_s(turn, event))
             case SpeculationWasted():
                 self._count(event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost)
-            case PredictorAsked():
-                self._count_of(event.predictor, asked=1)
+            case PredictorStarted():
+                self._count_of(event.predictor, started=1)
             case PredictorSkipped():
                 self._count_of(event.predictor, skipped=1)
             case DraftJudged():
@@ -128,10 +128,10 @@ class Reporter:
 
 
 class TurnRecorder:
-    """Notes what becomes of one turn's calls."""
+    """Notes the outcome of one turn's calls and speculations."""
 
     def __init__(self, reporter: Reporter, turn: int) -> None:
-        """``turn`` is the number under which the reporter knows the turn."""
+        """``turn`` is the turn's number from :meth:`Reporter.next_turn`."""
         self._reporter = reporter
         self._turn = turn
 
@@ -153,7 +153,7 @@ class TurnRecorder:
         self._reporter.note(CallMissed(self._turn, tool, tool_s, reason, draft_s))
 
     def wasted(self, speculation: Speculation, reason: str) -> None:
-        """Note a speculation that was not used."""
+        """Note a speculation that was not claimed."""
         self._reporter.note(
             SpeculationWasted(
                 self._turn,
@@ -176,7 +176,7 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
         case PredictorFailed(predictor=predictor, error=error):
             return _with_problem(turn, f"{predictor} failed: {error}")
         case PredictorSkipped(predictor=predictor, reason=reason):
-            return _with_problem(turn, f"{predictor} was not asked: {reason}")
+            return _with_problem(turn, f"{predictor} was not started: {reason}")
         case TurnAnswered(generation_s=generation_s, tools=tools):
             return turn.model_copy(update={"generation_s": generation_s, "tools": tools})
         case CallClaimed():
@@ -206,14 +206,14 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
         case AheadKept(saved_s=saved_s):
             return turn.model_copy(update={"ahead_s": saved_s})
         case AheadWasted(reason=reason):
-            return _with_problem(turn, f"the main model was asked ahead in vain: {reason}")
+            return _with_problem(turn, f"a model request sent ahead was wasted: {reason}")
         case DiscardFailed(tool=tool, error=error):
             return _with_problem(turn, f"a preparation of {tool} could not be discarded: {error}")
         case (
             TurnStarted()
             | AheadStarted()
             | SpeculationStarted()
-            | PredictorAsked()
+            | PredictorStarted()
             | PredictorCharged()
             | DraftJudged()
         ):

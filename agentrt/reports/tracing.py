@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of what happens early, after the semantic conventions for generative AI."""
+"""OpenTelemetry spans of speculation, by the semantic conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tracing_observers() -> tuple[SpanObserver, ...]:
 
 @dataclass(slots=True)
 class _OpenTurn:
-    """A turn's span, and when its early runs began (tool -> nanoseconds, the earliest first)."""
+    """A turn's span, and the start times of its speculations (tool -> nanoseconds, ascending)."""
 
     span: Any
     started_ns: int
@@ -46,15 +46,15 @@ class _OpenTurn:
 
 
 class SpanObserver:
-    """Makes a span of each turn and, below it, one of each early run.
+    """Makes a span of each turn and, below it, one of each speculation.
 
-    The turn's span is named ``speculate``; an early run is an ``execute_tool {name}`` span with the
-    conventions' ``gen_ai.*`` attributes, and ``agentrt.*`` ones that say what became of it. Real runs are
-    the framework's to trace, so no call shows twice. Like events, spans carry no arguments and no results.
+    The turn's span is named ``speculate``; a speculation is an ``execute_tool {name}`` span with the
+    conventions' ``gen_ai.*`` attributes and its outcome in ``agentrt.*`` attributes. The framework traces
+    real runs, so no call appears twice. Like events, spans carry no arguments and no results.
     """
 
     def __init__(self) -> None:
-        """Take the tracer that is configured now or will be."""
+        """Use the process's tracer, whether it is configured now or later."""
         from opentelemetry import trace
 
         self._trace = trace
@@ -95,7 +95,7 @@ class SpanObserver:
         span = self._tracer.start_span("speculate", start_time=now)
         with self._lock:
             self._turns[number] = _OpenTurn(span, now)
-            if len(self._turns) > _MAX_TURNS:  # early runs are claimed soon after their turn, or not at all
+            if len(self._turns) > _MAX_TURNS:  # speculations are claimed soon after their turn, or never
                 self._turns.popitem(last=False)
 
     def _run(

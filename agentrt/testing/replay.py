@@ -44,7 +44,7 @@ class RecordedSpeculator:
         chance = random.Random(seed)
         for turn in recording.turns:
             self._guesses[_history(turn.messages)] = [
-                call if chance.random() < claim_rate else _unlike(call) for call in turn.asked
+                call if chance.random() < claim_rate else _unlike(call) for call in turn.requested
             ]
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:

@@ -17,7 +17,7 @@ from .speculation import Speculation
 DiscardFailed = Callable[[SpeculableTool, BaseException], None]
 
 
-def start_early(
+def start_speculation(
     tool: SpeculableTool,
     invocation: Invocation,
     speculation: Speculation,
@@ -40,9 +40,9 @@ def _start_coroutine(
     tool: SpeculableTool, invocation: Invocation, speculation: Speculation, discard_failed: DiscardFailed
 ) -> asyncio.Task[None]:
     async def work() -> None:
-        assert tool.aearly is not None
+        assert tool.speculative_acall is not None
         try:
-            value = await tool.aearly(*invocation.args, **invocation.kwargs)
+            value = await tool.speculative_acall(*invocation.args, **invocation.kwargs)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed speculation is a miss
             speculation.fail(error)
             return
@@ -51,8 +51,8 @@ def _start_coroutine(
 
     # A task of its own and no cancel scope: asyncio code expects to be cancelled once, and may await while
     # it cleans up; in a cancelled scope each of these awaits would be cancelled again.
-    task = asyncio.get_running_loop().create_task(work(), name=f"agentrt early {tool.name}")
-    task.add_done_callback(lambda _: speculation.cancel("the early run was cancelled"))
+    task = asyncio.get_running_loop().create_task(work(), name=f"agentrt speculation {tool.name}")
+    task.add_done_callback(lambda _: speculation.cancel("the speculation was cancelled"))
     speculation.when_over(tool.slots.release)
     return task
 
@@ -75,10 +75,10 @@ def _start_function(
     tool: SpeculableTool, invocation: Invocation, speculation: Speculation, discard_failed: DiscardFailed
 ) -> None:
     def work() -> None:
-        assert tool.early is not None
+        assert tool.speculative_call is not None
         # The outcome is set in this thread, so that a thread that waits for it depends on no event loop.
         try:
-            value = tool.early(*invocation.args, **invocation.kwargs)
+            value = tool.speculative_call(*invocation.args, **invocation.kwargs)
         except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
             speculation.fail(error)
         else:
@@ -91,7 +91,7 @@ def _start_function(
             tool.slots.release()
 
     try:
-        start_in_thread(work, name=f"agentrt early {tool.name}")
+        start_in_thread(work, name=f"agentrt speculation {tool.name}")
     except RuntimeError as error:  # the system has no thread left
         speculation.fail(error)
         tool.slots.release()
@@ -117,7 +117,7 @@ async def _over_or_too_late(tool: SpeculableTool, speculation: Speculation) -> N
 
         speculation.when_expected(lambda: call_soon(lift))
         await speculation.over()
-    speculation.cancel(f"the early run took longer than {timeout} s")
+    speculation.cancel(f"the speculation took longer than {timeout} s")
 
 
 async def _settle(tool: SpeculableTool, speculation: Speculation, discard_failed: DiscardFailed) -> None:

@@ -99,24 +99,25 @@ class SpeculableTool:
         call: Callable[..., Any] | None,
         acall: Callable[..., Awaitable[Any]] | None,
         options: SpeculableOptions,
-        aearly: Callable[..., Awaitable[Any]] | None = None,
+        speculative_acall: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
 
-        ``aearly`` is run early instead of ``acall``, where they differ.
+        ``speculative_acall`` is run early instead of ``acall``, where they differ.
         """
         self.name = name
         self.bind = bind
         self.call = call
         self.acall = acall
-        self.early = call
+        self.speculative_call = call
         """What runs early in a thread, or None."""
-        self.aearly = aearly or acall
+        self.speculative_acall = speculative_acall or acall
         """What runs early as a coroutine, or None."""
         self.two_phase = options.prepare is not None
         if self.two_phase:
             as_coroutine = inspect.iscoroutinefunction(options.prepare)
-            self.early, self.aearly = (None, options.prepare) if as_coroutine else (options.prepare, None)
+            self.speculative_call = None if as_coroutine else options.prepare
+            self.speculative_acall = options.prepare if as_coroutine else None
         self.options = options
         self.claims = ClaimTable(ttl=options.ttl)
         write_log.watch(options.invalidated_by)

@@ -90,7 +90,7 @@ class Speculation:
 
     def fail(self, error: BaseException) -> None:
         """Record that the tool raised; without effect if the run was cancelled meanwhile."""
-        reason = f"the early run failed with {type(error).__name__}"
+        reason = f"the speculation failed with {type(error).__name__}"
         if self._end(reason, lambda: self._future.set_exception(error)):
             self._settle()
 

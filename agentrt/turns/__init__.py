@@ -1,1 +1,1 @@
-"""One model call with its speculations, and the session of calls around it."""
+"""One model request with its speculations, and the session of requests around it."""

@@ -26,18 +26,19 @@ from .turn import Turn
 
 
 class SpeculationSession:
-    """Speculates beside the model calls of a tool loop that you write yourself.
+    """Speculates during the model requests of a tool loop that you write yourself.
 
     ::
 
         async with SpeculationSession([search_notes, read_note], [predictor]) as session:
-            with session.turn(messages, schemas) as turn:       # the predictors start guessing
+            with session.turn(messages, schemas) as turn:       # starts the predictors
                 answer = await my_model(messages, schemas)
-                turn.bind(answer.calls)                         # right guesses are kept, others cancelled
+                turn.bind(answer.calls)                         # keeps right drafts, cancels the others
             results = [await session.acall(call) for call in answer.calls]
 
-    ``tools`` are those declared ``@speculable``; calls of other tools are yours to make. The loop is
-    asyncio's; in code without one use ``with`` and :meth:`call`. What a session started ends with it.
+    ``tools`` are those declared ``@speculable``; make calls of other tools yourself. The event loop is
+    asyncio's; in code without one use ``with`` and :meth:`call`. Everything that a session has started ends
+    with it.
 
     A session is one run: give each user and each conversation a session of its own.
     """
@@ -51,11 +52,11 @@ class SpeculationSession:
         config: SpeculationConfig | None = None,
         observers: Sequence[SpeculationObserver] = (),
     ) -> None:
-        """``samples`` is how many guesses each predictor is asked for (SpecTools' λ)."""
+        """``samples`` is the number of drafts that each predictor samples (SpecTools' λ)."""
         self._toolbox = Toolbox(tools)
         self._predictors = tuple(predictors)
-        self._context = SharedState.create(samples, config, observers)
-        self._scope = object()  # a session is one run, and its own
+        self._shared = SharedState.create(samples, config, observers)
+        self._scope = object()  # a session is a run of its own
         self._host: Host | None = None
         self._exit = AsyncExitStack()
         self._exit_sync = ExitStack()
@@ -75,9 +76,9 @@ class SpeculationSession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Cancel what is still running and wait until it has stopped."""
+        """Cancel everything that is still running and wait until it has stopped."""
         self._close()
-        # An error of the caller's is none of the task group's, which would wrap it.
+        # The caller's error does not go through the task group, which would wrap it.
         await self._exit.aclose()
 
     def __enter__(self) -> Self:
@@ -92,28 +93,31 @@ class SpeculationSession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Cancel what is still running."""
+        """Cancel everything that is still running."""
         self._close()
         self._exit_sync.__exit__(kind, error, traceback)
 
     def _close(self) -> None:
         self._host = None
-        self._context.ahead.forget(self._scope)
+        self._shared.ahead.forget(self._scope)
         for turn in list(self._turns):
             turn.abandon()
 
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Turn:
-        """Start to speculate on the answer to ``messages``; use the turn as a context manager.
+        """Start speculating on the answer to ``messages``; use the turn as a context manager.
 
-        Both arguments have the shape of OpenAI's chat completions, and are passed to the predictors.
+        Both arguments have the shape of OpenAI's chat completions and go to the predictors.
+
+        Raises:
+            ConfigurationError: the session is not open.
         """
-        return self._start(functools.partial(DraftRequest, messages, tools, self._context.samples))
+        return self._start(functools.partial(DraftRequest, messages, tools, self._shared.samples))
 
     def _start(self, request: Callable[[], DraftRequest], main: SessionRequest | None = None) -> Turn:
         if self._host is None:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
         turn = Turn(
-            self._context,
+            self._shared,
             tools=self._toolbox.tools,
             predictors=self._predictors,
             request=request,
@@ -125,17 +129,17 @@ class SpeculationSession:
         return turn
 
     async def ask(self, model: Model, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
-        """Have ``model`` answer ``messages`` and speculate beside it; return what it returns.
+        """Call ``model`` with ``messages`` and speculate meanwhile; return its answer.
 
         This is :meth:`turn` for a model that is an async function of messages and tools and returns an
-        assistant's message, all in the shape of chat completions. Only so can the session ask the model ahead
-        of its turn, if ``turn_ahead`` of the configuration allows it. For an answer to be kept, results must
-        be put into the messages as they are if they are text, else as JSON.
+        assistant's message, all in the shape of chat completions. It lets the session send requests ahead,
+        if ``turn_ahead`` of the configuration allows it. An ahead answer can be kept only if tool results
+        are put into the messages unchanged where they are text, and as JSON otherwise.
         """
-        # A copy, because the caller's history grows before the next request is known.
-        main = SessionRequest(model, list(messages), tools, self._predictors, self._context.samples)
-        book = self._context.ahead
-        ahead = book.take(self._scope, main.key) if book.enabled else None
+        # A copy: the caller's history grows before the next request is known.
+        main = SessionRequest(model, list(messages), tools, self._predictors, self._shared.samples)
+        table = self._shared.ahead
+        ahead = table.take(self._scope, main.key) if table.enabled else None
         if ahead is None:
             with self._start(main.request, main) as turn:
                 answer = await model(messages, tools)
@@ -145,16 +149,19 @@ class SpeculationSession:
         with ahead.turn as turn:
             try:
                 (answer,) = [message async for message in ahead.answer()]
-            except Exception:  # noqa: BLE001 - of a call that was not due; this one is
+            except Exception:  # noqa: BLE001 - the ahead request failed; this one is sent again
                 answer = await model(messages, tools)
             turn.bind(calls_of(answer), generation_s=ahead.generation_s)
         return answer
 
     def call(self, call: ToolCall) -> Any:
-        """Make a call the model asked for: its speculation's result, or else the tool's, run now.
+        """Make a call of the model: return its speculation's result, or else run the tool.
 
-        Raises what the tool raises, and :class:`InvalidRequestError` if the session has no such tool, if
-        it refuses the arguments, or if it is a coroutine function (then use :meth:`acall`).
+        Errors of the tool are raised as they are.
+
+        Raises:
+            InvalidRequestError: the session has no such tool, the tool refuses the arguments, or it is a
+                coroutine function (then use :meth:`acall`).
         """
         return self._toolbox.call(call, self._scope)
 
@@ -163,5 +170,5 @@ class SpeculationSession:
         return await self._toolbox.acall(call, self._scope)
 
     def report(self) -> SpeculationReport:
-        """What speculation did in this session so far."""
-        return self._context.reporter.report()
+        """Return the report on this session's speculation so far."""
+        return self._shared.reporter.report()

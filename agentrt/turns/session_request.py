@@ -1,4 +1,4 @@
-"""The main model's calls of a session, as they are made ahead."""
+"""The model requests of a session, as turn-ahead sends them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Model: TypeAlias = Callable[[Sequence[Message], Sequence[Message]], Awaitable[Me
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """One request; see :class:`agentrt.lookahead.ahead.ModelRequest`."""
+    """One request to an async function; a :class:`agentrt.lookahead.request.ModelRequest`."""
 
     model: Model
     messages: Sequence[Message]
@@ -29,15 +29,15 @@ class SessionRequest:
 
     @cached_property
     def key(self) -> str:
-        """Of the messages and the tools."""
+        """The key of the messages and the tools."""
         return request_key(self.messages, self.tools)
 
     def request(self) -> DraftRequest:
-        """The messages and the tools, as they are."""
+        """Return the messages and the tools, unchanged."""
         return DraftRequest(self.messages, self.tools, self.samples)
 
     def after(self, call: ToolCall, result: Any) -> SessionRequest | None:
-        """Add the call and its result, which is text or goes as JSON."""
+        """Return the request with the call and its result appended, as text or else as JSON."""
         text = result_text(result)
         if text is None:
             return None
@@ -45,16 +45,16 @@ class SessionRequest:
         call_id = f"ahead_{len(self.messages)}"
         made = {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
         answer = {"role": "assistant", "content": None, "tool_calls": [made]}
-        told = {"role": "tool", "tool_call_id": call_id, "content": text}
-        return replace(self, messages=[*self.messages, answer, told])
+        output = {"role": "tool", "tool_call_id": call_id, "content": text}
+        return replace(self, messages=[*self.messages, answer, output])
 
-    async def ask(self) -> AsyncGenerator[Message, None]:
+    async def stream(self) -> AsyncGenerator[Message, None]:
         """Yield the answering message, whole."""
         yield await self.model(self.messages, self.tools)
 
 
 def calls_of(message: Message) -> list[ToolCall]:
-    """Return the calls of an assistant's message whose arguments can be read."""
+    """Return the calls of an assistant's message, without those whose arguments are not JSON."""
     calls = []
     for call in message.get("tool_calls") or ():
         try:

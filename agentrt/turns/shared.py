@@ -1,4 +1,4 @@
-"""What all turns of one speculating model, client or session share."""
+"""State that all turns of one speculating model, client or session share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .controller import Controller
 
 @dataclass(frozen=True, slots=True)
 class SharedState:
-    """Settings, what was learned under them, and the report; ``samples`` is SpecTools' λ."""
+    """Settings, controller, report and requests sent ahead; ``samples`` is SpecTools' λ."""
 
     samples: int
     config: SpeculationConfig
@@ -28,7 +28,7 @@ class SharedState:
     def create(
         cls, samples: int, config: SpeculationConfig | None, observers: Sequence[SpeculationObserver]
     ) -> Self:
-        """Begin with nothing learned; ``config`` None means the defaults."""
+        """Return new state with nothing learned; ``config`` None means the defaults."""
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
         reporter = Reporter(
@@ -37,5 +37,5 @@ class SharedState:
         return cls(samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter))
 
     def __deepcopy__(self, memo: object) -> Self:
-        """A deep copy of a model or session still learns from, and reports to, the same place."""
+        """Return itself: a deep copy of a model or session learns from, and reports to, the same state."""
         return self

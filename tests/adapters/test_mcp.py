@@ -105,7 +105,7 @@ def test_a_call_that_fails_early_is_made_again_and_what_the_server_then_says_is_
     result, runs, _, report = speculated(call, [call])
     assert result.is_error
     assert runs == ["a", "a"]
-    assert report.turns[0].calls[0].reason.startswith("the early run failed")
+    assert report.turns[0].calls[0].reason.startswith("the speculation failed")
 
 
 def test_a_server_that_has_a_question_puts_it_only_for_the_real_call() -> None:
@@ -144,4 +144,4 @@ def test_options_hold_for_all_of_them() -> None:
     call = ToolCall("find", {"query": "a"}, "1")
     _, runs, _, report = speculated(call, [call], timeout=10)
     assert runs == ["a", "a"]
-    assert report.turns[0].calls[0].reason == "the early run took longer than 10.0 s"
+    assert report.turns[0].calls[0].reason == "the speculation took longer than 10.0 s"

@@ -9,7 +9,7 @@ import pytest
 
 from agentrt import ToolCall, speculable
 from agentrt.testing import ScriptedSpeculator
-from agentrt.toolcache import TakeResult, answering, result_text, submitting
+from agentrt.toolcache import TakeResult, current_result_source, offering_results, result_text
 from agentrt.turns.session import SpeculationSession
 
 ROME = ToolCall("find", {"query": "rome"}, "call_1")
@@ -24,14 +24,14 @@ class Nobody:
 
 
 def test_what_is_in_force_ends_with_its_block() -> None:
-    assert answering() is None
+    assert current_result_source() is None
     outer = Nobody()
-    with submitting(outer):
-        assert answering() is outer
-        with submitting(None):
-            assert answering() is None
-        assert answering() is outer
-    assert answering() is None
+    with offering_results(outer):
+        assert current_result_source() is outer
+        with offering_results(None):
+            assert current_result_source() is None
+        assert current_result_source() is outer
+    assert current_result_source() is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_turn_hands_out_what_its_runs_give_and_takes_it_as_claimed() -> None:
                 late: list[Any] = []
                 turn.on_finished(lambda call, value: late.append(value))
                 assert sorted(late) == ["OSLO", "ROME"]
-                turn.answered([ROME])
+                turn.bind_answered([ROME])
             total = session.report().total
             assert (total.claims, total.misses, total.wasted) == (1, 0, 2)
             # The call was answered: making it again would be another call.

@@ -13,10 +13,10 @@ from agentrt.reports.events import (
     DraftArrived,
     DraftJudged,
     DraftRefused,
-    PredictorAsked,
     PredictorCharged,
     PredictorFailed,
     PredictorSkipped,
+    PredictorStarted,
     SpeculationWasted,
     TurnAnswered,
 )
@@ -63,7 +63,7 @@ def test_a_turn_is_told_in_full() -> None:
 def test_predictors_are_told_with_what_they_cost() -> None:
     reporter = Reporter(turns_kept=10)
     for event in (
-        PredictorAsked(1, "p", 3),
+        PredictorStarted(1, "p", 3),
         DraftJudged(1, "p", "look", True, 0.1),
         DraftJudged(1, "p", "look", False, 0.2),
         PredictorCharged(1, "p", DraftCost(100, 20, 0.5)),
@@ -75,13 +75,13 @@ def test_predictors_are_told_with_what_they_cost() -> None:
     report = reporter.report()
     assert report.predictors == {
         "p": PredictorReport(
-            asked=1, skipped=1, drafts=2, correct=1, input_tokens=100, output_tokens=20, money=0.5
+            started=1, skipped=1, drafts=2, correct=1, input_tokens=100, output_tokens=20, money=0.5
         ),
         "q": PredictorReport(failures=1),
     }
     assert report.predictors["p"].precision == 0.5
     assert report.cost == 0.75
-    assert "1 of 2 guesses right, asked in 1 turns of 2, 120 tokens" in str(report)
+    assert "1 of 2 drafts right, started in 1 turns of 2, 120 tokens" in str(report)
     assert "cost: 0.75" in str(report)
 
 
@@ -140,7 +140,7 @@ def test_a_lost_speculation_gives_its_own_reason() -> None:
     recorder.wasted(lost, "loser")
     event = seen[-1]
     assert isinstance(event, SpeculationWasted)
-    assert event.reason == "the early run failed with OSError"
+    assert event.reason == "the speculation failed with OSError"
 
 
 def test_counting_from_many_threads_loses_nothing() -> None:

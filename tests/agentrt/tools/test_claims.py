@@ -92,7 +92,7 @@ def test_a_failed_speculation_is_a_miss_and_the_real_error_is_the_users() -> Non
 
     with pytest.raises(ValueError, match="real"):
         redeem(ticket, "tool", key(), fail)
-    assert recorder.notes[-1] == ("missed", "the early run failed with OSError")
+    assert recorder.notes[-1] == ("missed", "the speculation failed with OSError")
 
 
 def test_an_unfinished_run_is_waited_for_in_a_thread() -> None:

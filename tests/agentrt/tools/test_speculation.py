@@ -47,7 +47,7 @@ def test_a_failed_run_is_lost_and_says_why() -> None:
     run.fail(ValueError("secret"))
     assert not run.usable
     assert not run.result().usable
-    assert run.lost_because == "the early run failed with ValueError"
+    assert run.lost_because == "the speculation failed with ValueError"
 
 
 def test_a_cancelled_run_is_lost_and_its_value_dropped() -> None:

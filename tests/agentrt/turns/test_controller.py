@@ -14,8 +14,8 @@ from agentrt.reports.events import (
     CallClaimed,
     CallMissed,
     DraftJudged,
-    PredictorAsked,
     PredictorCharged,
+    PredictorStarted,
     SpeculationStarted,
     SpeculationWasted,
     TurnAnswered,
@@ -42,11 +42,11 @@ class Workload:
         """One turn; the right guess is among the first ``right_up_to`` samples, ``wrong`` others are made."""
         self.turns += 1
         number, note = self.turns, self.controller.on_event
-        decision = self.controller.should_ask("p", self.samples, now=float(number))
+        decision = self.controller.should_predict("p", self.samples, now=float(number))
         self.asked.append(decision.samples if decision.speculate else 0)
         claimed = False
         if decision.speculate:
-            note(PredictorAsked(number, "p", decision.samples))
+            note(PredictorStarted(number, "p", decision.samples))
             if self.money:
                 cost = DraftCost(10, 1, self.money * decision.samples)
                 note(PredictorCharged(number, "p", cost))
@@ -73,7 +73,7 @@ def workload(config: SpeculationConfig | None = None, **given: float) -> Workloa
 
 def test_the_first_turn_already_speculates_with_all_samples() -> None:
     controller = Controller(SpeculationConfig())
-    asked = controller.should_ask("p", 5, now=0.0)
+    asked = controller.should_predict("p", 5, now=0.0)
     assert (asked.speculate, asked.samples) == (True, 5)
     assert controller.should_run("p", "look", 0.0, draft_s=0.1).speculate
 
@@ -174,7 +174,7 @@ def test_a_spent_budget_ends_speculation_and_claims_do_not_spend_it() -> None:
         served.turn(None, wrong=1)
     assert served.asked[-4:] == [1, 1, 1, 0]
     assert served.runs == 53
-    assert "runs" in served.controller.should_ask("p", 1, 0.0).reason
+    assert "runs" in served.controller.should_predict("p", 1, 0.0).reason
     assert "runs" in served.controller.should_run("p", "look", 0.0, draft_s=0.1).reason
 
 
@@ -187,7 +187,7 @@ def test_what_predictors_charge_counts_against_the_budget() -> None:
 
 def test_off_asks_nobody_and_shadow_runs_nothing_but_learns() -> None:
     off = Controller(SpeculationConfig(mode="off"))
-    assert not off.should_ask("p", 1, 0.0).speculate
+    assert not off.should_predict("p", 1, 0.0).speculate
     shadow = workload(SpeculationConfig(mode="shadow"))
     for _ in range(30):
         shadow.turn(1)
@@ -220,5 +220,5 @@ def test_decisions_are_always_possible_ones(
 def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:
     controller = Controller(SpeculationConfig())
     for turn in range(1000):
-        controller.on_event(PredictorAsked(turn, "p", 1))
+        controller.on_event(PredictorStarted(turn, "p", 1))
     assert len(controller._turns) <= 256

@@ -207,7 +207,7 @@ def test_a_coroutine_tool_is_not_run_early_in_sync_code() -> None:
             turn.bind([])
         with pytest.raises(InvalidRequestError, match="async code"):
             session.call(call("a"))
-    assert "a coroutine tool cannot run early" in session.report().turns[0].problems[0]
+    assert "a coroutine tool cannot run speculatively" in session.report().turns[0].problems[0]
 
 
 def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:

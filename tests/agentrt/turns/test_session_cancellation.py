@@ -127,7 +127,7 @@ def test_an_early_run_times_out_but_not_once_it_is_asked_for() -> None:
         predictor = ScriptedSpeculator([call("a")], [call("a")])
         async with SpeculationSession([look], [predictor]) as session:
             times = [(await one_turn(session, generation, call("a")))[1] for generation in (5, 20)]
-        assert session.report().turns[1].calls[0].reason == "the early run took longer than 10.0 s"
+        assert session.report().turns[1].calls[0].reason == "the speculation took longer than 10.0 s"
         return times
 
     assert run_in_virtual_time(main) == [30, 50]

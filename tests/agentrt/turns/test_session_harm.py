@@ -47,7 +47,7 @@ def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> Non
             answer = await session.acall(call("a"))
         return answer, session.report().turns[0].calls[0].reason
 
-    assert run_in_virtual_time(main) == ("found a", "the early run failed with RuntimeError")
+    assert run_in_virtual_time(main) == ("found a", "the speculation failed with RuntimeError")
 
 
 def test_a_failed_guess_is_a_miss_and_the_real_error_is_the_users() -> None:

@@ -30,7 +30,7 @@ from agentrt.errors import (
     HistoryLockedError,
     HistoryStoreError,
 )
-from agentrt.lookahead.ahead import after_draft
+from agentrt.lookahead.request import after_draft
 from agentrt.reports.events import SpeculationEvent, SpeculationStarted
 from agentrt.speculators import PatternSpeculator, Speculator
 
@@ -400,7 +400,7 @@ def test_its_guesses_run_before_the_results_before_them_are_there(predictor: Pat
     assert report.total.claims == len(script)
     assert report.ahead.kept == len(script)
     asked = report.predictors["pattern"]
-    assert asked.asked == len(report.turns)  # once a turn, though it is shown the result as well
+    assert asked.started == len(report.turns)  # once a turn, though it is shown the result as well
 
 
 def test_wrong_use_is_told() -> None:

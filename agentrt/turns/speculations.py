@@ -1,0 +1,184 @@
+"""The drafts and speculations of one turn."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anyio.abc import TaskGroup
+
+from ..calls import ToolCall
+from ..concurrency.clock import monotonic
+from ..lookahead.starter import AheadStarter
+from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
+from ..reports.reporter import TurnRecorder
+from ..tools.claims import Ticket
+from ..tools.runner import start_speculation
+from ..tools.speculable import SpeculableTool
+from ..tools.speculation import FuturesCache, Speculation
+from ..tools.writes import write_log
+from .shared import SharedState
+
+ResultListener = Callable[[ToolCall, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRecord:
+    """A call of ``tool`` that ``predictor`` first predicted ``draft_s`` seconds into the turn."""
+
+    predictor: str
+    key: str
+    tool: str
+    draft_s: float
+
+
+class DraftRecords:
+    """Every different call that each predictor of a turn predicted, run speculatively or not."""
+
+    def __init__(self) -> None:
+        """Create an empty record."""
+        self._drafts: dict[tuple[str, str], DraftRecord] = {}
+
+    def add(self, draft: DraftRecord) -> None:
+        """Keep a draft, unless the same predictor has predicted the same call before."""
+        self._drafts.setdefault((draft.predictor, draft.key), draft)
+
+    def judged(self, made: Collection[str | None]) -> list[tuple[DraftRecord, bool]]:
+        """Return all drafts, each with whether its key is among the keys of the calls that were made."""
+        return [(draft, draft.key in made) for draft in tuple(self._drafts.values())]
+
+    def first_s(self, key: str) -> float | None:
+        """Return when the call with this key was first predicted, or None."""
+        times = [draft.draft_s for draft in tuple(self._drafts.values()) if draft.key == key]
+        return min(times, default=None)
+
+
+class TurnSpeculations:
+    """Starts the tools that are predicted during one model request, and keeps their speculations."""
+
+    def __init__(
+        self,
+        shared: SharedState,
+        tools: Mapping[str, SpeculableTool],
+        scope: Hashable,
+        turn: int,
+        starter: AheadStarter[Any],
+    ) -> None:
+        """``starter`` is notified of each speculation that an ahead request may follow."""
+        self._shared = shared
+        self._reporter = shared.reporter
+        self._tools = tools
+        self._scope = scope
+        self._turn = turn
+        self._starter = starter
+        self.recorder = TurnRecorder(shared.reporter, turn)
+        self.drafts = DraftRecords()
+        self.cache = FuturesCache(shared.config.max_speculations)
+        self._started: list[tuple[ToolCall, Speculation]] = []
+        self._listeners: list[ResultListener] = []
+
+    def offer(
+        self, draft: ToolCall, predictor: str, draft_s: float, group: TaskGroup, *, may_run_coroutines: bool
+    ) -> None:
+        """Start the predicted call's tool in ``group``, unless it is refused; the report says why."""
+        self._reporter.note(DraftArrived(self._turn, predictor, draft.name, draft_s))
+        refusal = self._start(draft, predictor, draft_s, group, may_run_coroutines)
+        if refusal:
+            self._reporter.note(DraftRefused(self._turn, predictor, draft.name, refusal))
+
+    def _start(
+        self, draft: ToolCall, predictor: str, draft_s: float, group: TaskGroup, may_run_coroutines: bool
+    ) -> str | None:
+        """Return why nothing was started; None also for a call that an earlier draft has started."""
+        tool = self._tools.get(draft.name)
+        if tool is None:
+            return "no speculable tool of this name"
+        moment = write_log.now()
+        try:
+            invocation = tool.bind(draft.arguments)
+            key = tool.key(invocation)
+        except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
+            return f"bad arguments ({type(error).__name__})"
+        self.drafts.add(DraftRecord(predictor, key, tool.name, draft_s))
+        as_coroutine = tool.speculative_acall is not None and may_run_coroutines
+        if not as_coroutine and tool.speculative_call is None:
+            return "a coroutine tool cannot run speculatively in a sync turn"
+        if key in self.cache:
+            return None
+        cost = tool.options.cost
+        decision = self._shared.controller.should_run(
+            predictor, tool.name, monotonic(), draft_s=draft_s, cost=cost
+        )
+        if not decision.speculate:
+            return decision.reason
+        if not tool.slots.acquire(blocking=False):
+            return "max_concurrency of the tool is reached"
+        speculation = Speculation(
+            tool.name,
+            key,
+            ttl=tool.options.ttl,
+            draft_s=draft_s,
+            predictor=predictor,
+            cost=cost,
+            needs_loop=as_coroutine,
+            outdated=functools.partial(_outdated, tool.options.invalidated_by, self._scope, moment),
+            on_wasted=self.recorder.wasted,
+        )
+        if not self.cache.add(speculation):
+            tool.slots.release()
+            return None if self.cache.closed else "max_speculations of the turn is reached"
+        self._started.append((draft, speculation))
+        for listener in tuple(self._listeners):
+            self._notify_when_over(listener, draft, speculation)
+        self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor))
+        start_speculation(tool, invocation, speculation, group, self._note_discard_failure)
+        if not tool.two_phase:  # its result is known only once the real call commits it
+            self._starter.started(draft, speculation)
+        return None
+
+    def _note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
+        self._reporter.note(DiscardFailed(self._turn, tool.name, type(error).__name__))
+
+    def on_finished(self, listener: ResultListener) -> None:
+        """Call ``listener`` with every speculation that succeeds; see ``Turn.on_finished``."""
+        self._listeners.append(listener)
+        for draft, speculation in tuple(self._started):
+            self._notify_when_over(listener, draft, speculation)
+
+    def _notify_when_over(self, listener: ResultListener, draft: ToolCall, speculation: Speculation) -> None:
+        def notify() -> None:
+            outcome = speculation.peek()
+            if outcome.usable and not self._tools[draft.name].two_phase:
+                listener(draft, outcome.value)
+
+        speculation.when_over(notify)
+
+    def ticket(self, key: str | None) -> Ticket:
+        """Return the ticket for the call with this key; ``key`` None if the tool will refuse the call."""
+        if key is None:
+            return Ticket(None, None, self.recorder, "its arguments are not valid")
+        speculation, reason = self.cache.take(key), self.cache.why_missing(key)
+        if speculation is not None:
+            speculation.expect()
+            return Ticket(key, speculation, self.recorder)
+        draft_s = None if key in self.cache else self.drafts.first_s(key)
+        if draft_s is not None:
+            reason = "predicted, but not run speculatively"
+        return Ticket(key, None, self.recorder, reason, draft_s)
+
+    def cancel(self, reason: str) -> None:
+        """Cancel the speculations that are still running."""
+        for _, speculation in self._started:
+            speculation.cancel(reason)
+
+    def drop(self, reason: str) -> None:
+        """Drop every speculation that was not claimed."""
+        for _, speculation in self._started:
+            speculation.drop(reason)
+
+
+def _outdated(writers: Sequence[str], scope: Hashable, moment: int) -> str | None:
+    written = write_log.written_since(moment, scope, writers) if writers else None
+    return None if written is None else f"{written} was called meanwhile"

@@ -1,7 +1,8 @@
-"""The embedded default model: a tiny Qwen2-shaped tool caller, its draft, and the recipe that trains them.
+"""The embedded default model: the weights of a tiny Qwen2-shaped tool caller and of its draft model.
 
-It exists so that the demo, the tests and the benches run real inference on any machine without a download.
-It is a demonstration model; the model card says what it can and cannot do.
+The demo, the tests and the benches run real inference with it on any machine without a download. It is a
+demonstration model; ``MODEL_CARD.md`` states its scores and limits. ``training/nano`` in the repository has
+the recipe that trains it; it is not part of the installed package.
 """
 
 from pathlib import Path

@@ -10,9 +10,9 @@ same token's successor), which a small model finds late or never. Both parts can
   I"), both on the slow frequencies where distance does not matter, so that a token attends to the
   successors of its earlier occurrences; the value passes their embedding on.
 
-The last layer's last head is to look up a tool's name by what the tool is for. :func:`_look_up` lets it
-compare what was said before two places, training tells it where to look (:func:`.training.pointer_loss`), and
-once it knows, :func:`pass_words_on` gives it back the half that says what it sees.
+The last layer's last head looks up a tool's name by the tool's description. :func:`_look_up` lets it compare
+the contexts before two positions, training supervises its attention (:func:`.training.pointer_loss`), and
+afterwards :func:`pass_words_on` restores its output projection.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def initialise(network: Network) -> None:
 
 
 def _look_up(network: Network) -> None:
-    """Let the last head of the last layer compare what was said before two places.
+    """Let the last head of the last layer compare the contexts before two positions.
 
     The layer before it averages the words of a window behind each position: of a near one, which at a tool's
     name holds its description, and of a far one, which at a call holds the request (one and the same if there
@@ -136,9 +136,9 @@ def _look_up(network: Network) -> None:
 
 @torch.no_grad()
 def pass_words_on(network: Network, tokens: Tensor, seen: Tensor) -> None:
-    """Let the last head of the last layer say the word that it looks at; the layer's other heads start anew.
+    """Let the last head of the last layer output the word it attends to; reset the layer's other heads.
 
-    While the head learns where to look, whatever it says is noise, and training silences it. Deep in the
+    While the head learns where to attend, its output is noise and training drives it to zero. Deep in the
     network a word's embedding is one thing of many in its state, so find it by regression: the best map of
     one head's rank from the states that enter the last layer where ``seen`` is true, a mask over ``tokens``
     (both ``[batch, tokens]``), to the embeddings of the words there.

@@ -21,7 +21,7 @@ TOKENS_PER_STEP = 4096
 _FIRST_TEXT_TOKEN = len(SPECIAL_TOKENS) + len(MARKUP_TOKENS)
 _NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT, _AFTER_WORD_WEIGHT = 3.0, 2.0, 2.0
 WORD_HEAD, NEXT_WORD_HEAD = -1, 0
-"""Heads of the last layer, told where to look (:class:`Pointer`)."""
+"""Heads of the last layer whose attention is supervised (:class:`Pointer`)."""
 
 
 class Pointer(NamedTuple):

@@ -6,7 +6,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 BENCHES ?= speculation toolcache scheduler engine
 
-.PHONY: help demo lint types quick test docs bench clean
+.PHONY: help demo lint types quick test test-long docs bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make types  mypy on the package; pyright on code that uses it'
 	@echo 'make quick  the tests that take seconds'
 	@echo 'make test   lint, types and the whole test suite'
+	@echo 'make test-long  the property tests with 20 times as many random examples'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
 	@echo 'make clean  remove .venv and site/'
@@ -35,6 +36,10 @@ quick: $(VENV)/.installed-dev
 
 test: lint types
 	$(RUN) -m pytest
+
+# Hypothesis shrinks what fails and prints a line that reproduces it.
+test-long: $(VENV)/.installed-dev
+	$(RUN) -m pytest -m hypothesis --hypothesis-profile=long --timeout=0
 
 docs: $(VENV)/.installed-docs
 	$(RUN) -m mkdocs build --strict --quiet

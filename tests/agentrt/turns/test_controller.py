@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.config import Budget, SpeculationConfig
@@ -21,6 +21,7 @@ from agentrt.reports.events import (
     TurnAnswered,
 )
 from agentrt.turns.controller import Controller
+from tests.hypothesis_profiles import examples
 
 
 @dataclass
@@ -198,7 +199,7 @@ def test_off_asks_nobody_and_shadow_runs_nothing_but_learns() -> None:
     assert sum(shadow.asked[-100:]) <= 2
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(st.tuples(st.sampled_from([None, 1, 3, 5]), st.integers(0, 3)), max_size=120),
     st.integers(1, 9),

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt import SpeculationConfig
@@ -14,6 +14,7 @@ from agentrt.config import TurnAhead
 from agentrt.reports.events import SpeculationEvent
 from agentrt.reports.recording import RecordedAnswer, RecordedCall, Recording
 from agentrt.testing import RecordedSpeculator, replay
+from tests.hypothesis_profiles import examples
 
 WRITES = ("save",)
 calls = st.tuples(st.sampled_from(["find", "read", "save"]), st.sampled_from("abc"))
@@ -57,7 +58,7 @@ class Accounts:
         self.count[type(event).__name__] += 1
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     recording=recordings(),
     predictors=st.lists(
@@ -89,7 +90,7 @@ def test_a_replay_says_the_same_with_any_guesses_at_any_speed(
     assert count["CallClaimed"] + count["CallMissed"] <= made
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(recording=recordings(), seed=st.integers(0, 10**6))
 def test_right_guesses_of_calls_that_change_nothing_never_cost_time(recording: Recording, seed: int) -> None:
     timed = Recording(

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
@@ -19,9 +19,10 @@ from agentrt.perfmodel import TurnTimes
 from agentrt.reports.events import CallClaimed, SpeculationEvent
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.agentrt.turns.sessions import call, one_turn, slow_tool
+from tests.hypothesis_profiles import examples
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(generation=st.integers(1, 50), draft=st.integers(1, 50), tool=st.integers(1, 50), hit=st.booleans())
 def test_a_turn_takes_exactly_what_equation_1_says(generation: int, draft: int, tool: int, hit: bool) -> None:
     async def main() -> float:

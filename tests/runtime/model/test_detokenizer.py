@@ -4,12 +4,13 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentrt.runtime.model.detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.tokenizer import Tokenizer
+from tests.hypothesis_profiles import examples
 
 # SentencePiece in miniature: a word's first piece brings its space, except at the start of a text.
 PIECES = ["", "▁the", "▁cat", "s", "▁", "<0xE2>", "<0x82>", "<0xAC>", "é", "▁sat"]
@@ -74,7 +75,7 @@ def test_window_does_not_decode_the_whole_answer_again() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bytes", "window"])
-@settings(max_examples=25)
+@examples(25)
 @given(tokens=st.lists(st.integers(3, 2047), max_size=60))
 def test_both_agree_with_the_models_own_detokenizer(
     tokenizer: Tokenizer, kind: str, tokens: list[int]

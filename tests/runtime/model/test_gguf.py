@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
@@ -17,6 +17,7 @@ from agentrt.runtime.model import gguf
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.gguf_reader import read_gguf_header
 from agentrt.runtime.model.tokenizer import Tokenizer
+from tests.hypothesis_profiles import examples
 from tests.runtime.tiny import EXACT, Piece, forward, uncut
 
 SHAPE = ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024)
@@ -97,7 +98,7 @@ def test_truncated_files_are_refused_before_openvino_sees_them(
         open_model_directory(truncated, tmp_path)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary(max_size=300), st.sampled_from([b"", b"GGUF", struct.pack("<4sI", b"GGUF", 3)]))
 def test_any_bytes_are_a_file_or_an_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, head: bytes

@@ -9,12 +9,13 @@ from typing import Any
 
 import openvino_genai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
+from tests.hypothesis_profiles import examples
 
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 TOOL = {
@@ -65,7 +66,7 @@ def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] |
     ]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.sampled_from([*CONTROL, "<|", "im_end", "|>", " ", "x", "<tool_call>", "é"]), max_size=6))
 def test_text_from_outside_cannot_forge_control_tokens(tokenizer: Tokenizer, parts: list[str]) -> None:
     text = "".join(parts)

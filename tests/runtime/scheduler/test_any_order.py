@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentrt.priority import Priority
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
+from tests.hypothesis_profiles import examples
 from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Kernel, Machine
 
 BLOCKS = 9
@@ -168,10 +168,11 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.machine.pool.free == BLOCKS - self.quarantined
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("xpus", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_order(name: str, xpus: int) -> None:
     patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
     case = type("Case", (AnyOrder,), {"policy": patient, "xpus": xpus}).TestCase
-    case.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+    case.settings = examples(40, stateful_step_count=40)
     case("runTest").runTest()

@@ -7,9 +7,10 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
-from hypothesis import given, settings
+from hypothesis import given
 from schemathesis import GenerationMode
 
+from tests.hypothesis_profiles import examples
 from tests.runtime.server.conftest import HELLO, Running
 
 OPERATIONS = [
@@ -28,6 +29,7 @@ def test_every_operation_is_described(http: httpx.Client) -> None:
     assert {(path, method.upper()) for path, methods in described for method in methods} == set(OPERATIONS)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_no_request_is_a_fault(
@@ -39,7 +41,7 @@ def test_no_request_is_a_fault(
         return  # nothing about it can be wrong: any text is a model's name
 
     @given(case=operation.as_strategy(generation_mode=mode))
-    @settings(max_examples=40)
+    @examples(40)
     def check(case: Any) -> None:
         body = case.body
         if isinstance(body, dict) and "model" in body and mode is GenerationMode.POSITIVE:

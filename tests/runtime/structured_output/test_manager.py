@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.calls import ToolCallFormat
@@ -16,6 +16,7 @@ from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
+from tests.hypothesis_profiles import examples
 
 OPENING = "<tool_call>"
 
@@ -93,7 +94,7 @@ def test_what_no_tool_takes_is_not_allowed(
     assert not follow(constrained(manager, ToolChoice(TOOLS)), tokenizer, text)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32))
 def test_whatever_the_model_would_say_a_finished_call_is_valid(
     manager: StructuredOutputManager, tokenizer: Tokenizer, seed: int

@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from agentrt.runtime.heg.kernel import KernelKind, Role
 from agentrt.runtime.xpu.loading import LoadedModel
+from tests.hypothesis_profiles import examples
 from tests.runtime.tiny import (
     ARCHITECTURES,
     EXACT,
@@ -157,7 +158,7 @@ def chunked(loaded: LoadedModel, chunks: list[int], avoid: Role | None = None) -
     ]
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(chunks=chunkings, avoid=routes)
 def test_the_same_chunks_have_the_same_logits_on_any_route(
     pair: Pair, chunks: list[int], avoid: Role | None
@@ -167,7 +168,7 @@ def test_the_same_chunks_have_the_same_logits_on_any_route(
         np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(chunks=chunkings, avoid=routes)
 @example(chunks=[2, 70, 1], avoid=None)
 def test_any_chunking_has_nearly_the_same_logits(

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.speculators.pattern.arguments import LEFT_OUT, Parameter
@@ -16,6 +16,7 @@ from agentrt.speculators.pattern.memory import Memory, Place
 from agentrt.speculators.pattern.text import dates, name_words, shape, times, words
 from agentrt.speculators.pattern.values import Values, coerced, key_of, type_of
 from agentrt.speculators.pattern.weights import Weights, softmax
+from tests.hypothesis_profiles import examples
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -124,7 +125,7 @@ def test_keys_of_a_table_are_values_and_its_columns_one_path() -> None:
     assert found.by_key[key_of("gift")].sources[0].path == "look.methods{}.source"
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(st.builds(Returned, st.text(max_size=3), json_values), max_size=6))
 def test_any_results_give_a_bounded_number_of_values(results: list[Returned]) -> None:
     huge = Returned("huge", [{"id": number} for number in range(2000)])

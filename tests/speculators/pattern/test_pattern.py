@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt import (
@@ -33,6 +33,7 @@ from agentrt.errors import (
 from agentrt.lookahead.request import after_draft
 from agentrt.reports.events import SpeculationEvent, SpeculationStarted
 from agentrt.speculators import PatternSpeculator, Speculator
+from tests.hypothesis_profiles import examples
 
 
 def tool(name: str, *parameters: str) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def test_files_that_are_no_history_are_refused_and_left_alone(tmp_path: Path) ->
         PatternSpeculator(link)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(at=st.floats(0, 1), damage=st.binary(min_size=1, max_size=600))
 def test_a_damaged_store_is_usable_or_refused(
     tmp_path_factory: pytest.TempPathFactory, at: float, damage: bytes

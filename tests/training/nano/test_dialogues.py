@@ -3,9 +3,10 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hypothesis_profiles import examples
 from training.nano.dialogues import Author, Mix
 from training.nano.families import FAMILIES
 from training.nano.markup import segments
@@ -23,7 +24,7 @@ def test_the_same_seed_writes_the_same_dialogue(seed: int) -> None:
     assert text_of(seed, "train") == text_of(seed, "train")
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.integers(0, 2**32), st.sampled_from(["train", "held-out"]), st.sampled_from([0.0, 0.5]))
 def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
     dialogue = Author(Random(seed), split, blends=share, unknown_words=share).dialogue(8)
@@ -40,7 +41,7 @@ def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
                 assert isinstance(value, {"string": str, "integer": int, "number": (int, float)}[kind])
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.integers(0, 2**32))
 def test_a_dialogue_of_calls_shows_one_call_a_turn_and_mostly_different_tools(seed: int) -> None:
     dialogue = Author(Random(seed), "train").dialogue(10, 10, calls_only=True)

@@ -73,7 +73,7 @@ class AheadRequest(Generic[TurnT]):
         """``main`` is the request that ``draft`` answers; or else ``earlier`` is, if that is itself ahead."""
         self.request: ModelRequest | None = None
         """The request; None until the drafted call has its result, and if there is no such request."""
-        self.key = speculation.key
+        self.key = speculation.draft.key
         self._known: Future[None] = Future()
         self._table = table
         self._draft = draft

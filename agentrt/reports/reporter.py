@@ -140,11 +140,11 @@ class TurnRecorder:
         self._reporter.note(
             CallClaimed(
                 self._turn,
-                speculation.tool,
+                speculation.draft.tool,
                 tool_s,
                 waited_s,
-                speculation.draft_s,
-                speculation.predictor,
+                speculation.draft.draft_s,
+                speculation.draft.predictor,
             )
         )
 
@@ -157,10 +157,10 @@ class TurnRecorder:
         self._reporter.note(
             SpeculationWasted(
                 self._turn,
-                speculation.tool,
+                speculation.draft.tool,
                 speculation.seconds,
                 speculation.lost_because or reason,
-                speculation.predictor,
+                speculation.draft.predictor,
                 speculation.cost,
             )
         )

@@ -1,7 +1,8 @@
-"""Early runs of tools and the cache that holds them: the futures cache of SpecTools, Algorithm 2."""
+"""A speculation: one speculative run of a tool, from its start until it is claimed or dropped."""
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -13,14 +14,53 @@ from ..concurrency.threads import wait_for
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """A call of ``tool`` as ``predictor`` predicted it.
+
+    ``key`` is the call's canonical key; ``draft_s`` is when the draft came, in seconds from the turn's start
+    (SpecTools' g).
+    """
+
+    tool: str
+    key: str
+    predictor: str = ""
+    draft_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a speculation came to: ``usable``, with its ``value``, or not."""
+    """The result of a speculation: ``usable``, with its ``value``, or not."""
 
     usable: bool
     value: Any = None
 
 
 LOST = Outcome(usable=False)
+
+
+class SpeculationState(enum.Enum):
+    """The life cycle of a speculation::
+
+                    finish              claim
+        RUNNING ──────────────▶ FINISHED ─────▶ CLAIMED
+           │                       │
+           ├── fail, cancel ▶ LOST │
+           │                   │   │
+           └────── drop ───────┴───┴──────────▶ DROPPED
+
+    CLAIMED and DROPPED are final: a speculation is handed out at most once, and reported as wasted at most
+    once. LOST has no result to hand out and is still to be dropped. A result that is too old or outdated
+    stays FINISHED, but a claim of it fails.
+    """
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    LOST = "lost"
+    CLAIMED = "claimed"
+    DROPPED = "dropped"
+
+
+_FINAL = (SpeculationState.CLAIMED, SpeculationState.DROPPED)
 
 
 def _never() -> str | None:
@@ -32,171 +72,162 @@ def _ignore(speculation: Speculation, reason: str) -> None:
 
 
 class Speculation:
-    """One early run of a tool, from its start until it is claimed or discarded. Thread-safe.
+    """One speculative run of a tool. Thread-safe; :class:`SpeculationState` draws its life cycle.
 
-    A failed, cancelled or stale run is never handed out: :meth:`result` then says so, and the caller
-    runs the tool for real. What is handed out is handed out once.
+    A failed, cancelled, outdated or stale run is never handed out: :meth:`result` then returns an outcome
+    that is not usable, and the caller runs the tool itself.
     """
 
     def __init__(
         self,
-        tool: str,
-        key: str,
+        draft: Draft,
         *,
         ttl: float,
-        draft_s: float = 0.0,
-        predictor: str = "",
         cost: float = 0.0,
         needs_loop: bool = False,
         outdated: Callable[[], str | None] = _never,
         on_wasted: Callable[[Speculation, str], None] = _ignore,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """``key`` is the canonical key of the call; a result is good for ``ttl`` seconds.
+        """``draft`` is the call that is run; its result can be claimed for ``ttl`` seconds.
 
-        ``draft_s`` says when in its turn the draft came, in seconds from the turn's start (SpecTools' g),
-        and ``predictor`` from whom; ``cost`` is what a run of the tool costs.
-        ``needs_loop`` says that the run proceeds on an event loop, so that no thread may block on it.
-        ``outdated`` says why a result can no longer be used, once that is so. ``on_wasted`` is told
-        once, with the reason, that the run was given up.
+        ``cost`` is the price of one run of the tool. ``needs_loop`` says that the run proceeds on an event
+        loop, so that no thread may block on it. ``outdated`` returns why the result may no longer be used,
+        or None. ``on_wasted`` is called once, with the reason, when the speculation is dropped.
         """
-        self.tool = tool
-        self.key = key
-        self.draft_s = draft_s
-        self.predictor = predictor
+        self.draft = draft
         self.cost = cost
         self.needs_loop = needs_loop
         self.lost_because = ""
-        """Why the run cannot be used, once that is so."""
+        """Why the result cannot be used, as soon as it cannot."""
         self._ttl = ttl
         self._outdated = outdated
         self._on_wasted = on_wasted
         self._clock = clock
         self._started_at = clock()
         self._ended_at: float | None = None
-        self._future: Future[Any] = Future()
-        self._claimed = False
-        self._dropped = False
+        self._lock = threading.RLock()  # callbacks of the futures run under it
+        self._state = SpeculationState.RUNNING
+        self._run: Future[Any] = Future()
         self._settled: Future[None] = Future()
-        self._lock = threading.RLock()  # whoever waits is called back under it
-        self._on_expected: Callable[[], None] | None = None
-        self._expected = False
+        self._expected: Future[None] = Future()
+
+    @property
+    def state(self) -> SpeculationState:
+        """The present state; another thread may change it at any time."""
+        return self._state
 
     # The running side.
 
     def finish(self, value: Any) -> bool:
-        """Complete the run; False, and without effect, if it was cancelled meanwhile."""
-        return self._end("", lambda: self._future.set_result(value))
+        """Complete the run with its result; return False, without effect, if it is over already."""
+        return self._end(SpeculationState.FINISHED, "", lambda: self._run.set_result(value))
 
     def fail(self, error: BaseException) -> None:
-        """Record that the tool raised; without effect if the run was cancelled meanwhile."""
+        """Record the tool's error; without effect if the run is over already."""
         reason = f"the speculation failed with {type(error).__name__}"
-        if self._end(reason, lambda: self._future.set_exception(error)):
-            self._settle()
+        if self._end(SpeculationState.LOST, reason, lambda: self._run.set_exception(error)):
+            self._resolve(self._settled)
 
-    def _settle(self) -> None:
+    def _end(self, state: SpeculationState, lost_because: str, resolve: Callable[[], object]) -> bool:
         with self._lock:
-            if not self._settled.done():
-                self._settled.set_result(None)
-
-    def _end(self, lost_because: str, resolve: Callable[[], object]) -> bool:
-        with self._lock:
-            if self._future.done():
+            if self._run.done():
                 return False
             self._ended_at = self._clock()
             self.lost_because = lost_because
+            self._state = state
             resolve()
         return True
 
+    def _resolve(self, future: Future[None]) -> None:
+        with self._lock:
+            if not future.done():
+                future.set_result(None)
+
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Call back once the run is over, in whichever way and thread; at once if it is."""
-        self._future.add_done_callback(lambda _: callback())
+        """Call ``callback`` when the run is over, in the thread that ends it; at once if it is over."""
+        self._run.add_done_callback(lambda _: callback())
 
     def when_expected(self, callback: Callable[[], None]) -> None:
-        """Call back once the run is :meth:`expect`-ed, in whichever thread; at once if it is."""
-        with self._lock:
-            self._on_expected = callback
-            expected = self._expected
-        if expected:
-            callback()
+        """Call ``callback`` when :meth:`expect` is called, in its thread; at once if it has been."""
+        self._expected.add_done_callback(lambda _: callback())
 
     async def over(self) -> None:
-        """Wait until the run is over, in whichever way."""
-        await wait_for(self._future)
+        """Wait until the run is finished, failed or cancelled."""
+        await wait_for(self._run)
 
     async def settled(self) -> Outcome:
-        """Wait until the run is claimed or given up; return what it left behind and nobody will claim."""
+        """Wait until the speculation is lost, claimed or dropped; return a result that was not claimed."""
         await wait_for(self._settled)
-        if self._claimed or self._future.cancelled() or self._future.exception() is not None:
+        if self._state is SpeculationState.CLAIMED or not self._has_result():
             return LOST
-        return Outcome(True, self._future.result())
+        return Outcome(True, self._run.result())
 
     # The claiming side.
 
     @property
     def done(self) -> bool:
-        """Whether the run is over, in whichever way."""
-        return self._future.done()
+        """Whether the run is finished, failed or cancelled."""
+        return self._run.done()
 
     @property
     def seconds(self) -> float:
-        """How long the tool has been running, or has run."""
+        """The run time of the tool so far, in seconds."""
         return (self._clock() if self._ended_at is None else self._ended_at) - self._started_at
 
     @property
     def usable(self) -> bool:
-        """Whether a claim can still succeed: running, or finished well and fresh."""
+        """Whether the run is still going, or has a result that is fresh and not outdated."""
         outdated = self._outdated()
         if outdated is not None:
             self.lost_because = outdated
             return False
-        if not self._future.done():
+        if not self._run.done():
             return True
-        if self._future.cancelled() or self._future.exception() is not None:
+        if not self._has_result():
             return False
         if self._ended_at is not None and self._clock() - self._ended_at > self._ttl:
             self.lost_because = "the result was too old"
             return False
         return True
 
+    def _has_result(self) -> bool:
+        return not self._run.cancelled() and self._run.exception() is None
+
     def expect(self) -> None:
-        """Say that the model has really asked for this call: the run's own timeout no longer applies."""
-        with self._lock:
-            self._expected = True
-            callback = self._on_expected
-        if callback is not None:
-            callback()
+        """Record that the model has made this call: the run's own timeout no longer applies."""
+        self._resolve(self._expected)
 
     def peek(self) -> Outcome:
-        """What a finished run has come to, without claiming it."""
-        return Outcome(True, self._future.result()) if self._future.done() and self.usable else LOST
+        """Return a finished run's result without claiming it."""
+        return Outcome(True, self._run.result()) if self._run.done() and self.usable else LOST
 
     def cancel(self, reason: str) -> bool:
-        """Stop waiting for the run, for good; False if it is over already.
+        """End the run without a result; return False, without effect, if it is over already.
 
-        A coroutine is cancelled by whoever watches it. A thread cannot be stopped: it runs to its end,
-        counted against its tool's ``max_concurrency`` until then, and what it returns is dropped.
+        The watcher of a coroutine cancels its task. A thread cannot be stopped: the tool runs to its end,
+        counts against its ``max_concurrency`` until then, and its result is dropped.
         """
-        cancelled = self._end(reason, self._future.cancel)
+        cancelled = self._end(SpeculationState.LOST, reason, self._run.cancel)
         if cancelled:
-            self._settle()
+            self._resolve(self._settled)
         return cancelled
 
     def drop(self, reason: str) -> None:
-        """Give the run up, running or finished: nobody will claim it. Without effect once it is claimed."""
+        """End the speculation unclaimed, running or finished. Without effect once it is claimed."""
         with self._lock:
-            if self._claimed or self._dropped:
+            if self._state in _FINAL:
                 return
-            self._dropped = True
+            self._end(SpeculationState.DROPPED, reason, self._run.cancel)
+            self._state = SpeculationState.DROPPED
             self.lost_because = self.lost_because or reason
-        self.cancel(reason)
-        self._settle()
+        self._resolve(self._settled)
         self._on_wasted(self, self.lost_because)
 
     def result(self) -> Outcome:
-        """Wait for the run, blocking this thread, and claim it. Interrupting the wait drops the run."""
+        """Wait for the run, blocking this thread, and claim it. Interrupting the wait drops it."""
         try:
-            self._future.exception()
+            self._run.exception()
         except CancelledError:
             return LOST
         except BaseException:
@@ -205,9 +236,9 @@ class Speculation:
         return self._claim()
 
     async def aresult(self) -> Outcome:
-        """Wait for the run without blocking the loop, and claim it. Cancelling the wait drops the run."""
+        """Wait for the run without blocking the loop, and claim it. Cancelling the wait drops it."""
         try:
-            await wait_for(self._future)
+            await wait_for(self._run)
         except BaseException:
             self.drop("the wait for it was cancelled")
             raise
@@ -215,69 +246,8 @@ class Speculation:
 
     def _claim(self) -> Outcome:
         with self._lock:
-            if self._claimed or self._dropped or not self.usable:
+            if self._state in _FINAL or not self.usable:
                 return LOST
-            self._claimed = True
-            self._settle()
-        return Outcome(True, self._future.result())
-
-
-class FuturesCache:
-    """The speculations of one turn by canonical key. Thread-safe.
-
-    Bounded and single-flight: one key runs once, and at most ``max_entries`` keys run. Each speculation
-    is handed out at most once. After :meth:`close` nothing can be added.
-    """
-
-    def __init__(self, max_entries: int) -> None:
-        """The cache is open and empty."""
-        self._max_entries = max_entries
-        self._lock = threading.Lock()
-        self._entries: dict[str, Speculation] = {}
-        self._opened: set[str] = set()
-        self._closed = False
-
-    def __contains__(self, key: str) -> bool:
-        """Whether this key has been added, even if its speculation was taken meanwhile."""
-        with self._lock:
-            return key in self._opened
-
-    @property
-    def closed(self) -> bool:
-        """Whether the turn is over for new speculations."""
-        return self._closed
-
-    def add(self, speculation: Speculation) -> bool:
-        """Take ``speculation`` in; False if its key is there already, or the cache is full or closed."""
-        with self._lock:
-            if self._closed or speculation.key in self._opened or len(self._opened) >= self._max_entries:
-                return False
-            self._opened.add(speculation.key)
-            self._entries[speculation.key] = speculation
-            return True
-
-    def take(self, key: str) -> Speculation | None:
-        """Remove and return the speculation of ``key`` if it is usable."""
-        with self._lock:
-            speculation = self._entries.get(key)
-            if speculation is None or not speculation.usable:
-                return None
-            del self._entries[key]
-            return speculation
-
-    def why_missing(self, key: str) -> str:
-        """Say why :meth:`take` gave nothing for ``key``."""
-        with self._lock:
-            speculation = self._entries.get(key)
-        if speculation is not None:
-            return speculation.lost_because
-        return "taken by an equal call" if key in self else "not predicted"
-
-    def close(self, reason: str) -> None:
-        """Refuse additions from now on, and drop what was not taken for ``reason``."""
-        with self._lock:
-            self._closed = True
-            losers = list(self._entries.values())
-            self._entries.clear()
-        for speculation in losers:
-            speculation.drop(reason)
+            self._state = SpeculationState.CLAIMED
+            self._resolve(self._settled)
+        return Outcome(True, self._run.result())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from anyio.abc import TaskGroup
@@ -15,37 +14,28 @@ from ..lookahead.starter import AheadStarter
 from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
 from ..reports.reporter import TurnRecorder
 from ..tools.claims import Ticket
+from ..tools.futures_cache import FuturesCache
 from ..tools.runner import start_speculation
 from ..tools.speculable import SpeculableTool
-from ..tools.speculation import FuturesCache, Speculation
+from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
 from .shared import SharedState
 
 ResultListener = Callable[[ToolCall, Any], None]
 
 
-@dataclass(frozen=True, slots=True)
-class DraftRecord:
-    """A call of ``tool`` that ``predictor`` first predicted ``draft_s`` seconds into the turn."""
-
-    predictor: str
-    key: str
-    tool: str
-    draft_s: float
-
-
 class DraftRecords:
-    """Every different call that each predictor of a turn predicted, run speculatively or not."""
+    """The first draft of every different call by each predictor of a turn, run speculatively or not."""
 
     def __init__(self) -> None:
         """Create an empty record."""
-        self._drafts: dict[tuple[str, str], DraftRecord] = {}
+        self._drafts: dict[tuple[str, str], Draft] = {}
 
-    def add(self, draft: DraftRecord) -> None:
+    def add(self, draft: Draft) -> None:
         """Keep a draft, unless the same predictor has predicted the same call before."""
         self._drafts.setdefault((draft.predictor, draft.key), draft)
 
-    def judged(self, made: Collection[str | None]) -> list[tuple[DraftRecord, bool]]:
+    def judged(self, made: Collection[str | None]) -> list[tuple[Draft, bool]]:
         """Return all drafts, each with whether its key is among the keys of the calls that were made."""
         return [(draft, draft.key in made) for draft in tuple(self._drafts.values())]
 
@@ -80,28 +70,29 @@ class TurnSpeculations:
         self._listeners: list[ResultListener] = []
 
     def offer(
-        self, draft: ToolCall, predictor: str, draft_s: float, group: TaskGroup, *, may_run_coroutines: bool
+        self, call: ToolCall, predictor: str, draft_s: float, group: TaskGroup, *, may_run_coroutines: bool
     ) -> None:
         """Start the predicted call's tool in ``group``, unless it is refused; the report says why."""
-        self._reporter.note(DraftArrived(self._turn, predictor, draft.name, draft_s))
-        refusal = self._start(draft, predictor, draft_s, group, may_run_coroutines)
+        self._reporter.note(DraftArrived(self._turn, predictor, call.name, draft_s))
+        refusal = self._start(call, predictor, draft_s, group, may_run_coroutines)
         if refusal:
-            self._reporter.note(DraftRefused(self._turn, predictor, draft.name, refusal))
+            self._reporter.note(DraftRefused(self._turn, predictor, call.name, refusal))
 
     def _start(
-        self, draft: ToolCall, predictor: str, draft_s: float, group: TaskGroup, may_run_coroutines: bool
+        self, call: ToolCall, predictor: str, draft_s: float, group: TaskGroup, may_run_coroutines: bool
     ) -> str | None:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
-        tool = self._tools.get(draft.name)
+        tool = self._tools.get(call.name)
         if tool is None:
             return "no speculable tool of this name"
         moment = write_log.now()
         try:
-            invocation = tool.bind(draft.arguments)
+            invocation = tool.bind(call.arguments)
             key = tool.key(invocation)
         except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
             return f"bad arguments ({type(error).__name__})"
-        self.drafts.add(DraftRecord(predictor, key, tool.name, draft_s))
+        draft = Draft(tool.name, key, predictor, draft_s)
+        self.drafts.add(draft)
         as_coroutine = tool.speculative_acall is not None and may_run_coroutines
         if not as_coroutine and tool.speculative_call is None:
             return "a coroutine tool cannot run speculatively in a sync turn"
@@ -116,11 +107,8 @@ class TurnSpeculations:
         if not tool.slots.acquire(blocking=False):
             return "max_concurrency of the tool is reached"
         speculation = Speculation(
-            tool.name,
-            key,
+            draft,
             ttl=tool.options.ttl,
-            draft_s=draft_s,
-            predictor=predictor,
             cost=cost,
             needs_loop=as_coroutine,
             outdated=functools.partial(_outdated, tool.options.invalidated_by, self._scope, moment),
@@ -129,13 +117,13 @@ class TurnSpeculations:
         if not self.cache.add(speculation):
             tool.slots.release()
             return None if self.cache.closed else "max_speculations of the turn is reached"
-        self._started.append((draft, speculation))
+        self._started.append((call, speculation))
         for listener in tuple(self._listeners):
-            self._notify_when_over(listener, draft, speculation)
+            self._notify_when_over(listener, call, speculation)
         self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor))
         start_speculation(tool, invocation, speculation, group, self._note_discard_failure)
         if not tool.two_phase:  # its result is known only once the real call commits it
-            self._starter.started(draft, speculation)
+            self._starter.started(call, speculation)
         return None
 
     def _note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
@@ -144,14 +132,14 @@ class TurnSpeculations:
     def on_finished(self, listener: ResultListener) -> None:
         """Call ``listener`` with every speculation that succeeds; see ``Turn.on_finished``."""
         self._listeners.append(listener)
-        for draft, speculation in tuple(self._started):
-            self._notify_when_over(listener, draft, speculation)
+        for call, speculation in tuple(self._started):
+            self._notify_when_over(listener, call, speculation)
 
-    def _notify_when_over(self, listener: ResultListener, draft: ToolCall, speculation: Speculation) -> None:
+    def _notify_when_over(self, listener: ResultListener, call: ToolCall, speculation: Speculation) -> None:
         def notify() -> None:
             outcome = speculation.peek()
-            if outcome.usable and not self._tools[draft.name].two_phase:
-                listener(draft, outcome.value)
+            if outcome.usable and not self._tools[call.name].two_phase:
+                listener(call, outcome.value)
 
         speculation.when_over(notify)
 

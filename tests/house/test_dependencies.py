@@ -111,7 +111,7 @@ def test_every_import_keeps_the_dependency_rule() -> None:
         ("agentrt.runtime.engine.engine", "from ... import session", False),
         (
             "agentrt.runtime.engine.engine",
-            "def f():\n    from agentrt.tools.speculation import FuturesCache",
+            "def f():\n    from agentrt.tools.futures_cache import FuturesCache",
             False,
         ),
         ("agentrt.runtime.engine.engine", "def f():\n    import torch", False),

@@ -22,7 +22,7 @@ from agentrt.reports.events import (
 )
 from agentrt.reports.report import PredictorReport, SpeculationReport, ToolReport
 from agentrt.reports.reporter import Reporter, TurnRecorder
-from agentrt.tools.speculation import Speculation
+from agentrt.tools.speculation import Draft, Speculation
 
 
 def test_nothing_has_happened_yet() -> None:
@@ -135,7 +135,7 @@ def test_a_lost_speculation_gives_its_own_reason() -> None:
 
     observed = Reporter(turns_kept=2, observers=[Observer()])
     recorder = TurnRecorder(observed, observed.next_turn())
-    lost = Speculation("look", "k", ttl=1.0)
+    lost = Speculation(Draft("look", "k"), ttl=1.0)
     lost.fail(OSError())
     recorder.wasted(lost, "loser")
     event = seen[-1]

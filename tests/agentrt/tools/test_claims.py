@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentrt.tools.claims import ClaimTable, Ticket, aredeem, redeem
-from agentrt.tools.speculation import Speculation
+from agentrt.tools.speculation import Draft, Speculation
 
 
 class Recorder:
@@ -22,7 +22,7 @@ class Recorder:
         self.notes: list[tuple[str, str]] = []
 
     def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
-        self.notes.append(("claimed", speculation.tool))
+        self.notes.append(("claimed", speculation.draft.tool))
 
     def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
         self.notes.append(("missed", reason))
@@ -33,7 +33,7 @@ def run_of(key: str = "k", *, needs_loop: bool = False, recorder: Recorder | Non
         if recorder is not None:
             recorder.notes.append(("wasted", reason))
 
-    return Speculation("tool", key, ttl=60.0, needs_loop=needs_loop, on_wasted=note)
+    return Speculation(Draft("tool", key), ttl=60.0, needs_loop=needs_loop, on_wasted=note)
 
 
 def key(text: str = "k") -> Callable[[], str]:
@@ -153,7 +153,7 @@ def test_a_run_cancelled_while_awaited_is_a_miss() -> None:
 
 def test_a_result_from_before_a_write_is_not_waited_for() -> None:
     recorder = Recorder()
-    running = Speculation("tool", "k", ttl=60.0, outdated=lambda: "save was called meanwhile")
+    running = Speculation(Draft("tool", "k"), ttl=60.0, outdated=lambda: "save was called meanwhile")
     assert redeem(Ticket("k", running, recorder), "tool", key(), real) == "real"
     assert recorder.notes == [("missed", "save was called meanwhile")]
 

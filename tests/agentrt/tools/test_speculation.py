@@ -1,4 +1,4 @@
-"""Speculations and the futures cache: bounded, single-flight, never handing out a lost run."""
+"""Speculations: their life cycle, handed out once, never handing out a lost run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentrt.tools.speculation import FuturesCache, Speculation
+from agentrt.tools.speculation import Draft, Outcome, Speculation, SpeculationState
 
 TTL = 10.0
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 def speculation(key: str = "k", clock: Clock | None = None) -> Speculation:
-    return Speculation("tool", key, ttl=TTL, clock=clock or Clock())
+    return Speculation(Draft("tool", key), ttl=TTL, clock=clock or Clock())
 
 
 def test_a_finished_run_hands_out_its_value() -> None:
@@ -143,7 +143,7 @@ def test_a_run_that_is_given_up_is_wasted_once_and_leaves_what_it_prepared() -> 
     wasted: list[str] = []
 
     async def main() -> None:
-        run = Speculation("tool", "k", ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
+        run = Speculation(Draft("tool", "k"), ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
         run.finish("prepared")
         run.drop("not wanted")
         run.drop("again")
@@ -158,7 +158,7 @@ def test_a_claimed_run_cannot_be_given_up_and_leaves_nothing() -> None:
     wasted: list[str] = []
 
     async def main() -> None:
-        run = Speculation("tool", "k", ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
+        run = Speculation(Draft("tool", "k"), ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
         run.finish("prepared")
         assert (await run.aresult()).usable
         run.drop("too late")
@@ -168,78 +168,120 @@ def test_a_claimed_run_cannot_be_given_up_and_leaves_nothing() -> None:
     assert wasted == []
 
 
-class CacheMachine(RuleBasedStateMachine):
-    """Random use of a cache against what it promises."""
+STATES = SpeculationState
+NEXT = {
+    STATES.RUNNING: {STATES.FINISHED, STATES.LOST, STATES.DROPPED},
+    STATES.FINISHED: {STATES.CLAIMED, STATES.DROPPED},
+    STATES.LOST: {STATES.DROPPED},
+    STATES.CLAIMED: set(),
+    STATES.DROPPED: set(),
+}
 
-    BOUND = 3
-    keys = st.sampled_from("abcde")
+
+class LifeCycle(RuleBasedStateMachine):
+    """Random use of one speculation against the life cycle that its states draw."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
-        self.cache = FuturesCache(self.BOUND)
-        self.added: dict[str, Speculation] = {}
-        self.handed_out: list[Speculation] = []
-        self.closed = False
+        self.is_outdated = False
+        self.wasted: list[str] = []
+        self.claims: list[Any] = []
+        self.over = self.expected = 0
+        self.run = Speculation(
+            Draft("tool", "k"),
+            ttl=TTL,
+            outdated=lambda: "written meanwhile" if self.is_outdated else None,
+            on_wasted=lambda _, reason: self.wasted.append(reason),
+            clock=self.clock,
+        )
+        self.run.when_over(lambda: setattr(self, "over", self.over + 1))
+        self.run.when_expected(lambda: setattr(self, "expected", self.expected + 1))
+        self.before = self.run.state
 
-    @rule(key=keys)
-    def add(self, key: str) -> None:
-        fits = not self.closed and key not in self.added and len(self.added) < self.BOUND
-        new = speculation(key, self.clock)
-        assert self.cache.add(new) == fits
-        if fits:
-            self.added[key] = new
+    @rule()
+    def finish(self) -> None:
+        running = self.run.state is STATES.RUNNING
+        assert self.run.finish("value") == running
 
-    @rule(key=keys, how=st.sampled_from(["finish", "fail", "cancel"]))
-    def end(self, key: str, how: str) -> None:
-        if key in self.added:
-            run = self.added[key]
-            {"finish": run.finish, "fail": lambda _: run.fail(OSError()), "cancel": run.cancel}[how]("x")
+    @rule()
+    def fail(self) -> None:
+        self.run.fail(OSError())
 
-    @rule(key=keys)
-    def take(self, key: str) -> None:
-        taken = self.cache.take(key)
-        if taken is None:
-            run = self.added.get(key)
-            assert self.closed or run is None or run in self.handed_out or not run.usable
-            assert self.cache.why_missing(key) or self.closed
-        else:
-            assert taken is self.added[key]
-            assert taken.usable
-            assert taken not in self.handed_out
-            self.handed_out.append(taken)
+    @rule()
+    def cancel(self) -> None:
+        running = self.run.state is STATES.RUNNING
+        assert self.run.cancel("cancelled") == running
 
-    @rule(seconds=st.floats(0, 2 * TTL))
+    @rule()
+    def drop(self) -> None:
+        self.run.drop("dropped")
+        assert self.run.state in (STATES.CLAIMED, STATES.DROPPED)
+
+    @rule()
+    def claim(self) -> None:
+        if not self.run.done:
+            return
+        could = self.run.state is STATES.FINISHED and self.run.usable
+        outcome = self.run.result()
+        assert outcome.usable == could
+        if could:
+            self.claims.append(outcome.value)
+
+    @rule()
+    def expect(self) -> None:
+        self.run.expect()
+
+    @rule(seconds=st.floats(0, TTL))
     def wait(self, seconds: float) -> None:
         self.clock.now += seconds
 
     @rule()
-    def close(self) -> None:
-        self.cache.close("loser")
-        for run in self.added.values():
-            assert run in self.handed_out or (run.done and not run.result().usable)
-        self.closed = True
+    def outdate(self) -> None:
+        self.is_outdated = True
 
     @invariant()
-    def each_key_is_known_once(self) -> None:
-        assert all(key in self.cache for key in self.added)
+    def the_state_changes_as_drawn(self) -> None:
+        now = self.run.state
+        assert now is self.before or now in NEXT[self.before]
+        self.before = now
+
+    @invariant()
+    def what_it_reports_follows_from_its_state(self) -> None:
+        state = self.run.state
+        assert self.run.done == (state is not STATES.RUNNING)
+        assert self.over == self.run.done
+        assert self.expected <= 1
+        assert self.claims == (["value"] if state is STATES.CLAIMED else [])
+        assert len(self.wasted) == (state is STATES.DROPPED)
+        if state in (STATES.LOST, STATES.CLAIMED, STATES.DROPPED):
+            left = asyncio.run(self.run.settled())
+            assert not (left.usable and state is not STATES.DROPPED)
 
 
-TestCache = CacheMachine.TestCase
+TestLifeCycle = LifeCycle.TestCase
 
 
-def test_one_key_enters_once_however_many_threads_try() -> None:
-    cache = FuturesCache(100)
-    start = threading.Barrier(8)
-    accepted = []
+@pytest.mark.parametrize("_", range(50))
+def test_of_many_threads_one_gets_the_result_or_it_is_wasted_once(_: int) -> None:
+    wasted: list[str] = []
+    outcomes: list[Outcome] = []
+    run = Speculation(Draft("tool", "k"), ttl=TTL, on_wasted=lambda _, reason: wasted.append(reason))
+    start = threading.Barrier(9)
 
-    def add() -> None:
+    def claim() -> None:
         start.wait()
-        accepted.append(cache.add(speculation("k")))
+        outcomes.append(run.result())
 
-    threads = [threading.Thread(target=add) for _ in range(8)]
+    def drop() -> None:
+        start.wait()
+        run.drop("not wanted")
+
+    threads = [threading.Thread(target=work) for work in [claim] * 4 + [drop] * 4]
     for thread in threads:
         thread.start()
+    start.wait()
+    run.finish("value")
     for thread in threads:
         thread.join()
-    assert sorted(accepted) == [False] * 7 + [True]
+    assert sum(outcome.usable for outcome in outcomes) + len(wasted) == 1

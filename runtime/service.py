@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from .config import RuntimeConfig
-from .context.blocks import BlockPool
-from .context.prefix import PrefixSalts
+from .context.block_hashes import PrefixSalts
+from .context.block_pool import BlockPool
 from .engine.answer_text import AnswerText
 from .engine.engine import Engine
 from .engine.request import EngineRequest, OnText, RequestOutput
@@ -268,7 +268,7 @@ class LocalRuntime:
             on_text=on_text,
             arrived=request.arrived,
             deadline_s=request.deadline_s,
-            prefix_salt=self._salts.of(request.app),
+            prefix_salt=self._salts.salt_for(request.app),
             tool_cache=None if outputs is None else self._tool_cache(request, outputs),
         )
 

@@ -13,8 +13,9 @@ from ..extras import require_extra
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agentrt.runtime.heg.cost_model import KernelCost
     from agentrt.runtime.heg.graph import ExecutionGraph
-    from agentrt.runtime.heg.kernel import Kernel, KernelCost
+    from agentrt.runtime.heg.kernel import Kernel
     from agentrt.runtime.heg.profile import Profile
 
 _DECODE_PAST = 512
@@ -55,13 +56,14 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     from agentrt.runtime.xpu.loading import load_profile
     from agentrt.runtime.xpu.platforms import find_platform
     from agentrt.runtime.xpu.profiler import count_steps
+    from agentrt.runtime.xpu.rooflines import simulated_profile
     from agentrt.runtime.xpu.simulated import PREFIX, simulate
 
     config = RuntimeConfig()
     longest = config.prefill_chunk_tokens
     if platform.startswith(PREFIX):
         _, graph = simulate(platform, max_chunk_tokens=longest, quantum_s=QUANTUM_S)
-        return graph.profile, graph
+        return simulated_profile(platform.removeprefix(PREFIX)), graph
     directory = open_model_directory(model)
     name, devices = find_platform(platform)
     bar = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), transient=True)

@@ -109,7 +109,7 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
         cache_folder=config.profile_folder,
     )
     loaded.platform.close()
-    profile, bounds = loaded.graph.profile, loaded.graph.bounds
+    profile, bounds = loaded.profile, loaded.graph.bounds
     del loaded
     pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(bounds[1:])}
 

@@ -120,7 +120,7 @@ def decision_us(waiting: int, decisions: int) -> float:
     for _ in range(waiting):
         simulation.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))
     took: list[float] = []
-    dispatch = simulation.scheduler.dispatch
+    dispatch = simulation.scheduler.schedule
 
     def timed(now: float) -> object:
         begun = time.perf_counter()
@@ -128,7 +128,7 @@ def decision_us(waiting: int, decisions: int) -> float:
         took.append(time.perf_counter() - begun)
         return decisions
 
-    simulation.scheduler.dispatch = timed  # type: ignore[method-assign, assignment]
+    simulation.scheduler.schedule = timed  # type: ignore[method-assign, assignment]
     simulation.run(until=0.0)
     took.clear()
     while len(took) < decisions and simulation.clock.advance():

@@ -1,1 +1,1 @@
-"""KV memory: the arena that holds the bytes, the pool of its blocks, and the keys that find them again."""
+"""KV cache management without the bytes: the block pool with its prefix cache, and block hashes."""

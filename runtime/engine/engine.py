@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 from agentrt.priority import Priority
 
-from ..context.prefix import BlockHashes
+from ..context.block_hashes import BlockHashes
 from ..heg.kernel import Role
 from ..scheduler.batch import inputs_of
 from ..scheduler.scheduler import Scheduler
@@ -94,7 +94,7 @@ class Engine:
         keys = None
         if prefix_salt is not None:
             keys = BlockHashes(prefix_salt, self._block_tokens)
-            keys.of(tokens, len(tokens) // self._block_tokens)  # here, not on the engine thread
+            keys.compute(tokens, len(tokens) // self._block_tokens)  # here, not on the engine thread
         sequence = Sequence(
             next(self._ids),
             priority,
@@ -148,8 +148,8 @@ class Engine:
         jobs = self._jobs
         busy = bool(jobs) or not self._commands.empty()
         return EngineStatistics(
-            running=self._scheduler.running,
-            waiting=self._scheduler.waiting,
+            running=self._scheduler.num_running,
+            waiting=self._scheduler.num_waiting,
             steps=jobs.steps,
             kernels=self._kernels,
             computed_tokens=jobs.computed,
@@ -198,8 +198,8 @@ class Engine:
     def _stop(self) -> None:
         """Free everything and tell everyone who waits."""
         self._platform.close()
-        for role in self._scheduler.busy:
-            self._scheduler.kernel_failed(role, hung=False)
+        for role in self._scheduler.busy_roles:
+            self._scheduler.fail_kernel(role, hung=False)
         unheard: list[EngineRequest] = []
         while not self._commands.empty():
             command = self._commands.get()
@@ -227,7 +227,7 @@ class Engine:
             try:
                 command = commands.get(timeout=self._patience())
             except Empty:
-                if not self._jobs and not self._rested and not self._scheduler.busy:
+                if not self._jobs and not self._rested and not self._scheduler.busy_roles:
                     self._rest()
                 return True
             if command is None:
@@ -243,7 +243,7 @@ class Engine:
         """Seconds until something is due that no command will tell of."""
         if not self._jobs:
             return None if self._rested else _REST_AFTER_S
-        due = self._scheduler.next_event()
+        due = self._scheduler.next_timeout()
         return None if due == float("inf") else max(0.0, due - self._platform.now())
 
     def _rest(self) -> None:
@@ -257,7 +257,7 @@ class Engine:
         now = self._platform.now()
         plan = self._scheduler
         self._jobs.expire(now)
-        decisions = plan.dispatch(now)
+        decisions = plan.schedule(now)
         self._release_dropped()
         for decision in decisions:
             context = decision.batch.context
@@ -267,11 +267,11 @@ class Engine:
             xpu = self._platform.xpus[decision.role]
             if self._alone:
                 lost = functools.partial(self._start, decision.role)
-                done = xpu.run(decision.kernel, context, plan.patience(decision.cost), lost)
+                done = xpu.run(decision.kernel, context, plan.hang_timeout_s(decision.cost), lost)
                 self._kernel_ended(done) if done is not None else self._kernel_hangs(decision.role)
             else:
                 xpu.submit(decision.kernel, context, self._post)
-        overdue = [] if self._alone else plan.overdue(self._platform.now())
+        overdue = [] if self._alone else plan.hung_kernels(self._platform.now())
         for role in overdue:
             self._kernel_hangs(role)
         return bool(overdue or (self._alone and decisions))
@@ -288,8 +288,8 @@ class Engine:
         self._progress = done.ended
         self._rested = False
         if (trace := self.trace) is not None:
-            trace.note(done, self._scheduler.running_on(done.role))
-        batch = self._scheduler.kernel_done(done.role, done.ended)
+            trace.note(done, self._scheduler.batch_on(done.role))
+        batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
             self._jobs.process(batch, done.ended)
             self._platform.release(batch.context)
@@ -298,15 +298,15 @@ class Engine:
         """Start the XPU of ``role`` afresh, and let the requests that were on it go on (Agent.xpu §6.5)."""
         self._rebuilds += 1
         self._platform.xpus[role].rebuild()
-        self._jobs.give_up(self._scheduler.kernel_failed(role, hung=True), None)
+        self._jobs.give_up(self._scheduler.fail_kernel(role, hung=True), None)
         self._jobs.fit()
 
     def _kernel_failed(self, role: Role, error: Exception) -> None:
         """Try again what failed, unless the device is gone."""
         if isinstance(error, AgentRTError) and not isinstance(error, EngineFailedError):
             raise error
-        self._jobs.give_up(self._scheduler.kernel_failed(role, hung=False), error)
+        self._jobs.give_up(self._scheduler.fail_kernel(role, hung=False), error)
 
     def _release_dropped(self) -> None:
-        for context in self._scheduler.take_dropped():
+        for context in self._scheduler.take_dropped_contexts():
             self._platform.release(context)

@@ -41,7 +41,7 @@ class OutputProcessor:
     def add(self, job: EngineRequest) -> None:
         """Let a new request in; whoever is shed for it gets an :class:`OverloadedError`."""
         self._jobs[job.sequence.id] = job
-        shed = self._scheduler.arrive(job.sequence, self._now())
+        shed = self._scheduler.add(job.sequence, self._now())
         if shed is not None:
             self._fail(
                 self._jobs[shed.id],
@@ -61,11 +61,11 @@ class OutputProcessor:
     def tool_wait(self, job: EngineRequest) -> None:
         """Hold the context of a request that has ended: its next turn comes when its tools are done."""
         if job.sequence.state is SequenceState.FINISHED:
-            self._scheduler.tool_wait(job.sequence, self._now())
+            self._scheduler.hold_for_next_turn(job.sequence, self._now())
 
     def expire(self, now: float) -> None:
         """End those whose deadline has passed."""
-        for sequence in self._scheduler.expired(now):
+        for sequence in self._scheduler.expire(now):
             self._fail(
                 self._jobs[sequence.id],
                 DeadlineExceededError(
@@ -118,7 +118,7 @@ class OutputProcessor:
                 # None: it ended while the pass was on its way.
                 sampling.append((self._jobs.get(chunk.sequence.id), chunk))
                 firsts.append(rows)
-                rows += chunk.rows
+                rows += chunk.logits_rows
         if not sampling:
             return
         logits = batch.context.logits
@@ -127,7 +127,7 @@ class OutputProcessor:
         tokens = sample_batch(samplers, logits if rows == len(firsts) else logits[firsts])
         for (job, chunk), first, token in zip(sampling, firsts, tokens, strict=True):
             if job is not None:
-                self._verify(job, token, chunk.draft, logits[first + 1 : first + chunk.rows], now)
+                self._verify(job, token, chunk.draft, logits[first + 1 : first + chunk.logits_rows], now)
 
     def _verify(
         self, job: EngineRequest, token: int | Exception, draft: abc.Sequence[int], logits: Logits, now: float
@@ -161,7 +161,7 @@ class OutputProcessor:
             self.cached += sequence.cached_tokens or 0
         sequence.tokens.append(token)
         if computed:
-            self._scheduler.accept(sequence)
+            self._scheduler.accept_draft_token(sequence)
         if token in job.end_tokens:
             if not self._go_on_behind_tools(job, token):
                 self._finish(job, "stop")
@@ -177,7 +177,7 @@ class OutputProcessor:
             return False
         if job.tool_cache is not None:
             draft = tuple(job.tool_cache.draft(token))
-            self._scheduler.propose(sequence, draft[: job.max_total_tokens - len(sequence.tokens) - 1])
+            self._scheduler.set_draft(sequence, draft[: job.max_total_tokens - len(sequence.tokens) - 1])
         return True
 
     def _go_on_behind_tools(self, job: EngineRequest, end: int) -> bool:

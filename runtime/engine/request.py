@@ -82,9 +82,9 @@ class EngineRequest:
         self.completion.set_result(
             RequestOutput(
                 text=self.answer.text,
-                token_ids=tuple(sequence.sampled),
+                token_ids=tuple(sequence.sampled_tokens),
                 stop_reason=reason,
-                prompt_tokens=len(sequence.tokens) - len(sequence.sampled),
+                prompt_tokens=len(sequence.tokens) - len(sequence.sampled_tokens),
                 cached_tokens=sequence.cached_tokens or 0,
                 queued_s=(self.started or now) - sequence.arrived,
                 time_to_first_token_s=(self.first_token or now) - sequence.arrived,

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from agentrt.priority import Priority
 
-from ..context.blocks import BlockPool
+from ..context.block_pool import BlockPool
 from ..heg.graph import ExecutionGraph
 from ..scheduler.policy import Policy
 from ..scheduler.scheduler import Scheduler
@@ -101,17 +101,18 @@ class Simulation:
             next(self._ids), request.priority, [0] * request.prompt_tokens, arrived=self.clock.now
         )
         self._alive[sequence] = (request, on_answer)
-        shed = self.scheduler.arrive(sequence, self.clock.now)
+        shed = self.scheduler.add(sequence, self.clock.now)
         if shed is not None:
             del self._alive[shed]
         self._dispatch()
 
     def _dispatch(self) -> None:
-        for batch, kernel, role, _ in self.scheduler.dispatch(self.clock.now):
-            self._platform.xpus[role].submit(kernel, batch.context, self._kernel_ended)
-        for context in self.scheduler.take_dropped():
+        for scheduled in self.scheduler.schedule(self.clock.now):
+            xpu = self._platform.xpus[scheduled.role]
+            xpu.submit(scheduled.kernel, scheduled.batch.context, self._kernel_ended)
+        for context in self.scheduler.take_dropped_contexts():
             self._platform.release(context)
-        due = self.scheduler.next_event()
+        due = self.scheduler.next_timeout()
         if due < self._watched:
             self._watched = due
             self.clock.call_at(due, self._look_after)
@@ -119,15 +120,15 @@ class Simulation:
     def _look_after(self) -> None:
         """Start XPUs afresh whose kernels hang; what was on them goes on."""
         self._watched = float("inf")
-        for role in self.scheduler.overdue(self.clock.now):
+        for role in self.scheduler.hung_kernels(self.clock.now):
             self._platform.xpus[role].rebuild()
-            for sequence in self.scheduler.kernel_failed(role, hung=True):
+            for sequence in self.scheduler.fail_kernel(role, hung=True):
                 del self._alive[sequence]
         self._dispatch()
 
     def _kernel_ended(self, done: KernelDone) -> None:
-        self.trace.note(done, self.scheduler.running_on(done.role))
-        through = self.scheduler.kernel_done(done.role, done.ended)
+        self.trace.note(done, self.scheduler.batch_on(done.role))
+        through = self.scheduler.complete_kernel(done.role, done.ended)
         for chunk in through.chunks if through is not None else ():
             if chunk.samples and chunk.sequence.state is not SequenceState.FINISHED:
                 self._take(chunk.sequence)

@@ -13,20 +13,22 @@ from .kernel import BatchShape, Role
 from .profile import Profile
 
 QUANTUM_S: Final = 0.025
-"""How long a kernel may take unless told otherwise: what a reactive request waits at most for an XPU."""
+"""Default of the longest kernel time: what a reactive request waits at most for an XPU."""
 
 CEILING_S: Final = 0.1
-"""The paper's bound on a prefill kernel (§6.2); the quantum may be chosen below it."""
+"""The paper's bound on a prefill kernel (§6.2); a quantum may be shorter."""
 
 _TYPICAL_PAST: Final = 1024
-"""Tokens behind which granularities are compared: attention makes kernels longer as prompts grow."""
+"""Past tokens at which granularities are compared: attention makes kernels longer as prompts grow."""
+
+_DECODE_STEP: Final = BatchShape(1, 1, _TYPICAL_PAST, 1)
 
 _AS_GOOD: Final = 1.02
-"""Among granularities within this factor of the best, which no profile tells apart, fewest segments win."""
+"""Among granularities within this factor of the best, noise of a profile, the fewest segments win."""
 
 _FREE_SCRATCH: Final = 64 * 2**20
 _FREE_SCRATCH_SHARE: Final = 0.2
-"""Scratch memory counts beyond the larger of so many bytes and this share of the weights."""
+"""Scratch memory counts beyond the larger of ``_FREE_SCRATCH`` bytes and this share of the weights."""
 
 
 def choose_granularity(
@@ -37,11 +39,11 @@ def choose_granularity(
     max_chunk_tokens: int,
     quantum_s: float,
 ) -> ExecutionGraph:
-    """Cut the model of ``profile`` into as few segments as prefill and decode together are best served by.
+    """Choose the segments that the model of ``profile`` is cut into, and the longest prefill chunk.
 
     Few segments decode fastest; many allow long prefill chunks, which read each weight once for more tokens,
-    within one quantum. But each segment keeps scratch memory for the longest chunk. Each candidate is judged
-    by how long it decodes, times how long it prefills, times how much too much memory that takes.
+    within one quantum. But each segment keeps scratch memory for the longest chunk. A candidate's cost is the
+    product of its decode time, its prefill time and the factor by which it exceeds the free scratch memory.
 
     ``seams`` are the layers in front of which the model can be cut. Warns if a kernel will take longer than
     :data:`CEILING_S`.
@@ -50,7 +52,7 @@ def choose_granularity(
     for segments in range(1, len(seams) + 2):
         bounds = _even_bounds(profile.layers, seams, segments)
         if Role.PREFILL in profile.xpus and profile.layers - 1 in seams:
-            # The last segment is never split between XPUs, so it should be as small as it can be.
+            # The last segment is never split between XPUs, so it is made as small as possible.
             bounds = tuple(sorted({*bounds, profile.layers - 1}))
         chunk = max(max_chunk_tokens, block_tokens)
         while chunk >= block_tokens:
@@ -61,7 +63,7 @@ def choose_granularity(
                 max_chunk_tokens=chunk,
                 quantum_s=quantum_s,
             )
-            candidates.append((_cost(graph), graph))
+            candidates.append((_cost(graph, profile), graph))
             chunk //= 2
     least = min(cost for cost, _ in candidates)
     _, chosen = min(
@@ -81,20 +83,19 @@ def choose_granularity(
 
 
 def _even_bounds(layers: int, seams: Collection[int], segments: int) -> tuple[int, ...]:
-    """First layers of ``segments`` pieces as equal as the seams allow; fewer where seams are missing."""
+    """First layers of ``segments`` segments, as equal as the seams allow; fewer where seams are missing."""
     wanted = (round(layers * part / segments) for part in range(1, segments))
     return (0, *sorted({min(seams, key=lambda seam: abs(seam - layer)) for layer in wanted}))
 
 
-def _cost(graph: ExecutionGraph) -> float:
-    """Decode time, prefill time a token and memory; next to infinite where a kernel breaks the quantum."""
-    *chunks, step = _typical_batches(graph)
-    prefill = sum(graph.batch_seconds(chunk) / chunk.tokens for chunk in chunks)
-    decode = graph.batch_seconds(step)
+def _cost(graph: ExecutionGraph, profile: Profile) -> float:
+    """Product of decode time, prefill time per token and excess memory; huge if the quantum is broken."""
+    chunks = _typical_chunks(graph)
+    prefill = sum(graph.estimate_seconds(chunk) / chunk.tokens for chunk in chunks)
+    decode = graph.estimate_seconds(_DECODE_STEP)
     overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
-    # Whoever breaks the quantum least comes first, and only among equals the rest counts.
+    # The power of two of the overrun decides first; the rest counts among equals only.
     broken = 0 if overrun == 1.0 else math.ceil(math.log2(overrun)) + 1
-    profile = graph.profile
     weights = profile.layers * profile.layer_bytes + profile.head_bytes
     longest = max(chunk.tokens for chunk in chunks)
     scratch = len(graph.bounds) * longest * profile.activation_bytes
@@ -103,18 +104,17 @@ def _cost(graph: ExecutionGraph) -> float:
 
 
 def _longest_kernel(graph: ExecutionGraph) -> float:
-    """Seconds of the longest kernel of any typical pass."""
+    """Seconds of the longest kernel of the typical chunks and the decode step."""
     return max(
-        graph.profile.estimate(kernel, shape, kernel.roles[0]).seconds
-        for shape in _typical_batches(graph)
+        graph.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds
+        for shape in [*_typical_chunks(graph), _DECODE_STEP]
         for kernel in graph.kernels_for(shape)
     )
 
 
-def _typical_batches(graph: ExecutionGraph) -> list[BatchShape]:
-    """The longest chunk of each route, then a decode step."""
+def _typical_chunks(graph: ExecutionGraph) -> list[BatchShape]:
+    """The longest prefill chunk of each route."""
     static = graph.static_tokens
     lengths = [] if static is None else [static]
     lengths.append(graph.chunk_tokens(_TYPICAL_PAST, (static or sys.maxsize) - 1))
-    chunks = [BatchShape(length, 1, _TYPICAL_PAST, 0) for length in lengths]
-    return [*chunks, BatchShape(1, 1, _TYPICAL_PAST, 1)]
+    return [BatchShape(length, 1, _TYPICAL_PAST, 0) for length in lengths]

@@ -1,17 +1,17 @@
-"""The heterogeneous execution graph: which kernels a pass goes through (Agent.xpu §5.2, §6.1, §6.5).
+"""The heterogeneous execution graph: the kernels that a batch consists of (Agent.xpu §5.2, §6.1, §6.5).
 
-A pass takes one of two routes:
+A batch takes one of two routes:
 
 - *Fused*: LAYERS kernels, all on the DECODE XPU, of any shape. Each is a run of compiled segments, as many as
   fit the preemption quantum: a whole decode step where that is quick enough, a few layers of a long prompt
   chunk.
 - *Split*, where the platform has a PREFILL XPU and the chunk has exactly its static shape: TOKENS kernels
-  there and ATTENTION kernels on the DECODE XPU take turns, layer by layer. The last compiled segment is
-  always fused: it gathers the sampled rows, whose number no static shape knows. So prompt margins and
-  decoding never leave the DECODE XPU, and the prefill of whole chunks hardly touches it.
+  there and ATTENTION kernels on the DECODE XPU alternate, layer by layer. The last compiled segment is always
+  fused: it gathers the sampled rows, whose number is not static. So prompt margins and decoding never leave
+  the DECODE XPU, and the prefill of whole chunks hardly uses it.
 
-Both routes use the same keys and values and the same residual stream, so that a pass may change from split to
-fused at every seam (:meth:`ExecutionGraph.reroute`): migration, when the PREFILL XPU is the busier one.
+Both routes use the same keys and values and the same residual stream, so that a batch may change from split
+to fused at every seam (:meth:`ExecutionGraph.reroute`): migration, when the PREFILL XPU is the busier one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from __future__ import annotations
 import functools
 from typing import Final
 
+from .cost_model import CostModel
 from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
-from .profile import Profile
 
 _PAST_STEP: Final = 256
-"""Kernels are grouped for the past rounded up to this, so that a growing sequence rarely asks anew."""
+"""Kernels are grouped for the past rounded up to this, so that a growing sequence rarely needs new ones."""
 
 
 class ExecutionGraph:
-    """The kernels of one model on one platform. Immutable; simulations use it as well as OpenVINO does."""
+    """The kernels of one model on one platform, OpenVINO's or a simulated one. Immutable."""
 
     def __init__(
         self,
-        profile: Profile,
+        cost_model: CostModel,
         bounds: tuple[int, ...],
         *,
         block_tokens: int,
@@ -40,33 +40,31 @@ class ExecutionGraph:
     ) -> None:
         """``bounds`` are the first layers of the compiled segments, from 0 upward.
 
-        ``max_chunk_tokens`` bounds fused prompt chunks from above; no kernel shall take longer than
-        ``quantum_s`` if the granularity of layers and blocks allows it.
+        ``max_chunk_tokens`` bounds fused prompt chunks from above; no kernel takes longer than ``quantum_s``
+        by ``cost_model`` if the granularity of layers and blocks allows it.
         """
-        self.profile: Final = profile
+        self.cost_model: Final = cost_model
         self.bounds: Final = bounds
         self.block_tokens: Final = block_tokens
         self.max_chunk_tokens: Final = max_chunk_tokens
         self.quantum_s: Final = quantum_s
-        prefill = profile.xpus.get(Role.PREFILL)
-        splits = prefill is not None and prefill.groups is not None and len(bounds) > 1
-        self.static_tokens: Final = prefill.groups.tokens if splits and prefill and prefill.groups else None
-        """Tokens of a chunk that can take the split route; None if none can."""
+        self.static_tokens: Final = cost_model.static_tokens if len(bounds) > 1 else None
+        """Tokens in a chunk that can take the split route; None if no chunk can."""
         self._group = functools.lru_cache(4096)(self._group_segments)
         self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
 
     @property
     def layers(self) -> int:
         """Decoder layers of the model."""
-        return self.profile.layers
+        return self.cost_model.layers
 
     @property
-    def pieces(self) -> tuple[Kernel, ...]:
-        """The fused route with a kernel for each compiled segment, however little time it takes."""
+    def segment_kernels(self) -> tuple[Kernel, ...]:
+        """The fused route with one kernel per compiled segment, however little time it takes."""
         return tuple(self._layers_kernel(at, at, at + 1) for at in range(len(self.bounds)))
 
     def kernels_for(self, shape: BatchShape, *, avoid: Role | None = None) -> tuple[Kernel, ...]:
-        """The kernels of a pass in order, by the route that its shape allows.
+        """Return the kernels of a batch in order, by the route that its shape allows.
 
         ``avoid=Role.PREFILL`` takes the fused route in any case.
         """
@@ -75,9 +73,9 @@ class ExecutionGraph:
         return self._fused(shape, 0, 0)
 
     def reroute(self, context: BatchContext) -> bool:
-        """Let the rest of a pass between two kernels take the fused route, if it can from where it is.
+        """Move the rest of a batch between two kernels to the fused route; return whether that is possible.
 
-        It can behind a TOKENS kernel that ends at the seam of two segments. Replaces ``context.kernels``.
+        It is behind a TOKENS kernel that ends at the seam of two segments. Replaces ``context.kernels``.
         """
         done = context.position
         if not done or context.kernels[done - 1].kind is not KernelKind.TOKENS:
@@ -90,11 +88,11 @@ class ExecutionGraph:
         return True
 
     def chunk_tokens(self, past_tokens: int, left: int, kernel_s: float | None = None) -> int:
-        """How long the next chunk of a prompt should be behind ``past_tokens``, if ``left`` are to come.
+        """Return the length of the next prompt chunk behind ``past_tokens``, of ``left`` tokens to come.
 
-        The static shape where chunks are split between XPUs and so many are left. Otherwise the longest of
-        which each compiled segment takes at most ``kernel_s`` (one quantum if None), in whole blocks, at
-        least one; or all that is left.
+        The static shape where chunks are split between XPUs and that many are left. Otherwise the longest
+        chunk of which each compiled segment takes at most ``kernel_s`` (one quantum if None), in whole
+        blocks, at least one; or all that is left.
         """
         past = -(-past_tokens // _PAST_STEP) * _PAST_STEP
         if self.static_tokens is not None and left >= self.static_tokens and self._attends_in_time(past):
@@ -102,26 +100,26 @@ class ExecutionGraph:
         return min(left, self._fused_chunk(past, self.quantum_s if kernel_s is None else kernel_s))
 
     def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
-        """``B_max`` of §6.3: the most sequences that decode together at little cost to each.
+        """Return ``B_max`` of §6.3: the most sequences that decode together at little cost to each.
 
-        The token-level work of a step of so many takes at most ``slowdown`` times that of one. Attention,
-        which no batching makes cheaper, is not counted.
+        The token-level work of their decode step takes at most ``slowdown`` times that of one sequence.
+        Attention, which batching does not make cheaper, is not counted.
         """
 
         def seconds(batch: int) -> float:
-            return self.batch_seconds(BatchShape(batch, batch, 0, batch))
+            return self.estimate_seconds(BatchShape(batch, batch, 0, batch))
 
         most = slowdown * seconds(1) * (1 + 1e-9)  # sums of floats differ by their order
         return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= most)
 
-    def batch_seconds(self, shape: BatchShape) -> float:
-        """Estimated time to completion of a whole pass, each kernel on the XPU that prefers it."""
+    def estimate_seconds(self, shape: BatchShape) -> float:
+        """Estimate the time of a whole batch, each kernel on the XPU it prefers."""
         kernels = self.kernels_for(shape)
-        return sum(self.profile.estimate(kernel, shape, kernel.roles[0]).seconds for kernel in kernels)
+        return sum(self.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds for kernel in kernels)
 
     def _fused(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
         past = -(-shape.past_tokens // _PAST_STEP) * _PAST_STEP
-        return self._group(BatchShape(shape.tokens, shape.sequences, past, shape.rows), segment, index)
+        return self._group(BatchShape(shape.tokens, shape.sequences, past, shape.logits_rows), segment, index)
 
     def _group_segments(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
         """Join segments from ``segment`` on into kernels of at most one quantum each."""
@@ -130,7 +128,7 @@ class ExecutionGraph:
             kernel = self._layers_kernel(index + len(kernels), segment, segment + 1)
             for end in range(segment + 2, len(self.bounds) + 1):
                 longer = self._layers_kernel(kernel.index, segment, end)
-                if self.profile.estimate(longer, shape, Role.DECODE).seconds > self.quantum_s:
+                if self.cost_model.estimate(longer, shape, Role.DECODE).seconds > self.quantum_s:
                     break
                 kernel = longer
             kernels.append(kernel)
@@ -150,14 +148,14 @@ class ExecutionGraph:
 
     @functools.cached_property
     def _split(self) -> tuple[Kernel, ...]:
-        """The split part of the split route: up to the seam in front of the last segment."""
+        """The kernels of the split route up to the seam in front of the last segment."""
         layers = self.bounds[-1]
         kernels: list[Kernel] = []
         for group in range(layers + 1):
-            parts = range(max(group - 1, 0), min(group + 1, layers))
+            touched = range(max(group - 1, 0), min(group + 1, layers))
             kernels.append(
                 Kernel(
-                    len(kernels), KernelKind.TOKENS, range(group, group + 1), parts, (Role.PREFILL,), False
+                    len(kernels), KernelKind.TOKENS, range(group, group + 1), touched, (Role.PREFILL,), False
                 )
             )
             if group < layers:
@@ -169,7 +167,7 @@ class ExecutionGraph:
         """Whether one layer's attention of a static chunk fits the quantum."""
         assert self.static_tokens is not None
         shape = BatchShape(self.static_tokens, 1, past, 0)
-        return self.profile.estimate(self._split[1], shape, Role.DECODE).seconds <= self.quantum_s
+        return self.cost_model.estimate(self._split[1], shape, Role.DECODE).seconds <= self.quantum_s
 
     def _longest_fused_chunk(self, past: int, kernel_s: float) -> int:
         ends = [*self.bounds[1:], self.layers]
@@ -178,6 +176,6 @@ class ExecutionGraph:
         blocks = self.max_chunk_tokens // self.block_tokens
         for tokens in range(blocks * self.block_tokens, self.block_tokens, -self.block_tokens):
             shape = BatchShape(tokens, 1, past, 0)
-            if self.profile.estimate(kernel, shape, Role.DECODE).seconds <= kernel_s:
+            if self.cost_model.estimate(kernel, shape, Role.DECODE).seconds <= kernel_s:
                 return tokens
         return self.block_tokens

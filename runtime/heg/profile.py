@@ -1,4 +1,4 @@
-"""What kernels cost: measured curves where there are some, a roofline beyond them (Agent.xpu §5.3)."""
+"""Profiles: what the kernels of a model cost, by measured curves and a roofline beyond (Agent.xpu §5.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .kernel import BatchShape, Kernel, KernelCost, KernelKind, Role
+from .cost_model import KernelCost
+from .kernel import BatchShape, Kernel, KernelKind, Role
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -20,7 +21,7 @@ class _Frozen(BaseModel):
 
 
 class Curve(_Frozen):
-    """Seconds by a count, of tokens or of rows: straight lines between what was measured."""
+    """Seconds by a count of tokens or logits rows: linear between the measured points."""
 
     counts: tuple[Annotated[int, Field(ge=1)], ...] = Field(min_length=1)
     seconds: tuple[Seconds, ...]
@@ -32,7 +33,7 @@ class Curve(_Frozen):
         return self
 
     def at(self, count: int, beyond: float) -> float:
-        """Seconds at ``count``; each one beyond the last measured costs ``beyond`` more."""
+        """Return the seconds at ``count``; each one beyond the last measured costs ``beyond`` more."""
         counts, seconds = self.counts, self.seconds
         if count <= counts[0]:
             return seconds[0]
@@ -48,80 +49,80 @@ class StaticGroups(_Frozen):
     """The static token-level kernels of one XPU (Agent.xpu §5.2, elastic chunked kernel)."""
 
     tokens: Annotated[int, Field(ge=1)]
-    """The chunk that they were compiled for."""
+    """Tokens in the chunk that they were compiled for."""
     first_s: Seconds
     """Embedding, norm, and QKV of layer 0."""
     middle_s: Seconds
     """Out-projection and MLP of one layer, norm and QKV of the next."""
     last_s: Seconds
-    """Out-projection and MLP, and no layer behind."""
+    """Out-projection and MLP of the last layer of the groups."""
 
 
 class LayerCosts(_Frozen):
-    """LAYERS and ATTENTION kernels on an XPU that can run them."""
+    """Costs of LAYERS and ATTENTION kernels on an XPU that can run them."""
 
     segment_s: Seconds
-    """What each compiled segment costs beside its layers: dispatch, seam, what it computes for itself."""
+    """Cost of each compiled segment beside its layers: dispatch, seam, what each segment recomputes."""
     entry_s: Seconds
-    """Embedding, and what else comes before the first layer."""
+    """Embedding, and everything else before the first layer."""
     layer: Curve
-    """One layer whose tokens attend to each other only, by tokens."""
+    """One layer with nothing in the KV cache, by tokens."""
     head: Curve
-    """Final norm and LM head, by rows."""
+    """Final norm and LM head, by logits rows."""
     read_s: Seconds
-    """One layer's attention reading one token of past, once a sequence."""
+    """One layer's attention reading one token of past, once per sequence."""
     pair_s: Seconds
     """One layer's attention for one new token and one token of past."""
     attention_s: Seconds = 0.0
-    """What an ATTENTION kernel costs beside its pairs."""
+    """Fixed cost of an ATTENTION kernel, beside its pairs."""
 
     def attention(self, shape: BatchShape) -> float:
-        """Seconds that one layer of ``shape`` spends on what is in the cache already."""
+        """Return the seconds that one layer of ``shape`` spends on the tokens in the KV cache."""
         past = shape.past_tokens
         return past * self.read_s + past * shape.tokens / shape.sequences * self.pair_s
 
 
 class XPUProfile(_Frozen):
-    """What was measured on one XPU that ran nothing else."""
+    """The costs of one XPU, measured while it ran nothing else."""
 
     device: str
     layers: LayerCosts | None = None
-    """None for an XPU that only has static token-level kernels."""
+    """None for an XPU that has only static token-level kernels."""
     groups: StaticGroups | None = None
-    """None for an XPU that has no such kernels."""
+    """None for an XPU without static token-level kernels."""
     peak_flops: Positive
-    """Roofline: the most arithmetic seen in a second."""
+    """Roofline: the most operations per second measured."""
     peak_bandwidth: Positive
-    """Roofline: the most bytes of weights seen read in a second."""
+    """Roofline: the most bytes of weights read per second measured."""
     watts: Positive
-    """While a kernel runs, above idle."""
+    """Power above idle while a kernel runs."""
 
 
 class Profile(_Frozen):
-    """Predictive annotations of one model on the XPUs of one platform: a :class:`CostModel`."""
+    """Predictive annotations of one model on the XPUs of one platform. A :class:`.CostModel`."""
 
     fingerprint: str
-    """Of model, device and settings: whose profile this is."""
+    """Identifies the model, the devices and the settings (:func:`.store.fingerprint`)."""
     xpus: Mapping[Role, XPUProfile]
     bandwidth: Positive
-    """The machine's read bandwidth, bytes a second: what pressure is a share of."""
+    """The machine's read bandwidth in bytes per second, the whole of memory pressure."""
     measured: bool
     """False for a simulated machine."""
     power_measured: bool
-    """Whether the watts were read off the machine (RAPL); otherwise they are an estimate."""
+    """Whether the watts were measured (RAPL); otherwise they are an estimate."""
     block_tokens: Annotated[int, Field(ge=1)]
-    """Tokens in one KV block on the attending device."""
+    """Tokens in one KV block on the device that computes attention."""
     layers: Annotated[int, Field(ge=1)]
     layer_bytes: Annotated[int, Field(ge=0)]
-    """Weights of one layer."""
+    """Bytes of the weights of one layer."""
     head_bytes: Annotated[int, Field(ge=0)]
     layer_flops: Annotated[int, Field(ge=0)]
-    """Arithmetic of one layer for one token, attention excluded."""
+    """Operations of one layer for one token, attention excluded."""
     head_flops: Annotated[int, Field(ge=0)]
     past_bytes: Annotated[int, Field(ge=0)]
-    """Keys and values of one token in one layer."""
+    """Bytes of the keys and values of one token in one layer."""
     activation_bytes: Annotated[int, Field(ge=0)]
-    """What one token needs beside the weights while it passes through a layer."""
+    """Bytes of activations of one token in one layer."""
 
     @model_validator(mode="after")
     def _decodes(self) -> Self:
@@ -130,12 +131,14 @@ class Profile(_Frozen):
             raise ValueError("a profile has an XPU that decodes")
         return self
 
-    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
-        """Predict ``kernel`` at ``shape`` on the XPU of ``role``; see :class:`CostModel`.
+    @property
+    def static_tokens(self) -> int | None:
+        """See :attr:`.CostModel.static_tokens`."""
+        prefill = self.xpus.get(Role.PREFILL)
+        return prefill.groups.tokens if prefill is not None and prefill.groups is not None else None
 
-        Raises:
-            KeyError: the XPU of ``role`` does not run such kernels, or there is none.
-        """
+    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
+        """See :meth:`.CostModel.estimate`."""
         xpu = self.xpus[role]
         past = 0
         measured = self.measured
@@ -164,21 +167,21 @@ class Profile(_Frozen):
     def _layers(
         self, xpu: XPUProfile, costs: LayerCosts, kernel: Kernel, shape: BatchShape
     ) -> tuple[float, int]:
-        """Seconds and bytes of weights read of whole layers."""
+        """Return the seconds of a LAYERS kernel and the bytes of weights it reads."""
         tokens, layers = shape.tokens, len(kernel.layers)
         each = costs.layer.at(tokens, self.layer_flops / xpu.peak_flops) + costs.attention(shape)
         seconds = len(kernel.segments) * costs.segment_s + layers * each
         weights = layers * self.layer_bytes
         if kernel.layers.start == 0:
-            # Of the table behind an embedding only the rows of these tokens are read.
+            # Of the embedding table only the rows of these tokens are read.
             seconds += costs.entry_s
-        if kernel.last and shape.rows:
-            seconds += costs.head.at(shape.rows, self.head_flops / xpu.peak_flops)
+        if kernel.last and shape.logits_rows:
+            seconds += costs.head.at(shape.logits_rows, self.head_flops / xpu.peak_flops)
             weights += self.head_bytes
         return seconds, weights
 
     def _group(self, groups: StaticGroups, kernel: Kernel) -> tuple[float, int]:
-        """Seconds and bytes of weights read of a static token-level group."""
+        """Return the seconds of a static token-level group and the bytes of weights it reads."""
         if kernel.segments.start == 0:
             return groups.first_s, 0
         return (groups.last_s if len(kernel.layers) == 1 else groups.middle_s), self.layer_bytes
@@ -187,8 +190,8 @@ class Profile(_Frozen):
 def fit_roofline(work: list[tuple[float, float, float]]) -> tuple[float, float]:
     """Fit ``seconds = max(flops / peak_flops, bytes / peak_bandwidth)`` to runs of one kind of kernel.
 
-    ``work`` holds ``(flops, bytes, seconds)`` of each run. Both roofs touch the best run under them: a run
-    that is bound by the other resource lies below, and never lifts a roof.
+    ``work`` holds ``(flops, bytes, seconds)`` of each run. Each roof touches the best run under it: a run
+    that is bound by the other resource lies below it, and never lifts it.
 
     Returns:
         ``(peak_flops, peak_bandwidth)``, both positive.

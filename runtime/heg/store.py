@@ -1,4 +1,4 @@
-"""Profiles on disk: one file for each model on each set of devices, measured once and used again."""
+"""Profiles on disk: one file per model and set of devices, measured once and reused."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from agentrt.errors import ProfileFormatError
 from .profile import Profile
 
 _FORMAT: Final = 1
-"""Part of every fingerprint: another meaning of a field makes old profiles unknown, not wrong."""
+"""Part of every fingerprint. Raised when a field changes its meaning, so that old files are not found."""
 
 _Stored = TypeVar("_Stored", bound=BaseModel)
 
 
 class MachineFigures(BaseModel):
-    """What is measured once for a machine, whatever the model."""
+    """Figures of a machine that do not depend on the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     read_bandwidth: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """Bytes a second that all cores together read from memory."""
+    """Bytes per second that all cores together read from memory."""
 
 
 def fingerprint(**facts: Any) -> str:
-    """A name for everything that a profile depends on: equal facts, equal name."""
+    """Return a name for ``facts``, everything a profile depends on: equal facts, equal name."""
     text = json.dumps({"format": _FORMAT, **facts}, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class ProfileStore:
-    """A folder of profiles. Files are replaced as a whole; several processes may share it."""
+    """A folder of profiles. Files are replaced atomically; several processes may share it."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder`` is created when something is written; by default it lies in the user's cache folder."""
+        """``folder`` is created at the first write; by default it is in the user's cache folder."""
         self.folder: Final = folder or platformdirs.user_cache_path("agentrt") / "profiles"
 
     def profile(self, fingerprint: str, measure: Callable[[], Profile]) -> Profile:
-        """The stored profile, or what ``measure`` returns, which is stored. A damaged file is replaced."""
+        """Return the stored profile, or store what ``measure`` returns. A damaged file is replaced."""
         return self._get(f"{fingerprint}.json", Profile, measure)
 
     def machine(self, fingerprint: str, measure: Callable[[], MachineFigures]) -> MachineFigures:
-        """The stored figures of a machine, or measured ones; see :meth:`profile`."""
+        """Return the stored figures of a machine, or measured ones; see :meth:`profile`."""
         return self._get(f"machine-{fingerprint}.json", MachineFigures, measure)
 
     def forget(self, fingerprint: str) -> None:
-        """Have the profile measured again the next time it is asked for."""
+        """Delete the stored profile, if there is one, so that it is measured again."""
         (self.folder / f"{fingerprint}.json").unlink(missing_ok=True)
 
     def load(self, name: str, kind: type[_Stored]) -> _Stored | None:
-        """Read one file; None if there is none.
+        """Read one file; None if it does not exist.
 
         Raises:
             ProfileFormatError: it is damaged, or cannot be read.
@@ -88,8 +88,8 @@ class ProfileStore:
             _replace(self.folder / name, measured.model_dump_json(indent=1))
         except OSError as error:
             warnings.warn(
-                f"the profile could not be stored in {self.folder} ({error.strerror}), so that it will be "
-                "measured again next time. Make the folder writable, or set cache_dir.",
+                f"the profile could not be stored in {self.folder} ({error.strerror}), so it will be "
+                "measured again next time. Make the folder writable, or set RuntimeConfig.profile_folder.",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -97,7 +97,7 @@ class ProfileStore:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file that is either the old or the new one, never a part."""
+    """Write ``file`` atomically: a reader sees the old or the new content, never a part."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

@@ -1,4 +1,4 @@
-"""How much a model computes and reads for a token, counted in its graph: the axes of its roofline."""
+"""Operations and bytes of a model per token, counted in its graph: the axes of its roofline."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from .partition import Partition
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """Counts for one layer and for what follows the last one."""
+    """Counts for one layer, and for the head behind the last one."""
 
     layer_bytes: int
-    """Weights of one layer as they are stored."""
+    """Bytes of the weights of one layer, as stored."""
     head_bytes: int
     layer_flops: int
-    """Multiplications and additions of one layer's matrices for one token."""
+    """Multiplications and additions of one layer's matmuls for one token."""
     head_flops: int
     activation_bytes: int
-    """What the matrices of one layer put out for one token, in float32: a bound on what it needs at a
-    time."""
+    """Bytes that one layer's matmuls put out for one token, in float32: an upper bound of its activations."""
 
     @classmethod
     def of(cls, partition: Partition) -> Self:
-        """Count in a layer from the middle, and in the last one; in a model without seams, on average."""
+        """Count in a layer from the middle and in the last one; in a model without seams, the average."""
         layers = partition.layers
         if not partition.complete or layers < 3:
             weights, flops, activations = _count(partition.layer_segments(())[0])
@@ -38,7 +37,7 @@ class ModelWork:
 
 
 def _count(model: ov.Model) -> tuple[int, int, int]:
-    """Bytes of weights, arithmetic for one token, bytes put out by matrices for one token."""
+    """Return the bytes of weights, and for one token the operations and output bytes of matmuls."""
     weights = flops = activations = 0
     for node in model.get_ordered_ops():
         kind = node.get_type_name()

@@ -1,4 +1,4 @@
-"""A pass as the scheduler sees it: which part of which sequences, and where it stands."""
+"""A batch of scheduled chunks: what one forward pass computes, and how far it has come."""
 
 from __future__ import annotations
 
@@ -11,76 +11,76 @@ from .sequence import Sequence, SequenceState
 
 
 class Stage(enum.Enum):
-    """What a pass is for."""
+    """The stage of inference that a batch computes."""
 
     PREFILL = "prefill"
     DECODE = "decode"
     MIXED = "mixed"
-    """Both; where :attr:`Policy.mixed_batches` or :attr:`Policy.background_mixes`."""
+    """Both, under :attr:`Policy.mixed_batches` or :attr:`Policy.background_mixes`."""
 
 
 class ScheduledChunk(NamedTuple):
-    """The part of one sequence that a pass computes: ``tokens[computed : computed + length]``."""
+    """Tokens of one sequence in a batch: ``tokens[computed_tokens : computed_tokens + length]``."""
 
     sequence: Sequence
     length: int
     samples: bool
-    """Whether the slice ends with the last known token, so that its logits give the next one."""
+    """Whether the chunk ends with the last known token, so that its logits give the next one."""
     draft: tuple[int, ...] = ()
-    """Tokens that are computed behind those, to be verified: each has its logits as well."""
+    """Draft tokens computed behind those, each with logits to verify it by."""
 
     @property
-    def rows(self) -> int:
-        """How many rows of logits it gives."""
+    def logits_rows(self) -> int:
+        """How many rows of logits the chunk gives."""
         return 1 + len(self.draft) if self.samples else 0
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One forward over some slices, all of it or what is left of it.
+    """One forward pass over some scheduled chunks, executed kernel by kernel.
 
-    Between two kernels it may pause as long as it likes: its residual stream stays in its context.
+    It may pause between two kernels for any time: its residual stream stays in its context.
     """
 
     chunks: list[ScheduledChunk]
     stage: Stage
-    rank: int
-    """The class whose turn it takes: that of its most urgent sequence."""
+    level: int
+    """The priority level of its most urgent sequence."""
     context: BatchContext
-    """The paper's ``ReqContext``: the kernels, how many are done, and what lies between two of them."""
-    role: Role | None = None
-    """Where one of its kernels is running now."""
-    paused: bool = False
-    """Whether something more urgent has overtaken it since its last kernel."""
+    """The paper's ``ReqContext``: the kernels, how many are done, and the activations between two of them."""
+    running_on: Role | None = None
+    """The XPU that runs one of its kernels now."""
+    preempted: bool = False
+    """Whether a more urgent kernel has been launched since its last one."""
 
     @property
     def sequences(self) -> list[Sequence]:
-        """Whose parts it computes, in the order of its slices."""
+        """The sequences of its chunks, in order."""
         return [chunk.sequence for chunk in self.chunks]
 
     @property
     def promoted(self) -> bool:
-        """Whether one of its sequences is."""
+        """Whether any of its sequences is promoted."""
         return any(sequence.promoted for sequence in self.sequences)
 
     @property
-    def abandoned(self) -> bool:
-        """Whether nobody wants its result any more."""
+    def all_finished(self) -> bool:
+        """Whether all its sequences have finished, so that its result is not needed."""
         return all(sequence.state is SequenceState.FINISHED for sequence in self.sequences)
 
 
 def shape_of(chunks: list[ScheduledChunk]) -> BatchShape:
-    """What a pass over ``slices`` costs depends on this."""
+    """Return the shape that the cost of a batch of ``chunks`` depends on."""
     tokens = past = rows = 0
     for chunk in chunks:
         tokens += chunk.length + len(chunk.draft)
-        past += chunk.sequence.computed
-        rows += chunk.rows
+        past += chunk.sequence.computed_tokens
+        rows += chunk.logits_rows
     return BatchShape(tokens, len(chunks), past, rows)
 
 
 def inputs_of(chunks: list[ScheduledChunk]) -> BatchInputs:
-    """What a pass over ``slices`` computes, as numbers for an XPU; to be asked before the first kernel."""
+    """Return the inputs of the forward pass over ``chunks``. Call it before the first kernel is submitted."""
     tokens: list[int] = []
     positions: list[int] = []
     past: list[int] = []
@@ -88,7 +88,7 @@ def inputs_of(chunks: list[ScheduledChunk]) -> BatchInputs:
     rows: list[int] = []
     longest = 0
     for sequence, length, samples, draft in chunks:
-        start = sequence.computed
+        start = sequence.computed_tokens
         end = start + length
         if length == 1:
             tokens.append(sequence.tokens[start])

@@ -1,8 +1,8 @@
-"""Who holds which KV blocks, whose prefix is still in memory, and which contexts wait for a tool.
+"""The block manager: block tables of sequences, prefix cache, and contexts held for a tool turn.
 
 Blocks are shared only where they hold what computing them again would write, up to the last bits of a sum.
-Quantised keys depend on which tokens were written together, so there a block that took its tokens one by one
-(an answer's) is not what a prompt's would be, and only blocks that were filled by a prompt are shared.
+Quantised keys depend on which tokens were written together, so there a block whose tokens were written one by
+one (an answer's) differs from a prompt's, and only blocks that were filled by a prompt are shared.
 """
 
 from __future__ import annotations
@@ -11,144 +11,150 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..context.blocks import BlockPool
+from ..context.block_pool import BlockPool
 from .sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The blocks of a turn whose tools are running, held for its next turn."""
+class _HeldContext:
+    """The blocks of a finished turn whose tools are running, held for its next turn."""
 
     blocks: list[int]
-    rank: int
+    level: int
     until: float
 
 
 class BlockManager:
-    """Block tables over one pool. It never decides who has to go: the scheduler does."""
+    """Block tables over one pool of KV blocks. Which sequence is evicted is the batch builder's decision."""
 
     def __init__(self, pool: BlockPool, block_tokens: int, *, share: bool, share_sampled: bool) -> None:
-        """``share_sampled``: whether blocks with sampled tokens may be shared (keys are not quantised)."""
+        """Create a manager of ``pool``, none of whose blocks are held.
+
+        ``share`` enables the prefix cache; ``share_sampled`` says whether blocks with sampled tokens may be
+        shared (keys are not quantised).
+        """
         self._pool = pool
         self._block_tokens = block_tokens
         self._share = share
         self._share_sampled = share_sampled
-        self._kept: dict[bytes, _Kept] = {}
+        self._held: dict[bytes, _HeldContext] = {}
 
     @property
-    def free(self) -> int:
-        """Blocks that can be had without taking them from a sequence or a kept context."""
+    def free_blocks(self) -> int:
+        """Blocks that can be allocated without taking them from a sequence or a held context."""
         return self._pool.free
 
     @property
     def usable_tokens(self) -> int:
-        """Tokens that fit if one sequence had everything that is not quarantined."""
+        """Tokens that fit if one sequence had every block that is not quarantined."""
         return self._pool.usable * self._block_tokens
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that hold so many tokens."""
+        """Blocks that hold ``tokens`` tokens."""
         return -(-tokens // self._block_tokens)
 
-    def attach_prefix(self, sequence: Sequence) -> None:
-        """Let a sequence that holds nothing begin behind the longest prefix its app has in memory.
+    def attach_cached_prefix(self, sequence: Sequence) -> None:
+        """Start a sequence without blocks behind the longest prefix that its app has in the cache.
 
-        At least its last token is left to compute: its logits are wanted.
+        At least its last token is left to compute: its logits are needed.
         """
-        if sequence.keys is None or not self._share:
+        if sequence.block_hashes is None or not self._share:
             return
         tokens = sequence.tokens if self._share_sampled else sequence.tokens[: sequence.prompt_tokens]
         reusable = (len(tokens) - 1) // self._block_tokens
-        keys = sequence.keys.of(tokens, reusable)
-        sequence.blocks = self._pool.share(keys)
-        sequence.computed = len(sequence.blocks) * self._block_tokens
+        hashes = sequence.block_hashes.compute(tokens, reusable)
+        sequence.blocks = self._pool.acquire_cached(hashes)
+        sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
 
-    def grow(self, sequence: Sequence, blocks: int) -> None:
-        """Append ``blocks`` more to the sequence's table."""
+    def allocate(self, sequence: Sequence, blocks: int) -> None:
+        """Append ``blocks`` free blocks to the sequence's table."""
         sequence.blocks += self._pool.allocate(blocks)
 
-    def publish(self, sequence: Sequence, before: int) -> None:
-        """Let the blocks be found that were completed since ``before`` tokens were computed."""
-        shared = sequence.computed if self._share_sampled else min(sequence.computed, sequence.prompt_tokens)
+    def cache_full_blocks(self, sequence: Sequence, before: int) -> None:
+        """Cache the blocks that were completed since ``before`` tokens were computed."""
+        computed = sequence.computed_tokens
+        shared = computed if self._share_sampled else min(computed, sequence.prompt_tokens)
         first, last = before // self._block_tokens, shared // self._block_tokens
-        if first >= last or sequence.keys is None or not self._share:
+        if first >= last or sequence.block_hashes is None or not self._share:
             return
-        for index, key in enumerate(sequence.keys.of(sequence.tokens, last)[first:], first):
-            self._pool.publish(sequence.blocks[index], key)
+        hashes = sequence.block_hashes.compute(sequence.tokens, last)
+        for index in range(first, last):
+            self._pool.cache(sequence.blocks[index], hashes[index])
 
     def release(self, sequence: Sequence) -> None:
-        """Take all blocks from a sequence; what was published can still be found."""
+        """Release all blocks of a sequence; cached ones can still be found."""
         self._pool.release(sequence.blocks)
         sequence.blocks = []
-        sequence.computed = 0
+        sequence.computed_tokens = 0
 
     def roll_back(self, sequence: Sequence, length: int, *, quarantine: bool) -> None:
-        """Forget the blocks that a failed kernel was writing ``length`` tokens to; all before them is sound.
+        """Discard the blocks that a failed kernel was writing ``length`` tokens to; those before are sound.
 
-        ``quarantine`` them if the kernel may still be writing. Computing goes on at the first of them, and
+        ``quarantine`` them if the kernel may still be writing. Computing resumes at the first of them, and
         writes it token for token as it was written before.
         """
-        first = sequence.computed // self._block_tokens
-        touched = self.blocks_for(sequence.computed + length)
+        first = sequence.computed_tokens // self._block_tokens
+        touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
             self._pool.quarantine(sequence.blocks[first:touched])
             self._pool.release(sequence.blocks[touched:])
         else:
             self._pool.release(sequence.blocks[first:])
         sequence.blocks = sequence.blocks[:first]
-        sequence.computed = first * self._block_tokens
+        sequence.computed_tokens = first * self._block_tokens
 
     def freed_by(self, tables: Iterable[list[int]]) -> int:
-        """How many more blocks would be free if the holders of ``tables`` let go of them."""
+        """How many more blocks would be free if the holders of ``tables`` released them."""
         return self._pool.freed_by(Counter(block for table in tables for block in table))
 
-    def keep(self, sequence: Sequence, until: float) -> None:
-        """Hold what is left in memory of a finished sequence, so that its next turn finds it."""
-        if sequence.keys is None or not self._share:
+    def hold(self, sequence: Sequence, until: float) -> None:
+        """Hold the cached blocks of a finished sequence until then, so that its next turn finds them."""
+        if sequence.block_hashes is None or not self._share:
             return
-        keys = sequence.keys.of(sequence.tokens, len(sequence.tokens) // self._block_tokens)
-        blocks = self._pool.share(keys)
+        hashes = sequence.block_hashes.compute(sequence.tokens, len(sequence.tokens) // self._block_tokens)
+        blocks = self._pool.acquire_cached(hashes)
         if blocks:
-            last = keys[len(blocks) - 1]
-            self._let_go(last)
-            self._kept[last] = _Kept(blocks, sequence.rank, until)
+            last = hashes[len(blocks) - 1]
+            self._release_held(last)
+            self._held[last] = _HeldContext(blocks, sequence.level, until)
 
-    def drop_kept(self, sequence: Sequence) -> None:
-        """Hold no longer what ``sequence``, the next turn, holds itself by now."""
-        if self._kept and sequence.keys is not None:
-            for key in sequence.keys.of(sequence.tokens, len(sequence.blocks)):
-                self._let_go(key)
+    def release_continued(self, sequence: Sequence) -> None:
+        """Release held contexts that ``sequence``, the next turn, begins with: it holds the blocks now."""
+        if self._held and sequence.block_hashes is not None:
+            for block_hash in sequence.block_hashes.compute(sequence.tokens, len(sequence.blocks)):
+                self._release_held(block_hash)
 
-    def drop_expired(self, now: float) -> None:
-        """Hold no longer what has waited its time."""
-        if self._kept:
-            for key in [key for key, kept in self._kept.items() if kept.until <= now]:
-                self._let_go(key)
+    def release_expired(self, now: float) -> None:
+        """Release held contexts whose time is over."""
+        if self._held:
+            for key in [key for key, context in self._held.items() if context.until <= now]:
+                self._release_held(key)
 
-    def make_room(self, blocks: int, rank: int) -> bool:
-        """Let go of kept contexts, oldest first, for a sequence of ``rank``; whether that is enough.
+    def reclaim_held(self, blocks: int, level: int) -> bool:
+        """Release held contexts, oldest first, until ``blocks`` are free; return whether they are.
 
-        A reactive turn's context is not given up for proactive work.
+        Contexts of a more urgent priority level than ``level`` stay held.
         """
-        for key in [key for key, kept in self._kept.items() if kept.rank >= rank]:
-            if self.free >= blocks:
+        for key in [key for key, context in self._held.items() if context.level >= level]:
+            if self.free_blocks >= blocks:
                 break
-            self._let_go(key)
-        return self.free >= blocks
+            self._release_held(key)
+        return self.free_blocks >= blocks
 
     def next_expiry(self) -> float:
-        """When a kept context will be let go of; infinite if there is none."""
-        return min((kept.until for kept in self._kept.values()), default=float("inf"))
+        """When the next held context is released; infinite if there is none."""
+        return min((context.until for context in self._held.values()), default=float("inf"))
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Check that every block is accounted for by ``sequences`` and the kept contexts.
+        """Check that ``sequences`` and the held contexts account for every block.
 
         Raises:
             AssertionError: always a bug.
         """
         tables = [sequence.blocks for sequence in sequences]
-        self._pool.check_integrity([*tables, *(kept.blocks for kept in self._kept.values())])
+        self._pool.check_integrity([*tables, *(context.blocks for context in self._held.values())])
 
-    def _let_go(self, key: bytes) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._pool.release(kept.blocks)
+    def _release_held(self, key: bytes) -> None:
+        context = self._held.pop(key, None)
+        if context is not None:
+            self._pool.release(context.blocks)

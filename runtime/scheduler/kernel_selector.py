@@ -1,4 +1,4 @@
-"""Which kernel runs next on an idle XPU: urgency, backfill and migration (Agent.xpu §6.2 to §6.5)."""
+"""Selects the next kernel for an idle XPU: urgency, backfill and migration (Agent.xpu §6.2 to §6.5)."""
 
 from __future__ import annotations
 
@@ -6,227 +6,243 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from ..heg.cost_model import KernelCost
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchShape, Kernel, KernelCost, Role
+from ..heg.kernel import BatchShape, Kernel, Role
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
 from .policy import Policy
 from .queues import RequestQueues
-from .running_kernels import RunningKernel, RunningKernels, Verdict
+from .running_batches import RunningBatches
+from .running_kernels import LaunchDecision, RunningKernels, ScheduledKernel
 
 _PAST_STEP: Final = 256
-_MOST_COSTS: Final = 4096
+_MAX_CACHED_COSTS: Final = 4096
 
 
-class Dispatch(NamedTuple):
-    """A decision: this kernel of this pass starts now on the XPU of this role."""
-
-    batch: Batch
-    kernel: Kernel
-    role: Role
-    cost: KernelCost
-
-
-class _Option(NamedTuple):
-    """A kernel that could run next: the one of ``run`` whose turn it is, on the route ``kernels``."""
+class _Candidate(NamedTuple):
+    """A kernel that could run next: the next one of ``batch`` on the route ``kernels``."""
 
     batch: Batch
     kernels: tuple[Kernel, ...]
     cost: KernelCost
 
     def efficiency(self) -> float:
-        """Token-layers computed for each joule."""
+        """Token-layers computed per joule."""
         kernel = self.kernels[self.batch.context.position]
         return self.batch.context.shape.tokens * len(kernel.layers) / max(self.cost.joules, 1e-12)
 
 
 class KernelSelector:
-    """Chooses kernels among the passes in progress and those that could begin; remembers whose turn it is."""
+    """Selects kernels of batches in progress and of batches it starts, in the policy's order."""
 
     def __init__(
         self,
         graph: ExecutionGraph,
         policy: Policy,
         queues: RequestQueues,
-        batch_builder: BatchBuilder,
-        active: RunningKernels,
+        batches: RunningBatches,
+        builder: BatchBuilder,
+        running: RunningKernels,
         max_batch_size: int,
     ) -> None:
-        """Nobody has had a turn yet."""
+        """``running`` is the table that selected kernels are entered in."""
         self._graph = graph
         self._policy = policy
         self._queues = queues
-        self._batch_builder = batch_builder
-        self._active = active
+        self._batches = batches
+        self._builder = builder
+        self._running = running
         self._max_batch_size = max_batch_size
         self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
         self._mixes = policy.background_mixes and len(self._roles) == 1
         self._costs: dict[tuple[object, ...], KernelCost] = {}
-        self._slack = dict.fromkeys(self._roles, 0.0)
-        self._last_on = dict.fromkeys(self._roles, 0)
-        self._since_promoted = 0
-        self._last_rank = 0
-        self._decoded: dict[int, float] = {}
+        self._background_credit_s = dict.fromkeys(self._roles, 0.0)
+        self._last_level_on = dict.fromkeys(self._roles, 0)
+        self._kernels_since_promoted = 0
+        self._last_level = 0
+        self._last_decode: dict[int, float] = {}
         self.preemptions = 0
-        """Times a pass was left between two kernels for a more urgent one."""
+        """Times a batch was paused between two kernels for a more urgent one."""
 
-    def next(self, now: float) -> Dispatch | None:
-        """The most urgent kernel for any idle XPU, or None if nothing may run there now."""
-        if len(self._active) == len(self._roles):
+    def select(self, now: float) -> ScheduledKernel | None:
+        """Start the most urgent kernel that may run on any idle XPU; None if none may run now."""
+        if len(self._running) == len(self._roles):
             return None
-        for rank in self._turns():
+        for level in self._level_order():
             for role in self._roles:
-                decision = None if role in self._active else self._choose(rank, role, now)
-                if isinstance(decision, Dispatch):
+                decision = None if role in self._running else self._select_on(role, level, now)
+                if isinstance(decision, ScheduledKernel):
                     return decision
-                if decision is Verdict.WAIT:
-                    return None  # nothing less urgent shall slip in before it
+                if decision is LaunchDecision.WAIT:
+                    return None  # no less urgent kernel may start before it
         return None
 
-    def batch_done(self, batch: Batch, now: float) -> None:
-        """Note that a pass is through: its class decodes again when its gap is over."""
+    def note_completed(self, batch: Batch, now: float) -> None:
+        """Note when the priority levels of a completed batch last decoded; the decode gap counts from it."""
         for sequence in batch.sequences:
             if batch.stage is Stage.PREFILL:
-                self._decoded.setdefault(sequence.rank, now)
+                self._last_decode.setdefault(sequence.level, now)
             else:
-                self._decoded[sequence.rank] = now
+                self._last_decode[sequence.level] = now
 
-    def _turns(self) -> Iterable[int]:
-        """The classes, the one whose turn it is first."""
+    def _level_order(self) -> Iterable[int]:
+        """The priority levels in the order in which they may start a kernel now."""
         if self._policy.time_share:
-            return sorted(self._queues.queues, key=lambda rank: rank == self._last_rank)
-        if self._queues.promoted and self._since_promoted >= self._policy.promoted_stride:
-            return sorted(self._queues.queues, reverse=True)
-        return self._queues.queues
+            return sorted(self._queues.by_level, key=lambda level: level == self._last_level)
+        if self._queues.promoted and self._kernels_since_promoted >= self._policy.promoted_stride:
+            return sorted(self._queues.by_level, reverse=True)
+        return self._queues.by_level
 
-    def _choose(self, rank: int, role: Role, now: float) -> Dispatch | Verdict:
-        """The kernel that work of ``rank`` runs on ``role`` now, or why there is none."""
-        options = self._options(rank, role, now)
-        if len(self._roles) > 1 and not rank and not self._last_on[role]:
-            options = itertools.chain(self._affordable(role), options)
-        if self._active and any(active.batch.rank < rank for active in self._active):
+    def _select_on(self, role: Role, level: int, now: float) -> ScheduledKernel | LaunchDecision:
+        """Start a kernel of ``level`` on ``role``, or return why none may start."""
+        candidates = self._candidates(level, role, now)
+        if len(self._roles) > 1 and not level and not self._last_level_on[role]:
+            candidates = itertools.chain(self._background_within_credit(role), candidates)
+        if self._running and any(other.batch.level < level for other in self._running):
             # Backfill beside reactive work: the most work for the energy first (§6.3).
-            options = iter(sorted(options, key=_Option.efficiency, reverse=True))
-        for option in options:
-            batch = option.batch
-            favoured = batch.promoted and self._since_promoted >= self._policy.promoted_stride
-            verdict = self._active.judge(option.cost, 0 if favoured else batch.rank, role, now)
-            if verdict is Verdict.LAUNCH:
-                return self._launch(option, role, now)
-            if verdict is Verdict.WAIT:
-                return verdict
-        return Verdict.DEFER
+            candidates = iter(sorted(candidates, key=_Candidate.efficiency, reverse=True))
+        for candidate in candidates:
+            batch = candidate.batch
+            promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
+            as_level = 0 if promoted_first else batch.level
+            decision = self._running.decide_launch(candidate.cost, as_level, role, now)
+            if decision is LaunchDecision.LAUNCH:
+                return self._launch(candidate, role, now)
+            if decision is LaunchDecision.WAIT:
+                return decision
+        return LaunchDecision.DEFER
 
-    def _options(self, rank: int, role: Role, now: float) -> Iterator[_Option]:
-        """What work of ``rank`` could run on ``role``, the most urgent first."""
-        for stage in self._stages(rank, now):
-            alike = [
-                batch for batch in self._batch_builder.batches if batch.rank == rank and batch.stage is stage
-            ]
-            idle = [batch for batch in alike if batch.role is None]
+    def _candidates(self, level: int, role: Role, now: float) -> Iterator[_Candidate]:
+        """The kernels of ``level`` that could run on ``role``, the most urgent first.
+
+        Batches in progress come before a new one; batches that wait for another XPU come last, rerouted.
+        """
+        for stage in self._stages(level, now):
+            alike = [batch for batch in self._batches if batch.level == level and batch.stage is stage]
+            idle = [batch for batch in alike if batch.running_on is None]
             idle.sort(key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
             for batch in idle:
                 if batch.context.kernels[batch.context.position].roles[0] is role:
-                    yield self._option(batch, batch.context.kernels, role)
+                    yield self._candidate(batch, batch.context.kernels, role)
             most = len(self._roles) if stage is Stage.PREFILL else 1
             if len(alike) < most and (role is Role.DECODE or stage is not Stage.DECODE):
-                new = self._batch_builder.build(stage, rank)
+                new = self._builder.start_batch(stage, level)
                 if new is not None and new.context.kernels[0].roles[0] is role:
-                    yield self._option(new, new.context.kernels, role)
+                    yield self._candidate(new, new.context.kernels, role)
             for batch in idle:
                 kernels = self._rerouted(batch) if role is Role.DECODE else None
                 if kernels is not None:
-                    yield self._option(batch, kernels, role)
+                    yield self._candidate(batch, kernels, role)
 
-    def _affordable(self, role: Role) -> Iterator[_Option]:
-        """Kernels of background passes, at home elsewhere, that may hold up reactive work on ``role`` now."""
-        for batch in self._batch_builder.batches:
+    def _background_within_credit(self, role: Role) -> Iterator[_Candidate]:
+        """Kernels on ``role`` of background batches that began on another XPU, as far as the credit goes.
+
+        See :attr:`Policy.background_share`: they may delay reactive work on ``role``.
+        """
+        for batch in self._batches:
             kernel = batch.context.next_kernel
-            if kernel is None or not batch.rank or batch.role is not None or kernel.roles[0] is not role:
+            if (
+                kernel is None
+                or not batch.level
+                or batch.running_on is not None
+                or kernel.roles[0] is not role
+            ):
                 continue
             if batch.context.kernels[0].roles[0] is not role:
-                option = self._option(batch, batch.context.kernels, role)
-                if option.cost.seconds <= self._slack[role]:
-                    yield option
+                candidate = self._candidate(batch, batch.context.kernels, role)
+                if candidate.cost.seconds <= self._background_credit_s[role]:
+                    yield candidate
 
-    def _option(self, batch: Batch, kernels: tuple[Kernel, ...], role: Role) -> _Option:
-        return _Option(batch, kernels, self._cost(kernels[batch.context.position], batch.context.shape, role))
+    def _candidate(self, batch: Batch, kernels: tuple[Kernel, ...], role: Role) -> _Candidate:
+        kernel = kernels[batch.context.position]
+        return _Candidate(batch, kernels, self._cost(kernel, batch.context.shape, role))
 
     def _cost(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
-        """The profile's estimate, asked anew only when the past has grown by some blocks."""
+        """The cost model's estimate, cached until the past has grown by some blocks."""
         key = (
             *(kernel.kind, kernel.layers.start, kernel.layers.stop, role),
-            *(shape.tokens, shape.sequences, shape.rows, shape.past_tokens // _PAST_STEP),
+            *(shape.tokens, shape.sequences, shape.logits_rows, shape.past_tokens // _PAST_STEP),
         )
         cost = self._costs.get(key)
         if cost is None:
-            if len(self._costs) >= _MOST_COSTS:
+            if len(self._costs) >= _MAX_CACHED_COSTS:
                 self._costs.clear()
-            cost = self._costs[key] = self._graph.profile.estimate(kernel, shape, role)
+            cost = self._costs[key] = self._graph.cost_model.estimate(kernel, shape, role)
         return cost
 
-    def _stages(self, rank: int, now: float) -> tuple[Stage, ...]:
-        """What a class does first: prompts, unless its decodes have waited or are as many as a pass holds.
+    def _stages(self, level: int, now: float) -> tuple[Stage, ...]:
+        """The stages that a priority level may run, first choice first.
 
-        Or both at once, where it may. A mixed pass that has paused goes on before anything else of its class.
+        A mixed batch in progress resumes before any other batch of its level.
         """
         if self._policy.mixed_batches:
             return (Stage.MIXED,)
-        stages = self._separate_stages(rank, now)
-        begun = [batch.stage for batch in self._batch_builder.batches if batch.rank == rank]
-        if Stage.MIXED in begun:
+        stages = self._separate_stages(level, now)
+        in_progress = [batch.stage for batch in self._batches if batch.level == level]
+        if Stage.MIXED in in_progress:
             return (Stage.MIXED, *stages)
-        if self._mixes and rank and not begun and len(stages) > 1 and not self._queues.alive(0):
+        if self._mixes and level and not in_progress and len(stages) > 1 and not self._queues.has_work(0):
             return (Stage.MIXED,)
         return stages
 
-    def _separate_stages(self, rank: int, now: float) -> tuple[Stage, ...]:
+    def _separate_stages(self, level: int, now: float) -> tuple[Stage, ...]:
+        """Prefill first, unless the decodes fill a batch or have waited for the policy's gap."""
         decoding = prompts = 0
         for sequence in self._queues.running:
-            if sequence.rank == rank:
-                prompts += sequence.prefills
-                decoding += not sequence.prefills
-        if not prompts and not self._queues.queues[rank]:
+            if sequence.level == level:
+                prompts += sequence.needs_prefill
+                decoding += not sequence.needs_prefill
+        if not prompts and not self._queues.by_level[level]:
             return (Stage.DECODE,)
         if not decoding:
             return (Stage.PREFILL,)
-        gap = self._policy.proactive_decode_gap_s if rank else self._policy.reactive_decode_gap_s
-        if decoding >= self._max_batch_size or now - self._decoded.get(rank, now) >= gap:
+        gap = self._policy.proactive_decode_gap_s if level else self._policy.reactive_decode_gap_s
+        if decoding >= self._max_batch_size or now - self._last_decode.get(level, now) >= gap:
             return (Stage.DECODE, Stage.PREFILL)
         return (Stage.PREFILL, Stage.DECODE)
 
     def _rerouted(self, batch: Batch) -> tuple[Kernel, ...] | None:
-        """The kernels of a pass if it left the XPU that it would otherwise wait for (§6.5, load balancing).
+        """The kernels of a batch if it left the XPU that it waits for (§6.5, load balancing); None if not.
 
         While there is promoted work reactive prompts stay: it gets the other XPU to itself.
         """
         context = batch.context
-        wanted = context.kernels[context.position].roles[0]
-        if wanted not in self._active or (self._queues.promoted and not batch.rank):
+        waits_for = context.kernels[context.position].roles[0]
+        if waits_for not in self._running or (self._queues.promoted and not batch.level):
             return None
         if not context.position:
-            return self._graph.kernels_for(context.shape, avoid=wanted)
-        home = context.kernels
+            return self._graph.kernels_for(context.shape, avoid=waits_for)
+        current = context.kernels
         if not self._graph.reroute(context):
             return None
-        context.kernels, rerouted = home, context.kernels
+        context.kernels, rerouted = current, context.kernels
         return rerouted
 
-    def _launch(self, option: _Option, role: Role, now: float) -> Dispatch:
-        batch, kernels, cost = option
-        for other in self._batch_builder.batches:
-            if other.role is None and other.rank > batch.rank and other.context.position and not other.paused:
-                other.paused = True
-                self.preemptions += 1
-        batch.role = role
-        batch.paused = False
+    def _launch(self, candidate: _Candidate, role: Role, now: float) -> ScheduledKernel:
+        """Start a kernel: preempt what is less urgent, and account for it."""
+        batch, kernels, cost = candidate
+        self._preempt_less_urgent(batch.level)
+        batch.running_on = role
+        batch.preempted = False
         batch.context.kernels = kernels
-        kernel = kernels[batch.context.position]
-        self._active.start(RunningKernel(batch, kernel, role, cost, now))
-        self._last_rank = batch.rank
-        self._slack[role] += cost.seconds * (-1 if batch.rank else self._policy.background_share)
-        self._last_on[role] = batch.rank
-        self._slack[role] = min(max(self._slack[role], 0.0), self._graph.quantum_s)
-        served = batch.rank > 0 or self._queues.promoted.issubset(batch.sequences)
-        self._since_promoted = 0 if served else self._since_promoted + 1
-        return Dispatch(batch, kernel, role, cost)
+        scheduled = ScheduledKernel(batch, kernels[batch.context.position], role, cost, now)
+        self._running.add(scheduled)
+        self._last_level = self._last_level_on[role] = batch.level
+        credit = self._background_credit_s[role]
+        credit += cost.seconds * (-1 if batch.level else self._policy.background_share)
+        self._background_credit_s[role] = min(max(credit, 0.0), self._graph.quantum_s)
+        served = batch.level > 0 or self._queues.promoted.issubset(batch.sequences)
+        self._kernels_since_promoted = 0 if served else self._kernels_since_promoted + 1
+        return scheduled
+
+    def _preempt_less_urgent(self, level: int) -> None:
+        """Preempt the started batches of less urgent levels: submit no kernel of theirs for now (§6.2).
+
+        Nothing is copied or recomputed; a preempted batch resumes with its next kernel.
+        """
+        for batch in self._batches:
+            started = batch.context.position > 0 and batch.running_on is None
+            if started and batch.level > level and not batch.preempted:
+                batch.preempted = True
+                self.preemptions += 1

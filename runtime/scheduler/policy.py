@@ -1,4 +1,4 @@
-"""The rules a scheduler follows, as numbers: Agent.xpu's own, and the schemes it is compared with."""
+"""Scheduling policies as plain numbers: Agent.xpu's own, and the schemes it is compared with."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Preemption(enum.Enum):
     """What an arriving reactive request may interrupt."""
 
     KERNEL = "kernel"
-    """A background pass pauses after the kernel that is running and later goes on from there (§6.2)."""
+    """A background batch pauses after the kernel that is running and later resumes from there (§6.2)."""
     RESTART = "restart"
-    """It pauses there as well, but loses what it has computed of its prompts (Fig. 4a)."""
+    """It pauses there as well, and its prompts are evicted and computed again (Fig. 4a)."""
     NONE = "none"
-    """Nothing: every pass runs to its end (Fig. 4c)."""
+    """Nothing: every batch runs to its end (Fig. 4c)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,77 +25,79 @@ class Policy:
     preemption: Preemption = Preemption.KERNEL
 
     by_priority: bool = True
-    """Reactive before proactive; False serves everyone by arrival."""
+    """Reactive before proactive; False serves all requests by arrival."""
 
     shortest_first: bool = True
-    """Among proactive prompts, the one that will be complete first (§6.2); False serves them by arrival."""
+    """Among proactive prompts, the shortest estimated time left first (§6.2); False goes by arrival."""
 
     backfill: bool = True
-    """Proactive sequences decode along in the batch of reactive ones (§6.3, intra-XPU)."""
+    """Proactive sequences join the decode batch of reactive ones (§6.3, intra-XPU)."""
 
     backfill_slowdown: float = 1.25
-    """B_max is the batch whose decode step takes at most so many times that of one sequence (§6.3)."""
+    """B_max is the largest batch whose decode step takes at most this many times that of one (§6.3)."""
 
     background_share: float = 0.25
-    """Of an XPU that reactive work keeps busy, background passes that mostly run on another one get this
-    share of the time, a kernel at once: no NPU prefills without some attention on the GPU that decodes."""
+    """Share of the time of an XPU busy with reactive work that background batches get which mostly run on
+    another XPU, one kernel at a time: an NPU cannot prefill without some attention on the GPU that
+    decodes."""
 
     mixed_batches: bool = False
-    """A pass holds prompt chunks and decodes at once, as continuous batching has it. Where False, they are
-    passes of their own, so that a paused prompt holds up nobody's decoding (§5.2, disaggregation)."""
+    """A batch holds prompt chunks and decodes at once, as in continuous batching with chunked prefill. If
+    False they are batches of their own, so that a paused prompt delays no decode (§5.2, disaggregation)."""
 
     background_mixes: bool = True
-    """Proactive passes are mixed after all while nobody reactive is there, on a platform of one XPU: a decode
-    among a prompt's tokens costs no more than one of them, and nobody minds that it pauses with the pass."""
+    """Proactive batches are mixed while there is no reactive work, on a platform of one XPU: a decode among a
+    prompt's tokens costs no more than one of them, and may pause with its batch."""
 
     chunk_tokens: int | None = None
-    """Tokens in one pass, whatever time its kernels take; None: as many as the quantum allows."""
+    """Tokens in one batch, however long its kernels take; None: as many as the quantum allows."""
 
     reactive_chunk_tokens: int = 512
-    """Tokens of reactive prompts in one pass, as long as no kernel of it takes longer than
-    :attr:`reactive_kernel_s`. Nothing is more urgent, so that the quantum need not bind them, and a longer
-    pass reads the weights once for more tokens."""
+    """Tokens of reactive prompts in one batch, as long as none of its kernels takes longer than
+    :attr:`reactive_kernel_s`. Nothing is more urgent, so the quantum need not bind them, and a longer batch
+    reads the weights once for more tokens."""
 
     reactive_kernel_s: float = 0.1
     """The paper's bound on a prefill kernel (§6.2)."""
 
     time_share: bool = False
-    """Reactive and proactive work take turns, kernel by kernel (Fig. 4b)."""
+    """Reactive and proactive work alternate kernel by kernel (Fig. 4b)."""
 
     promote_after_s: float = 10.0
-    """Age at which a proactive request is *promoted* (§6.5), or half of the time to its deadline if that is
-    sooner: it goes before its equals, and gets a kernel after every :attr:`promoted_stride` others."""
+    """Age at which a proactive request is *promoted* (§6.5, aging), or half of the time to its deadline if
+    that is sooner: it is served before its equals, and gets a kernel after every :attr:`promoted_stride`
+    others."""
 
     promoted_stride: int = 7
-    """How many kernels others run for each kernel of promoted work: it makes users wait a seventh longer."""
+    """Other kernels per kernel of promoted work: reactive requests take a seventh longer meanwhile."""
 
     reactive_decode_gap_s: float = 0.1
-    """Longest that reactive prompts keep reactive decodes waiting."""
+    """Longest time that reactive prompts delay reactive decodes."""
 
     proactive_decode_gap_s: float = 1.0
-    """The same among proactive ones, where a fuller decode batch is worth more than an even pace."""
+    """The same among proactive requests, where a fuller decode batch is worth more than an even pace."""
 
     low_pressure: float = 0.4
-    """Below this share of the memory bandwidth kernels run beside each other freely (§6.4)."""
+    """Below this share of the memory bandwidth kernels run side by side freely (§6.4)."""
 
     high_pressure: float = 0.7
     """Above it they run one after the other, reactive first."""
 
     prefix_reuse: bool = True
-    """Blocks that are still in memory are used again where an app's prompt begins with the same tokens."""
+    """Prefix cache: blocks in memory are reused where a prompt of the same app begins with their tokens."""
 
     tool_wait_s: float = 60.0
-    """How long the blocks of a turn that waits for its tools are held for its next turn. Afterwards, and
-    where 0, they are kept like those of any finished request: until the memory is needed."""
+    """How long the blocks of a turn that ended in tool calls are held for the next turn. Afterwards, and if
+    0, they stay in the prefix cache like those of any finished request: until the memory is needed."""
 
     max_waiting: int = 10_000
-    """Requests that may wait for memory; beyond it the one that would be served last is shed."""
+    """Requests that may wait for free KV blocks; beyond it the one that would be served last is shed."""
 
     hang_timeout_s: float = 10.0
-    """A kernel that takes longer, and longer than 50 times its estimate, is given up."""
+    """A kernel that takes longer than this, and longer than 50 times its estimate, counts as hung."""
 
     max_faults: int = 3
-    """Kernels that may fail under one sequence before it is given up."""
+    """Kernels that may fail on one sequence before it is ended."""
 
 
 AGENT_XPU: Final = Policy()
@@ -110,7 +112,7 @@ FCFS: Final = Policy(
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
 )
-"""Continuous batching with chunked prompts in order of arrival, as OpenVINO GenAI and others do it."""
+"""Continuous batching with chunked prefill in order of arrival, as in OpenVINO GenAI and other engines."""
 
 PREEMPT_RESTART: Final = Policy(
     preemption=Preemption.RESTART,
@@ -121,7 +123,7 @@ PREEMPT_RESTART: Final = Policy(
     prefix_reuse=False,
     tool_wait_s=0.0,
 )
-"""Fig. 4a: reactive work has the machine to itself at once, and background prompts begin again after it."""
+"""Fig. 4a: reactive work takes the whole machine at once; background prompts start again after it."""
 
 TIME_SHARE: Final = Policy(
     time_share=True,
@@ -131,7 +133,7 @@ TIME_SHARE: Final = Policy(
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
 )
-"""Fig. 4b: both kinds share the processor in turns."""
+"""Fig. 4b: reactive and proactive work share the processor in time slices."""
 
 ITERATION_LEVEL: Final = Policy(
     preemption=Preemption.NONE,
@@ -151,4 +153,4 @@ POLICIES: Final = {
     "time-share": TIME_SHARE,
     "iteration-level": ITERATION_LEVEL,
 }
-"""All of them, by the names that :attr:`RuntimeConfig.policy` knows."""
+"""All policies, by the names that :attr:`RuntimeConfig.policy` accepts."""

@@ -1,141 +1,211 @@
-"""Who waits, who runs, and in which order they are served (Agent.xpu §6.1 dual queue, §6.5 aging)."""
+"""Request queues: waiting and running sequences in serving order (Agent.xpu §6.1, §6.2, §6.5)."""
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from operator import attrgetter
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import TypeAlias
 
+from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchShape
 from .policy import Policy
-from .prefill_estimate import PrefillEstimate
 from .sequence import Sequence, SequenceState
-from .waiting_queue import RequestQueue, Turn
+
+QueueKey: TypeAlias = tuple[bool, float, int]
+"""Sort key of a waiting sequence: promoted ones (False) first, then the lower number, then by arrival."""
 
 by_order = attrgetter("order")
+_by_key = itemgetter(0)
+
+
+class PrefillEstimate:
+    """Seconds to compute the rest of a prompt, for ordering only (§6.2: estimated time to completion).
+
+    Token-level work costs the same for every token; attention costs more the more tokens are behind it. The
+    costs of two chunks, one at the beginning of a context and one far into it, separate the two.
+    """
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        """Read both costs off ``graph`` once; an estimate is two multiplications."""
+        chunk = graph.chunk_tokens(0, graph.max_chunk_tokens)
+        far = 16 * chunk
+        first = graph.estimate_seconds(BatchShape(chunk, 1, 0, 0))
+        self._per_token = first / chunk
+        later = graph.estimate_seconds(BatchShape(chunk, 1, far, 0))
+        self._per_past_token = max(0.0, later - first) / (far * chunk)
+
+    def seconds_left(self, sequence: Sequence) -> float:
+        """Seconds until ``sequence`` can decode if it runs alone from now on."""
+        tokens = max(0, sequence.prefill_end - sequence.computed_tokens)
+        behind = sequence.computed_tokens + tokens / 2
+        return tokens * (self._per_token + self._per_past_token * behind)
+
+
+class RequestQueue:
+    """The waiting sequences of one priority level, sorted. Reading the first ones is O(1) in its length."""
+
+    def __init__(self) -> None:
+        """Create an empty queue."""
+        self._sorted: list[tuple[QueueKey, Sequence]] = []
+        self._keys: dict[Sequence, QueueKey] = {}
+
+    def __len__(self) -> int:
+        """How many sequences wait."""
+        return len(self._sorted)
+
+    def add(self, sequence: Sequence, key: QueueKey) -> None:
+        """Insert ``sequence`` by ``key``; the lower key is served first."""
+        self._keys[sequence] = key
+        insort(self._sorted, (key, sequence), key=_by_key)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Remove ``sequence``, which is in the queue."""
+        del self._sorted[bisect_left(self._sorted, self._keys.pop(sequence), key=_by_key)]
+
+    def first(self, count: int) -> list[Sequence]:
+        """The ``count`` sequences that are served next, or all if there are fewer."""
+        return [sequence for _, sequence in islice(self._sorted, count)]
+
+    @property
+    def last(self) -> Sequence:
+        """The sequence that is served after all others."""
+        return self._sorted[-1][1]
+
+    def check_integrity(self) -> None:
+        """Check that every sequence is in the queue once, in order.
+
+        Raises:
+            AssertionError: always a bug.
+        """
+        keys = [key for key, _ in self._sorted]
+        if keys != sorted(self._keys.values()) or len(set(keys)) != len(keys):
+            raise AssertionError("the queue is not sorted, or a sequence is in it twice")
 
 
 class RequestQueues:
-    """Every sequence that is alive: in its class's queue, or among those that hold blocks."""
+    """All unfinished sequences: one queue of waiting ones per priority level, and the running ones."""
 
-    def __init__(self, policy: Policy, estimate: PrefillEstimate) -> None:
-        """Nobody is alive."""
+    def __init__(self, policy: Policy, graph: ExecutionGraph) -> None:
+        """Create empty queues. ``graph`` estimates prefill times, where the policy orders by them."""
         self._policy = policy
-        self._estimate = estimate
-        self.queues: dict[int, RequestQueue] = {}
-        """By class, the most urgent first."""
+        self._estimate = PrefillEstimate(graph)
+        self.by_level: dict[int, RequestQueue] = {}
+        """The queue of each priority level, the most urgent level first."""
         self.running: list[Sequence] = []
-        """Who holds blocks, sorted by :attr:`Sequence.order`."""
+        """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
         self.promoted: set[Sequence] = set()
-        self._ages: list[tuple[float, int, Sequence]] = []
+        self._promotions: list[tuple[float, int, Sequence]] = []
         self._deadlines: list[tuple[float, int, Sequence]] = []
 
     @property
-    def waiting(self) -> int:
-        """Sequences in the queues."""
-        return sum(map(len, self.queues.values()))
+    def num_waiting(self) -> int:
+        """Sequences in all queues."""
+        return sum(map(len, self.by_level.values()))
 
     @property
     def next_deadline(self) -> float:
-        """When somebody may be late; infinite if nobody has a deadline."""
+        """The earliest deadline, possibly of a finished sequence; infinite if there is none."""
         return self._deadlines[0][0] if self._deadlines else float("inf")
 
     @property
     def last_waiting(self) -> Sequence:
-        """The one in the queues that would be served after all others."""
-        return next(queue.last for queue in reversed(self.queues.values()) if queue)
+        """The waiting sequence that is served after all others."""
+        return next(queue.last for queue in reversed(self.by_level.values()) if queue)
 
-    def alive(self, rank: int) -> bool:
-        """Whether there is work of this class."""
-        return bool(self.queues.get(rank)) or any(sequence.rank == rank for sequence in self.running)
+    def has_work(self, level: int) -> bool:
+        """Whether any sequence of ``level`` waits or runs."""
+        return bool(self.by_level.get(level)) or any(sequence.level == level for sequence in self.running)
 
-    def turn(self, sequence: Sequence) -> Turn:
-        """Who is served first among the prompts of a class: promoted ones, then the shortest left (§6.2)."""
-        by_arrival = sequence.promoted or not sequence.rank or not self._policy.shortest_first
+    def key(self, sequence: Sequence) -> QueueKey:
+        """Return the queue key: background prompts go by estimated time left, shortest first (§6.2)."""
+        by_arrival = sequence.promoted or not sequence.level or not self._policy.shortest_first
         return (
             not sequence.promoted,
             0.0 if by_arrival else self._estimate.seconds_left(sequence),
             sequence.id,
         )
 
-    def arrive(self, sequence: Sequence, now: float) -> None:
-        """Let a new sequence wait."""
-        sequence.rank = int(sequence.priority) if self._policy.by_priority else 0
-        if sequence.rank not in self.queues:
-            self.queues[sequence.rank] = RequestQueue()
-            self.queues = dict(sorted(self.queues.items()))
+    def add(self, sequence: Sequence, now: float) -> None:
+        """Queue a new sequence at its priority level, and note when it is promoted and when it expires."""
+        sequence.level = int(sequence.priority) if self._policy.by_priority else 0
+        if sequence.level not in self.by_level:
+            self.by_level[sequence.level] = RequestQueue()
+            self.by_level = dict(sorted(self.by_level.items()))
         patience = self._policy.promote_after_s
         if sequence.deadline is not None:
             heapq.heappush(self._deadlines, (sequence.deadline, sequence.id, sequence))
             patience = min(patience, (sequence.deadline - now) / 2)
-        if sequence.rank and patience < float("inf"):
-            heapq.heappush(self._ages, (now + patience, sequence.id, sequence))
-        self._wait(sequence)
+        if sequence.level and patience < float("inf"):
+            heapq.heappush(self._promotions, (now + patience, sequence.id, sequence))
+        self._enqueue(sequence)
 
     def admit(self, sequence: Sequence) -> None:
-        """Move a waiting sequence, which holds blocks now, to those that run."""
-        self.queues[sequence.rank].remove(sequence)
+        """Move a waiting sequence, which now holds blocks, to the running ones."""
+        self.by_level[sequence.level].remove(sequence)
         sequence.state = SequenceState.PREFILL
         insort(self.running, sequence, key=by_order)
 
-    def send_back(self, sequence: Sequence) -> None:
-        """Let a running sequence, which has lost its blocks, wait again."""
-        self._stop(sequence)
-        self._wait(sequence)
+    def requeue(self, sequence: Sequence) -> None:
+        """Move a running sequence, which has lost its blocks, back to its queue."""
+        self._remove_running(sequence)
+        self._enqueue(sequence)
 
     def finish(self, sequence: Sequence) -> None:
-        """Strike off a sequence that is alive."""
+        """Remove an unfinished sequence from wherever it is, and mark it FINISHED."""
         if sequence.state is SequenceState.WAITING:
-            self.queues[sequence.rank].remove(sequence)
+            self.by_level[sequence.level].remove(sequence)
         else:
-            self._stop(sequence)
+            self._remove_running(sequence)
         sequence.state = SequenceState.FINISHED
         self.promoted.discard(sequence)
 
-    def promote(self, now: float) -> None:
-        """Put those before their equals who have waited too long."""
-        while self._ages and self._ages[0][0] <= now:
-            sequence = heapq.heappop(self._ages)[2]
+    def promote_aged(self, now: float) -> None:
+        """Promote every sequence that has waited for its promotion time (§6.5, aging)."""
+        while self._promotions and self._promotions[0][0] <= now:
+            sequence = heapq.heappop(self._promotions)[2]
             if sequence.state is SequenceState.FINISHED:
                 continue
             self.promoted.add(sequence)
             if sequence.state is SequenceState.WAITING:
-                self.queues[sequence.rank].remove(sequence)
+                self.by_level[sequence.level].remove(sequence)
                 sequence.promoted = True
-                self._wait(sequence)
+                self._enqueue(sequence)
             else:
-                self._stop(sequence)
+                self._remove_running(sequence)
                 sequence.promoted = True
                 insort(self.running, sequence, key=by_order)
 
-    def late(self, now: float) -> list[Sequence]:
-        """Those alive whose deadline has passed since last asked."""
-        late = []
+    def pop_expired(self, now: float) -> list[Sequence]:
+        """Return the unfinished sequences whose deadline has passed, each of them once."""
+        expired = []
         while self._deadlines and self._deadlines[0][0] <= now:
             sequence = heapq.heappop(self._deadlines)[2]
             if sequence.state is not SequenceState.FINISHED:
-                late.append(sequence)
-        return late
+                expired.append(sequence)
+        return expired
 
     def check_integrity(self) -> None:
-        """Check that everyone is where the state says, and in order.
+        """Check that every sequence is where its state says, and in order.
 
         Raises:
             AssertionError: always a bug.
         """
-        for queue in self.queues.values():
+        for queue in self.by_level.values():
             queue.check_integrity()
             for sequence in queue.first(len(queue)):
-                if sequence.state is not SequenceState.WAITING or sequence.blocks or sequence.computed:
+                if sequence.state is not SequenceState.WAITING or sequence.blocks or sequence.computed_tokens:
                     raise AssertionError(f"sequence {sequence.id} waits, but is {sequence.state} with blocks")
         for sequence in self.running:
             if sequence.state not in (SequenceState.PREFILL, SequenceState.DECODE):
                 raise AssertionError(f"sequence {sequence.id} runs, but is {sequence.state}")
         if self.running != sorted(self.running, key=by_order):
-            raise AssertionError("those who run are not in order")
+            raise AssertionError("the running sequences are not in order")
 
-    def _wait(self, sequence: Sequence) -> None:
+    def _enqueue(self, sequence: Sequence) -> None:
         sequence.state = SequenceState.WAITING
-        self.queues[sequence.rank].add(sequence, self.turn(sequence))
+        self.by_level[sequence.level].add(sequence, self.key(sequence))
 
-    def _stop(self, sequence: Sequence) -> None:
+    def _remove_running(self, sequence: Sequence) -> None:
         del self.running[bisect_left(self.running, sequence.order, key=by_order)]

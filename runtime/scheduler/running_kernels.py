@@ -1,4 +1,4 @@
-"""What runs where now, and what may run beside it (Agent.xpu §6.3 constraints, §6.4 Algorithm 1)."""
+"""The table of running kernels, and which kernels may run beside them (Agent.xpu §6.3, §6.4 Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -6,39 +6,41 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..heg.kernel import Kernel, KernelCost, Role
+from ..heg.cost_model import KernelCost
+from ..heg.kernel import Kernel, Role
 from .batch import Batch
 from .policy import Policy
 
 
-class Verdict(enum.Enum):
-    """Whether a kernel may start now."""
+class LaunchDecision(enum.Enum):
+    """Whether a kernel may start beside the running ones."""
 
     LAUNCH = "launch"
     WAIT = "wait"
-    """Not before something that runs has ended, and nothing less urgent may slip in before it."""
+    """Not before a running kernel has ended, and no less urgent kernel may start before it."""
     DEFER = "defer"
-    """Not beside what runs now; another one may be tried instead."""
+    """Not beside the kernels that run now; another kernel may be tried instead."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunningKernel:
-    """A kernel that is running."""
+class ScheduledKernel:
+    """A kernel that the scheduler has started: the next kernel of ``batch``, on the XPU of ``role``."""
 
     batch: Batch
     kernel: Kernel
     role: Role
     cost: KernelCost
     started: float
+    """Seconds on the platform's clock."""
 
 
 class RunningKernels:
-    """The active kernel table and the memory pressure that its kernels make together."""
+    """The running kernel of each busy XPU, and the memory pressure that they make together."""
 
     def __init__(self, policy: Policy) -> None:
-        """Nothing runs."""
+        """Create an empty table. ``policy`` has the pressure thresholds."""
         self._policy = policy
-        self._by_role: dict[Role, RunningKernel] = {}
+        self._by_role: dict[Role, ScheduledKernel] = {}
 
     def __len__(self) -> int:
         """How many XPUs are busy."""
@@ -48,52 +50,50 @@ class RunningKernels:
         """Whether the XPU of ``role`` is busy."""
         return role in self._by_role
 
-    def __getitem__(self, role: Role) -> RunningKernel:
-        """What the busy XPU of ``role`` runs."""
+    def __getitem__(self, role: Role) -> ScheduledKernel:
+        """The kernel that runs on the XPU of ``role``, which is busy."""
         return self._by_role[role]
 
-    def __iter__(self) -> Iterator[RunningKernel]:
-        """All kernels that are running."""
+    def __iter__(self) -> Iterator[ScheduledKernel]:
+        """All running kernels; the table may change meanwhile."""
         return iter(tuple(self._by_role.values()))
 
-    def start(self, active: RunningKernel) -> None:
-        """Note that an XPU, idle so far, runs a kernel."""
-        self._by_role[active.role] = active
+    def add(self, kernel: ScheduledKernel) -> None:
+        """Enter a kernel that starts on an idle XPU."""
+        self._by_role[kernel.role] = kernel
 
-    def end(self, role: Role) -> RunningKernel:
-        """Note that it has ended, one way or another."""
+    def remove(self, role: Role) -> ScheduledKernel:
+        """Remove and return the kernel on ``role``, which has ended or failed."""
         return self._by_role.pop(role)
 
-    def judge(self, cost: KernelCost, rank: int, role: Role, now: float) -> Verdict:
-        """Algorithm 1: may a kernel of ``cost`` for a pass of ``rank`` start on ``role`` beside what runs?
+    def decide_launch(self, cost: KernelCost, level: int, role: Role, now: float) -> LaunchDecision:
+        """Algorithm 1: decide on a kernel of ``cost``, of a batch of ``level``, on ``role``.
 
-        The background is also held to the duration constraint: it must be off this XPU before the reactive
-        kernel that runs elsewhere hands its pass over to it.
+        Background kernels are also held to the duration constraint: they must leave this XPU before a
+        reactive kernel that runs elsewhere hands its batch over to it.
         """
         if not self._by_role:
-            return Verdict.LAUNCH
-        pressure = sum(active.cost.bandwidth_share for active in self) + cost.bandwidth_share
-        urgent = all(rank <= active.batch.rank for active in self)
+            return LaunchDecision.LAUNCH
+        pressure = sum(other.cost.bandwidth_share for other in self) + cost.bandwidth_share
+        most_urgent = all(level <= other.batch.level for other in self)
         if pressure > self._policy.high_pressure:
-            return Verdict.WAIT if urgent else Verdict.DEFER
-        if urgent:
-            return Verdict.LAUNCH
-        if cost.seconds > self._window(rank, role, now):
-            return Verdict.DEFER
+            return LaunchDecision.WAIT if most_urgent else LaunchDecision.DEFER
+        if most_urgent:
+            return LaunchDecision.LAUNCH
+        if cost.seconds > self._seconds_until_needed(role, level, now):
+            return LaunchDecision.DEFER
         if pressure < self._policy.low_pressure:
-            return Verdict.LAUNCH
-        # Selective pairing: two kernels that both live off the memory are kept apart in time.
+            return LaunchDecision.LAUNCH
+        # Selective pairing: two memory-intensive kernels do not run at the same time.
         intense = self._policy.low_pressure / 2
-        both = cost.bandwidth_share > intense and any(
-            active.cost.bandwidth_share > intense for active in self
-        )
-        return Verdict.DEFER if both else Verdict.LAUNCH
+        both = cost.bandwidth_share > intense and any(other.cost.bandwidth_share > intense for other in self)
+        return LaunchDecision.DEFER if both else LaunchDecision.LAUNCH
 
-    def _window(self, rank: int, role: Role, now: float) -> float:
-        """Seconds until a more urgent pass that runs elsewhere wants the XPU of ``role``."""
+    def _seconds_until_needed(self, role: Role, level: int, now: float) -> float:
+        """Seconds until a more urgent batch that runs elsewhere needs the XPU of ``role``."""
         window = float("inf")
-        for active in self:
-            following = active.batch.context.kernels[active.kernel.index + 1 : active.kernel.index + 2]
-            if active.batch.rank < rank and following and following[0].roles[0] is role:
-                window = min(window, active.started + active.cost.seconds - now)
+        for other in self:
+            following = other.batch.context.kernels[other.kernel.index + 1 : other.kernel.index + 2]
+            if other.batch.level < level and following and following[0].roles[0] is role:
+                window = min(window, other.started + other.cost.seconds - now)
         return window

@@ -1,45 +1,46 @@
-"""Decides which kernel runs next on which XPU (Agent.xpu §6). Pure state: no threads, no clock, no I/O.
+"""The scheduler: decides which kernel runs next on which XPU (Agent.xpu §6). No threads, no clock, no I/O.
 
-Events come in (a request arrives or ends, a kernel is done, a kernel failed), decisions go out: at every idle
-XPU, :meth:`Scheduler.dispatch` looks for the most urgent kernel that may run there now. Everything else
-follows from a few rules:
+Events come in (a request is added or finished, a kernel is done, a kernel failed), decisions go out: for
+every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that may run there now. The rules:
 
-- **Two classes.** Reactive work goes first on every XPU; background work takes what is left: places in the
-  reactive decode batch up to B_max (§6.3, intra-XPU), and XPUs that reactive work does not use (inter-XPU).
-  Promoted background work, which has waited too long, gets a kernel now and then (§6.5).
-- **Preemption is not going on.** A pass that something more urgent overtakes stays as it is between two of
-  its kernels (§6.2). Nothing is copied or computed again.
-- **Prompts and decodes are passes of their own** (§5.2). Within a class prompts go first, so that the decode
-  batch fills up, but they keep decodes waiting no longer than the policy's gap.
-- **Memory.** Whoever is admitted holds blocks for all it has. A sequence that needs more takes them from the
-  last in the order; those wait, and compute again what can no longer be found. The first in the order can
-  take from everyone and every sequence fits the arena, so that one always advances and none is lost.
+- **Two priority levels.** Reactive work goes first on every XPU. Background work takes what is left: places
+  in the reactive decode batch up to B_max (§6.3, intra-XPU), and XPUs that reactive work does not use
+  (inter-XPU). Promoted background work, which has aged, gets a kernel now and then (§6.5).
+- **Kernel-level preemption.** A batch is preempted between two of its kernels by not submitting the next one
+  (§6.2). Nothing is copied or computed again.
+- **Chunked prefill and decode are batches of their own** (§5.2). Within a level prompts go first, so that the
+  decode batch fills up, but they delay decodes no longer than the policy's gap.
+- **Memory.** An admitted sequence holds blocks for all its tokens. A sequence that needs more takes them from
+  the last in the order; those are evicted, wait, and recompute what the prefix cache has lost. The first in
+  the order can take blocks from all others and every sequence fits the arena, so that one always advances
+  and none is lost.
 
 None of this can change what a model says. Quantised keys depend on which tokens were written together, so
-prompt chunks end on block boundaries wherever they are cut, tokens that were sampled one by one are computed
-again one by one, and a decode pass once begun is never begun again.
+prompt chunks end on block boundaries wherever they are cut, tokens that were sampled one by one are
+recomputed one by one, and a decode batch once started is never restarted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..context.blocks import BlockPool
+from ..context.block_pool import BlockPool
+from ..heg.cost_model import KernelCost
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, KernelCost, Role
+from ..heg.kernel import BatchContext, Role
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .block_manager import BlockManager
-from .kernel_selector import Dispatch, KernelSelector
+from .kernel_selector import KernelSelector
 from .policy import Policy, Preemption
-from .prefill_estimate import PrefillEstimate
 from .queues import RequestQueues
-from .running_kernels import RunningKernel, RunningKernels
+from .running_batches import RunningBatches
+from .running_kernels import RunningKernels, ScheduledKernel
 from .sequence import Sequence, SequenceState
 
 
 class Scheduler:
-    """Owns every sequence that is alive, every pass in progress, and the pool of blocks. Not thread-safe."""
+    """All unfinished sequences, all batches in progress, and the pool of KV blocks. Not thread-safe."""
 
     def __init__(
         self,
@@ -55,103 +56,107 @@ class Scheduler:
         self._block_manager = BlockManager(
             pool, graph.block_tokens, share=policy.prefix_reuse, share_sampled=share_sampled
         )
-        self._queues = RequestQueues(policy, PrefillEstimate(graph))
-        self._batch_builder = BatchBuilder(graph, policy, self._queues, self._block_manager, max_batch_size)
-        self._active = RunningKernels(policy)
+        self._queues = RequestQueues(policy, graph)
+        self._batches = RunningBatches(graph, policy, self._queues, self._block_manager)
+        self._builder = BatchBuilder(
+            graph, policy, self._queues, self._block_manager, self._batches, max_batch_size
+        )
+        self._running = RunningKernels(policy)
         self._selector = KernelSelector(
-            graph, policy, self._queues, self._batch_builder, self._active, max_batch_size
+            graph, policy, self._queues, self._batches, self._builder, self._running, max_batch_size
         )
 
-    # What is asked of it.
+    # State.
 
     @property
-    def waiting(self) -> int:
+    def num_waiting(self) -> int:
         """Sequences that hold no blocks."""
-        return self._queues.waiting
+        return self._queues.num_waiting
 
     @property
-    def running(self) -> int:
+    def num_running(self) -> int:
         """Sequences that hold blocks."""
         return len(self._queues.running)
 
     @property
     def evictions(self) -> int:
         """Times a sequence lost its blocks to a more urgent one."""
-        return self._batch_builder.evictions
+        return self._builder.evictions
 
     @property
     def preemptions(self) -> int:
-        """Times a pass was left between two kernels for a more urgent one."""
+        """Times a batch was paused between two kernels for a more urgent one."""
         return self._selector.preemptions
 
     @property
     def usable_tokens(self) -> int:
-        """Tokens that fit if one sequence had all the memory that is left (see :meth:`kernel_failed`)."""
+        """Tokens that fit if one sequence had every usable block (see :meth:`fail_kernel`)."""
         return self._block_manager.usable_tokens
 
     @property
-    def busy(self) -> list[Role]:
-        """Where kernels are running."""
-        return [active.role for active in self._active]
+    def busy_roles(self) -> list[Role]:
+        """The XPUs on which kernels are running."""
+        return [kernel.role for kernel in self._running]
 
-    def running_on(self, role: Role) -> Batch:
-        """The pass whose kernel runs on ``role``, which is busy."""
-        return self._active[role].batch
+    def batch_on(self, role: Role) -> Batch:
+        """The batch whose kernel runs on ``role``, which is busy."""
+        return self._running[role].batch
 
-    def patience(self, cost: KernelCost) -> float:
-        """Seconds after which a kernel of ``cost`` is taken to hang."""
+    def hang_timeout_s(self, cost: KernelCost) -> float:
+        """Seconds after which a kernel of ``cost`` counts as hung."""
         return max(self.policy.hang_timeout_s, 50 * cost.seconds)
 
-    def next_event(self) -> float:
-        """When :meth:`expired` or :meth:`overdue` may have something to say, or kept memory becomes free."""
-        times = [self._given_up_at(active) for active in self._active]
+    def next_timeout(self) -> float:
+        """When :meth:`expire` or :meth:`hung_kernels` may return something, or a held context is released."""
+        times = [self._hung_at(kernel) for kernel in self._running]
         times.append(self._queues.next_deadline)
-        if self.waiting:
+        if self.num_waiting:
             times.append(self._block_manager.next_expiry())
         return min(times)
 
     # Events.
 
-    def arrive(self, sequence: Sequence, now: float) -> Sequence | None:
-        """Let a WAITING sequence in. It must fit the arena if it had it for itself, answer included.
+    def add(self, sequence: Sequence, now: float) -> Sequence | None:
+        """Add a WAITING sequence. It must fit the arena alone, answer included.
 
         Returns:
-            The sequence that was shed for it, now FINISHED: itself, if nobody is less urgent.
+            The sequence that was shed because too many wait, now FINISHED: the last in the queues, which may
+            be ``sequence`` itself.
         """
-        self._queues.arrive(sequence, now)
-        if self.policy.preemption is Preemption.RESTART and not sequence.rank:
-            self._batch_builder.restart_prompts()
-        if self.waiting <= self.policy.max_waiting:
+        self._queues.add(sequence, now)
+        if self.policy.preemption is Preemption.RESTART and not sequence.level:
+            self._builder.evict_background_prompts()
+        if self.num_waiting <= self.policy.max_waiting:
             return None
         shed = self._queues.last_waiting
         self.finish(shed)
         return shed
 
     def finish(self, sequence: Sequence) -> None:
-        """End a sequence in any state, for whatever reason; its blocks are free when it is in no pass."""
+        """End a sequence in any state, for any reason; its blocks are released once it is in no batch."""
         if sequence.state is SequenceState.FINISHED:
             return
         self._queues.finish(sequence)
-        batch = self._batch_builder.batch_of(sequence)
+        batch = self._batches.containing(sequence)
         if batch is None:
             self._block_manager.release(sequence)
-        elif batch.role is None and batch.abandoned:
-            self._batch_builder.drop(batch)
+        elif batch.running_on is None and batch.all_finished:
+            self._batches.drop(batch)
 
-    def propose(self, sequence: Sequence, draft: tuple[int, ...]) -> None:
-        """Let the next decode of a DECODE sequence compute ``draft`` as well, instead of any earlier one.
+    def set_draft(self, sequence: Sequence, draft: tuple[int, ...]) -> None:
+        """Have the next decode of a DECODE sequence verify ``draft``, which replaces any earlier draft.
 
-        Sample from all rows of its slice, in order, as long as what is sampled is what was drafted, and
-        :meth:`accept` each such token.
+        Sample from all logits rows of its chunk, in order, as long as the sampled token equals the draft
+        token, and call :meth:`accept_draft_token` for each that does.
         """
         sequence.draft = draft
 
-    def accept(self, sequence: Sequence) -> None:
-        """Note that a drafted token, by now the last of the sequence, was right: it need not be computed."""
-        self._batch_builder.advance(sequence, 1)
+    def accept_draft_token(self, sequence: Sequence) -> None:
+        """Note that a draft token, now the last of ``tokens``, was accepted: it is computed already."""
+        self._batches.advance(sequence, 1)
 
     def extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:
-        """Append ``tokens`` that nobody sampled to a DECODE sequence, which keeps what it holds.
+        """Append given ``tokens`` to a DECODE sequence, which keeps its blocks; they are prefilled in chunks.
 
         They must fit the arena, and so must what may be sampled behind them.
         """
@@ -161,92 +166,84 @@ class Scheduler:
         sequence.draft = ()
         sequence.state = SequenceState.PREFILL
 
-    def tool_wait(self, sequence: Sequence, now: float) -> None:
-        """Hold the blocks of a FINISHED sequence whose tools are running, for its next turn."""
+    def hold_for_next_turn(self, sequence: Sequence, now: float) -> None:
+        """Hold the blocks of a FINISHED sequence whose tools are running, for ``policy.tool_wait_s``."""
         if self.policy.tool_wait_s > 0:
-            self._block_manager.keep(sequence, now + self.policy.tool_wait_s)
+            self._block_manager.hold(sequence, now + self.policy.tool_wait_s)
 
-    def kernel_done(self, role: Role, now: float) -> Batch | None:
-        """Note that the kernel on ``role`` has ended.
+    def complete_kernel(self, role: Role, now: float) -> Batch | None:
+        """Note that the kernel on ``role`` is done.
 
         Returns:
-            The pass, if it is through: sample from it, in the order of its slices, for those that are alive.
+            Its batch, if that was the last kernel: sample for the chunks of unfinished sequences, in order.
         """
-        batch = self._active.end(role).batch
-        batch.role = None
+        batch = self._running.remove(role).batch
+        batch.running_on = None
         batch.context.position += 1
-        if batch.abandoned:
-            self._batch_builder.drop(batch)
+        if batch.all_finished:
+            self._batches.drop(batch)
         elif batch.context.next_kernel is None:
-            self._batch_builder.complete(batch)
-            self._selector.batch_done(batch, now)
+            self._batches.complete(batch)
+            self._selector.note_completed(batch, now)
             return batch
-        elif self.policy.preemption is Preemption.RESTART and batch.rank and self._queues.alive(0):
-            self._batch_builder.restart_prompts()
+        elif self.policy.preemption is Preemption.RESTART and batch.level and self._queues.has_work(0):
+            self._builder.evict_background_prompts()
         return None
 
-    def kernel_failed(self, role: Role, *, hung: bool) -> list[Sequence]:
-        """Note that the kernel on ``role`` failed, or ``hung`` and may still write to its blocks at any time.
+    def fail_kernel(self, role: Role, *, hung: bool) -> list[Sequence]:
+        """Note that the kernel on ``role`` failed, or ``hung`` and may write to its blocks at any time.
 
-        What it was writing to is lost, in the latter case for good; everything else is sound.
+        The blocks it was writing to are discarded, and quarantined if it hung; all others are sound.
 
         Returns:
-            Those to whom it happened too often, now FINISHED.
+            The sequences that have failed ``policy.max_faults`` times, now FINISHED.
         """
-        batch = self._active.end(role).batch
-        batch.role = None
-        given_up = self._batch_builder.fail(batch, hung=hung)
+        batch = self._running.remove(role).batch
+        batch.running_on = None
+        given_up = self._batches.fail(batch, hung=hung)
         for sequence in given_up:
             self.finish(sequence)
         return given_up
 
-    def expired(self, now: float) -> list[Sequence]:
-        """End those whose deadline has passed, and return them."""
-        late = self._queues.late(now)
-        for sequence in late:
+    def expire(self, now: float) -> list[Sequence]:
+        """Finish the sequences whose deadline has passed, and return them."""
+        expired = self._queues.pop_expired(now)
+        for sequence in expired:
             self.finish(sequence)
-        return late
+        return expired
 
-    def overdue(self, now: float) -> list[Role]:
-        """Where a kernel hangs: it has run far longer than it should."""
-        return [active.role for active in self._active if self._given_up_at(active) <= now]
+    def hung_kernels(self, now: float) -> list[Role]:
+        """The XPUs whose kernel has run for longer than :meth:`hang_timeout_s`."""
+        return [kernel.role for kernel in self._running if self._hung_at(kernel) <= now]
 
-    def take_dropped(self) -> list[BatchContext]:
-        """The contexts of passes that will not be gone on with, since last asked: to be released."""
-        dropped = self._batch_builder.dropped
-        if dropped:
-            self._batch_builder.dropped = []
-        return dropped
+    def take_dropped_contexts(self) -> list[BatchContext]:
+        """Return the contexts of batches dropped since the last call; the caller releases their buffers."""
+        return self._batches.take_dropped_contexts()
 
     def check_integrity(self) -> None:
-        """Check that no block is lost and no sequence or pass is where it cannot be.
+        """Check that no block is lost and that queues, batches and running kernels agree.
 
         Raises:
             AssertionError: always a bug.
         """
         self._queues.check_integrity()
-        self._batch_builder.check_integrity()
-        if {batch for batch in self._batch_builder.batches if batch.role is not None} != {
-            active.batch for active in self._active
+        self._batches.check_integrity()
+        if {batch for batch in self._batches if batch.running_on is not None} != {
+            kernel.batch for kernel in self._running
         }:
-            raise AssertionError("a pass is said to run that does not, or the other way round")
+            raise AssertionError("a batch counts as running without a running kernel, or the reverse")
 
     # Decisions.
 
-    def dispatch(self, now: float) -> list[Dispatch]:
-        """Give every idle XPU its next kernel, if there is one that may run; they count as started."""
-        self._block_manager.drop_expired(now)
-        self._queues.promote(now)
-        decisions: list[Dispatch] = []
-        while (decision := self._selector.next(now)) is not None:
-            decisions.append(decision)
-        for batch in [
-            batch
-            for batch in self._batch_builder.batches
-            if not batch.context.position and batch.role is None
-        ]:
-            self._batch_builder.drop(batch)  # who can join it by the time that it may begin shall do so
-        return decisions
+    def schedule(self, now: float) -> list[ScheduledKernel]:
+        """Start the next kernel on every idle XPU where one may run; the caller submits them."""
+        self._block_manager.release_expired(now)
+        self._queues.promote_aged(now)
+        scheduled: list[ScheduledKernel] = []
+        while (kernel := self._selector.select(now)) is not None:
+            scheduled.append(kernel)
+        self._batches.drop_unstarted()
+        return scheduled
 
-    def _given_up_at(self, active: RunningKernel) -> float:
-        return active.started + self.patience(active.cost)
+    def _hung_at(self, kernel: ScheduledKernel) -> float:
+        return kernel.started + self.hang_timeout_s(kernel.cost)

@@ -41,6 +41,7 @@ class LoadedModel:
     platform: OpenVINOPlatform
     """:meth:`OpenVINOPlatform.attach` it to an arena of :attr:`layout` before the first pass."""
     graph: ExecutionGraph
+    profile: Profile
     layout: KVLayout
     vocabulary_size: int
 
@@ -123,7 +124,9 @@ def build_model(
     }
     kernels = xpus[Role.DECODE].kernels
     vocabulary = kernels.logits.get_partial_shape()[2].get_length()
-    return LoadedModel(OpenVINOPlatform(platform, xpus, pool), graph, KVLayout.of(kernels.models), vocabulary)
+    return LoadedModel(
+        OpenVINOPlatform(platform, xpus, pool), graph, profile, KVLayout.of(kernels.models), vocabulary
+    )
 
 
 def load_profile(

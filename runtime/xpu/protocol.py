@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..heg.kernel import BatchContext, BatchShape, Kernel, KernelCost, Role
+from ..heg.kernel import BatchContext, Kernel, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,6 @@ class XPU(Protocol):
 
     def close(self) -> None:
         """Free the device. Waits for a running kernel a short while, never for one that hangs."""
-
-
-class CostModel(Protocol):
-    """The scheduler's only source of numbers about kernels."""
-
-    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
-        """Predict ``kernel`` at ``shape`` on the XPU of ``role``. Pure, and cheap enough to ask each time."""
 
 
 class Platform(Protocol):

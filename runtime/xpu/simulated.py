@@ -15,6 +15,7 @@ from typing import Final
 
 from agentrt.errors import ConfigurationError
 
+from ..heg.cost_model import CostModel
 from ..heg.granularity import choose_granularity
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, Kernel, Role
@@ -126,10 +127,10 @@ class SharedMemory:
 class SimulatedXPU:
     """An XPU that computes nothing, for as long as its profile says."""
 
-    def __init__(self, role: Role, profile: Profile, clock: VirtualClock, memory: SharedMemory) -> None:
+    def __init__(self, role: Role, costs: CostModel, clock: VirtualClock, memory: SharedMemory) -> None:
         """``memory`` is the machine's, shared with its other XPUs."""
         self._role = role
-        self._profile = profile
+        self._costs = costs
         self._clock = clock
         self._memory = memory
         self._running: object | None = None
@@ -146,7 +147,7 @@ class SimulatedXPU:
         """See :meth:`XPU.submit`. ``on_done`` is called by the clock."""
         assert self._running is None, "an XPU runs one kernel at a time"
         started = self._clock.now
-        cost = self._profile.estimate(kernel, context.shape, self._role)
+        cost = self._costs.estimate(kernel, context.shape, self._role)
 
         def end() -> None:
             self._running = None

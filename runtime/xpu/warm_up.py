@@ -30,7 +30,7 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
     Raises:
         EngineFailedError: a piece failed or did not end.
     """
-    runs = [(1, graph.pieces)]
+    runs = [(1, graph.segment_kernels)]
     if graph.static_tokens is not None:
         runs.append((graph.static_tokens, graph.kernels_for(BatchShape(graph.static_tokens, 1, 0, 0))))
     for tokens, kernels in runs:

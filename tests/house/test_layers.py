@@ -39,12 +39,12 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.speculators": (set(), 0),
     "agentrt.runtime": (set(), 1),
     "agentrt.runtime.config": (set(), 4),
-    "agentrt.runtime.context.blocks": (set(), 4),
+    "agentrt.runtime.context.block_pool": (set(), 4),
     "agentrt.runtime.drafting.protocol": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
-    "agentrt.runtime.heg.graph": ({"numpy"}, 6),
-    "agentrt.runtime.scheduler.scheduler": ({"numpy"}, 21),
-    "agentrt.runtime.engine.simulation": ({"numpy"}, 30),
+    "agentrt.runtime.heg.graph": (set(), 5),
+    "agentrt.runtime.scheduler.scheduler": (set(), 19),
+    "agentrt.runtime.engine.simulation": (set(), 28),
     # httpx loads rich where it is installed.
     "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 28),
 }

@@ -86,7 +86,7 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
     yield shared_runtime
     shared_runtime.generate([{"role": "user", "content": "x"}], max_tokens=1)  # all that was asked is done
     scheduler = shared_runtime._engine._scheduler
-    scheduler._block_manager.drop_expired(math.inf)  # what is held for turns that wait for their tools
+    scheduler._block_manager.release_expired(math.inf)  # what is held for turns that wait for their tools
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
@@ -112,7 +112,7 @@ class Gate:
         monkeypatch.setattr(xpu, "run", self._wait_and_run)
 
     def _wait_and_run(self, *arguments: Any) -> Any:
-        self.steps.append(self._scheduler.running_on(Role.DECODE).chunks)
+        self.steps.append(self._scheduler.batch_on(Role.DECODE).chunks)
         self._arrived.release()
         if not self._open:
             self._go.acquire()

@@ -53,7 +53,7 @@ def test_every_pass_goes_through_every_layer_once_in_order(
     assert segments == list(range(segments[0], len(graph.bounds)))
     for kernel in fused:
         # Longer than the quantum only where a single compiled segment is.
-        seconds = graph.profile.estimate(kernel, prefill(tokens, past), Role.DECODE).seconds
+        seconds = graph.cost_model.estimate(kernel, prefill(tokens, past), Role.DECODE).seconds
         assert seconds <= graph.quantum_s or len(kernel.segments) == 1
 
 
@@ -147,7 +147,7 @@ def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, se
         assert 1 < len(graph.bounds) < LAYERS
     for tokens in (graph.chunk_tokens(0, 10_000), 1):
         for kernel in graph.kernels_for(prefill(tokens)):
-            assert graph.profile.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
+            assert graph.cost_model.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
 
 
 def test_missing_seams_are_respected_and_slow_kernels_announced() -> None:

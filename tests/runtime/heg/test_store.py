@@ -60,7 +60,7 @@ def test_impossible_figures_are_damage(tmp_path: Path, field: str) -> None:
 def test_a_profile_that_cannot_be_stored_is_used_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = ProfileStore(tmp_path / "file" / "folder")
-    with pytest.warns(RuntimeWarning, match="cache_dir"):
+    with pytest.warns(RuntimeWarning, match="profile_folder"):
         assert store.profile("a", lambda: PROFILE) == PROFILE
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentrt.priority import Priority
-from agentrt.runtime.context.blocks import BlockPool
-from agentrt.runtime.context.prefix import BlockHashes
+from agentrt.runtime.context.block_hashes import BlockHashes
+from agentrt.runtime.context.block_pool import BlockPool
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 from agentrt.runtime.scheduler.batch import ScheduledChunk
-from agentrt.runtime.scheduler.kernel_selector import Dispatch
 from agentrt.runtime.scheduler.policy import Policy
+from agentrt.runtime.scheduler.running_kernels import ScheduledKernel
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 
@@ -68,7 +68,7 @@ def profile(*, xpus: int = 1, decode_share: float = 0.8) -> Profile:
 class Kernel:
     """One kernel as it ran."""
 
-    dispatch: Dispatch
+    scheduled: ScheduledKernel
     chunks: list[ScheduledChunk]
     start: float
     end: float
@@ -132,14 +132,14 @@ class Machine:
         self._ids += 1
         self.ends[sequence] = len(tokens) + answer
         self.habits[sequence] = (drafts, given)
-        shed = self.scheduler.arrive(sequence, self.now)
+        shed = self.scheduler.add(sequence, self.now)
         if shed is not None:
             self.given_up.append(shed)
         return sequence
 
-    def dispatch(self) -> list[Dispatch]:
+    def dispatch(self) -> list[ScheduledKernel]:
         """Start what may start; take a note of it."""
-        decisions = self.scheduler.dispatch(self.now)
+        decisions = self.scheduler.schedule(self.now)
         for decision in decisions:
             kernel = Kernel(decision, decision.batch.chunks, self.now, self.now + decision.cost.seconds)
             assert decision.role not in self.running, "one kernel at a time on each XPU"
@@ -147,7 +147,7 @@ class Machine:
             self.log.append(kernel)
             if self.watch is not None:
                 self.watch(kernel)
-        self.scheduler.take_dropped()
+        self.scheduler.take_dropped_contexts()
         self.scheduler.check_integrity()
         return decisions
 
@@ -159,7 +159,7 @@ class Machine:
         role, kernel = min(self.running.items(), key=lambda item: item[1].end)
         del self.running[role]
         self.now = kernel.end
-        through = self.scheduler.kernel_done(role, self.now)
+        through = self.scheduler.complete_kernel(role, self.now)
         for chunk in through.chunks if through else ():
             if chunk.samples:
                 self._sample(chunk)
@@ -175,29 +175,29 @@ class Machine:
             self.first.setdefault(sequence, self.now)
             agrees = place < len(chunk.draft) and chunk.draft[place] == token
             if agrees:
-                self.scheduler.accept(sequence)
+                self.scheduler.accept_draft_token(sequence)
             if len(sequence.tokens) >= self.ends[sequence]:
                 self.done[sequence] = self.now
                 self.scheduler.finish(sequence)
-            elif given and len(sequence.sampled) % 3 == 0:
+            elif given and len(sequence.sampled_tokens) % 3 == 0:
                 self.ends[sequence] += given
                 self.scheduler.extend(sequence, range(len(sequence.tokens), len(sequence.tokens) + given))
                 return
             elif not agrees:
                 known = len(sequence.tokens)
                 draft = [known + n if right else -1 for n, right in enumerate(drafts)]
-                self.scheduler.propose(sequence, tuple(draft[: self.ends[sequence] - known - 1]))
+                self.scheduler.set_draft(sequence, tuple(draft[: self.ends[sequence] - known - 1]))
                 return
             place += 1
 
-    def passes(self, most: int = 1000) -> list[list[tuple[int, int, bool]]]:
+    def batches(self, most: int = 1000) -> list[list[tuple[int, int, bool]]]:
         """Run until nothing is left; what each pass computed, in the order in which they ended."""
         made = []
         for _ in range(most):
             kernel = self.step()
             if kernel is None:
                 return made
-            if kernel.dispatch.kernel.last:
+            if kernel.scheduled.kernel.last:
                 made.append([(chunk.sequence.id, chunk.length, chunk.samples) for chunk in kernel.chunks])
         raise AssertionError("it does not come to an end")
 

@@ -55,23 +55,24 @@ class AnyOrder(RuleBasedStateMachine):
     def dispatch(self) -> None:
         self.machine.dispatch()
         if not self.machine.running:
-            kept = self.scheduler.next_event() < float("inf")  # for a turn that waits for its tool
-            assert kept or not self.scheduler.waiting + self.scheduler.running, "somebody could run"
+            kept = self.scheduler.next_timeout() < float("inf")  # for a turn that waits for its tool
+            assert kept or not self.scheduler.num_waiting + self.scheduler.num_running, "somebody could run"
         assert not self.machine.dispatch(), "what may run has been started"
 
     def kernel_starts(self, kernel: Kernel) -> None:
-        batch, started, role, cost = kernel.dispatch
+        scheduled = kernel.scheduled
+        batch, started, role = scheduled.batch, scheduled.kernel, scheduled.role
         assert role in started.roles
         assert self.kernels.get(batch.context.id, 0) == started.index, "in order, none twice"
         self.kernels[batch.context.id] = started.index + 1
-        assert cost.seconds <= QUANTUM or self.policy.mixed_batches
+        assert scheduled.cost.seconds <= QUANTUM or self.policy.mixed_batches
         self._slices_make_sense(kernel)
         self._reactive_goes_first(kernel)
 
     def _slices_make_sense(self, kernel: Kernel) -> None:
         assert len(kernel.chunks) <= BATCH
         for sequence, length, samples, draft in kernel.chunks:
-            start, end = sequence.computed, sequence.computed + length
+            start, end = sequence.computed_tokens, sequence.computed_tokens + length
             assert length > 0
             assert end + len(draft) <= len(sequence.blocks) * BLOCK
             assert samples or not draft
@@ -90,12 +91,12 @@ class AnyOrder(RuleBasedStateMachine):
         """On one XPU reactive work waits for what runs when it comes, and now and then for promoted work."""
         if not self.policy.by_priority or self.policy.time_share or self.xpus == 2:
             return
-        batch = kernel.dispatch.batch
-        ready = [s for s in self.alive if not s.rank and s.state is not SequenceState.WAITING]
-        if batch.rank and ready:
+        batch = kernel.scheduled.batch
+        ready = [s for s in self.alive if not s.level and s.state is not SequenceState.WAITING]
+        if batch.level and ready:
             assert any(s.promoted for s in self.alive), "a background kernel before a reactive one"
             assert self.reactive_in_a_row >= self.policy.promoted_stride
-        self.reactive_in_a_row = 0 if batch.rank else self.reactive_in_a_row + 1
+        self.reactive_in_a_row = 0 if batch.level else self.reactive_in_a_row + 1
 
     @precondition(lambda self: self.machine.running)
     @rule()
@@ -108,17 +109,17 @@ class AnyOrder(RuleBasedStateMachine):
         role = data.draw(st.sampled_from(sorted(self.machine.running, key=lambda role: role.value)))
         chunks = self.machine.running[role].chunks
         lost = sum(
-            -(-(sequence.computed + length + len(draft)) // BLOCK) - sequence.computed // BLOCK
+            -(-(sequence.computed_tokens + length + len(draft)) // BLOCK) - sequence.computed_tokens // BLOCK
             for sequence, length, _, draft in chunks
         )
         longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
         if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:
             return  # the engine would end whom the rest cannot hold
         del self.machine.running[role]
-        for sequence in self.scheduler.kernel_failed(role, hung=hung):
+        for sequence in self.scheduler.fail_kernel(role, hung=hung):
             assert sequence.faults == self.policy.max_faults
         self.quarantined += lost if hung else 0
-        self.scheduler.take_dropped()
+        self.scheduler.take_dropped_contexts()
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data())
@@ -130,13 +131,13 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.finished)
     @rule(data=st.data())
     def tool_waits(self, data: st.DataObject) -> None:
-        self.scheduler.tool_wait(data.draw(st.sampled_from(self.finished)), self.machine.now)
+        self.scheduler.hold_for_next_turn(data.draw(st.sampled_from(self.finished)), self.machine.now)
 
     @rule(seconds=st.floats(0, 20))
     def time_passes(self, seconds: float) -> None:
         if not self.machine.running:
             self.machine.now += seconds
-        for sequence in self.scheduler.expired(self.machine.now):
+        for sequence in self.scheduler.expire(self.machine.now):
             assert sequence.deadline is not None
             assert sequence.deadline <= self.machine.now
 
@@ -145,7 +146,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.scheduler.check_integrity()
         self.finished += [s for s in self.alive if s.state is SequenceState.FINISHED]
         self.alive = [s for s in self.alive if s.state is not SequenceState.FINISHED]
-        assert self.scheduler.waiting + self.scheduler.running == len(self.alive)
+        assert self.scheduler.num_waiting + self.scheduler.num_running == len(self.alive)
         assert self.scheduler.usable_tokens == (BLOCKS - self.quarantined) * BLOCK
 
     def teardown(self) -> None:
@@ -154,17 +155,17 @@ class AnyOrder(RuleBasedStateMachine):
             return
         for _ in range(20_000):
             self.machine.step()
-            self.scheduler.expired(self.machine.now)
+            self.scheduler.expire(self.machine.now)
             self.nothing_is_lost()
             if not self.alive:
                 break
             if not self.machine.running:
-                self.machine.now = min(self.scheduler.next_event(), self.machine.now + 1)
+                self.machine.now = min(self.scheduler.next_timeout(), self.machine.now + 1)
         assert not self.alive
         while self.machine.step():
             pass
         self.machine.now += self.policy.tool_wait_s
-        self.scheduler.dispatch(self.machine.now)
+        self.scheduler.schedule(self.machine.now)
         assert self.machine.pool.free == BLOCKS - self.quarantined
 
 

@@ -6,9 +6,13 @@ import random
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.heg.kernel import KernelKind, Role
+from agentrt.runtime.context.block_pool import BlockPool
+from agentrt.runtime.heg.cost_model import CostModel, KernelCost
+from agentrt.runtime.heg.graph import ExecutionGraph
+from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.scheduler.batch import Stage
-from agentrt.runtime.scheduler.sequence import SequenceState
+from agentrt.runtime.scheduler.scheduler import Scheduler
+from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
@@ -18,7 +22,7 @@ def test_a_prompt_in_chunks_then_one_token_at_a_time() -> None:
     machine = Machine()
     sequence = machine.add(37, answer=3)
     assert sequence.state is SequenceState.WAITING
-    assert machine.passes() == [
+    assert machine.batches() == [
         [(0, 16, False)],
         [(0, 16, False)],
         [(0, 5, True)],
@@ -34,7 +38,7 @@ def test_chunks_end_on_block_boundaries_and_short_prompts_share_a_pass() -> None
     machine = Machine()
     machine.add(7, answer=1)
     machine.add(30, answer=1)
-    assert machine.passes() == [[(0, 7, True), (1, 8, False)], [(1, 16, False)], [(1, 6, True)]]
+    assert machine.batches() == [[(0, 7, True), (1, 8, False)], [(1, 16, False)], [(1, 6, True)]]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +50,14 @@ def test_the_quantum_binds_the_kernels_of_background_prompts_alone(
     # A layer takes 8.5 ms for 12 tokens and 16 ms for 16.
     machine = Machine(quantum_s=0.01, policy=policy(reactive_kernel_s=longest_s))
     machine.add(48, priority, answer=1)
-    assert [[chunk[1] for chunk in batch] for batch in machine.passes()] == [[chunk]] * (48 // chunk)
+    assert [[chunk[1] for chunk in batch] for batch in machine.batches()] == [[chunk]] * (48 // chunk)
 
 
 def test_decodes_are_batched_and_are_passes_of_their_own() -> None:
     machine = Machine()
     for _ in range(3):
         machine.add(3, answer=3)
-    assert machine.passes() == [
+    assert machine.batches() == [
         [(0, 3, True), (1, 3, True), (2, 3, True)],
         [(0, 1, True), (1, 1, True), (2, 1, True)],
         [(0, 1, True), (1, 1, True), (2, 1, True)],
@@ -72,7 +76,7 @@ def test_reactive_interrupts_between_two_kernels_and_nothing_is_computed_twice()
     assert machine.now - asked <= QUANTUM + 0.004
     assert machine.scheduler.preemptions == 1
     machine.until(background)
-    layers = [kernel.dispatch.kernel.layers.start for kernel in machine.log if kernel.ids == [background.id]]
+    layers = [kernel.scheduled.kernel.layers.start for kernel in machine.log if kernel.ids == [background.id]]
     assert layers == [0, 1, 2, 3]
 
 
@@ -106,7 +110,7 @@ def test_without_reactive_work_the_batch_is_as_large_as_it_may_be() -> None:
     machine = Machine(batch=16)
     for _ in range(12):
         machine.add(2, PROACTIVE, answer=4)
-    assert max(map(len, machine.passes())) == 12
+    assert max(map(len, machine.batches())) == 12
 
 
 def test_background_decodes_ride_in_passes_of_prompts() -> None:
@@ -117,8 +121,8 @@ def test_background_decodes_ride_in_passes_of_prompts() -> None:
     prompt = machine.add(40, PROACTIVE)
     begun = len(machine.log)
     machine.until(prompt, first=True)
-    mixed = [kernel for kernel in machine.log[begun:] if kernel.dispatch.kernel.index == 0]
-    assert {kernel.dispatch.batch.stage for kernel in mixed} == {Stage.MIXED}
+    mixed = [kernel for kernel in machine.log[begun:] if kernel.scheduled.kernel.index == 0]
+    assert {kernel.scheduled.batch.stage for kernel in mixed} == {Stage.MIXED}
     # A pass holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
     assert [[chunk.length for chunk in kernel.chunks] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
         [1, 1, 1, 4]
@@ -133,7 +137,7 @@ def test_beside_a_user_background_prompts_and_decodes_are_passes_of_their_own() 
     machine.add(40, PROACTIVE)
     begun = len(machine.log)
     machine.until(decoding)
-    assert Stage.MIXED not in {kernel.dispatch.batch.stage for kernel in machine.log[begun:]}
+    assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log[begun:]}
 
 
 def test_a_mixed_pass_that_paused_goes_on_before_other_work_of_its_class() -> None:
@@ -155,7 +159,7 @@ def test_background_prompts_wait_for_reactive_decodes() -> None:
     user = machine.add(2, answer=5)
     background = machine.add(16, PROACTIVE)
     machine.until(user)
-    assert background.computed == 0
+    assert background.computed_tokens == 0
     machine.until(background)
 
 
@@ -214,7 +218,7 @@ def test_promoted_decodes_that_ride_along_do_not_hold_up_a_promoted_prompt() -> 
     machine.until(prompt)
     assert riding not in machine.done
     assert user not in machine.done
-    others = [kernel.dispatch.batch.rank for kernel in machine.log if kernel.start > 0.2]
+    others = [kernel.scheduled.batch.level for kernel in machine.log if kernel.start > 0.2]
     assert not any(one and two for one, two in itertools.pairwise(others)), "never two in a row"
 
 
@@ -224,9 +228,9 @@ def test_a_deadline_promotes_and_then_ends() -> None:
     user = machine.add(16, answer=100)
     while machine.now < 0.4:
         machine.step()
-    assert sequence.computed > 0, "half of its time was over"
-    assert machine.scheduler.expired(machine.now) == [sequence]
-    assert (sequence.state, machine.scheduler.expired(machine.now)) == (SequenceState.FINISHED, [])
+    assert sequence.computed_tokens > 0, "half of its time was over"
+    assert machine.scheduler.expire(machine.now) == [sequence]
+    assert (sequence.state, machine.scheduler.expire(machine.now)) == (SequenceState.FINISHED, [])
     machine.until(user)
     assert machine.pool.free == machine.pool.total
 
@@ -235,7 +239,7 @@ def test_among_equals_first_come_first_served() -> None:
     machine = Machine(batch=2)
     for _ in range(4):
         machine.add(2, answer=2)
-    assert machine.passes() == [
+    assert machine.batches() == [
         [(0, 2, True), (1, 2, True)],
         [(0, 1, True), (1, 1, True)],
         [(2, 2, True), (3, 2, True)],
@@ -264,7 +268,7 @@ def test_an_evicted_sequence_repeats_its_tokens_one_by_one() -> None:
     assert len(tokens) == 11
     machine.until(machine.add(15, answer=1))
     machine.log.clear()
-    assert machine.passes()[:6] == [
+    assert machine.batches()[:6] == [
         [(0, 6, False)],
         *[[(0, 1, False)]] * 4,
         [(0, 1, True)],
@@ -275,7 +279,7 @@ def test_an_evicted_sequence_repeats_its_tokens_one_by_one() -> None:
 def test_growing_sequences_evict_the_last_one_and_all_finish() -> None:
     machine = Machine(blocks=5)
     sequences = [machine.add(5, answer=13) for _ in range(3)]
-    machine.passes()
+    machine.batches()
     assert sorted(machine.done, key=lambda sequence: machine.done[sequence]) == sequences
     assert machine.scheduler.evictions > 0
 
@@ -305,11 +309,11 @@ def test_a_finished_sequence_in_a_paused_pass_frees_it_at_once() -> None:
     machine = Machine()
     sequence = machine.add(16, PROACTIVE)
     machine.step()
-    batch = machine.scheduler._batch_builder.batch_of(sequence)
+    batch = machine.scheduler._batches.containing(sequence)
     assert batch is not None
     machine.scheduler.finish(sequence)
     assert machine.pool.free == 64
-    assert machine.scheduler.take_dropped() == [batch.context]
+    assert machine.scheduler.take_dropped_contexts() == [batch.context]
 
 
 def test_overload_sheds_who_would_be_served_last() -> None:
@@ -333,12 +337,12 @@ def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     sequences = [
         machine.add(rng.choice([4, 8, 12]), rng.choice(list(Priority)), answer=1) for _ in range(10_000)
     ]
-    assert machine.scheduler.waiting == 10_000
+    assert machine.scheduler.num_waiting == 10_000
     scheduler = machine.scheduler
     served: list[int] = []
     while len(served) < 300:
-        for decision in scheduler.dispatch(0.0):
-            through = scheduler.kernel_done(decision.role, 0.0)
+        for decision in scheduler.schedule(0.0):
+            through = scheduler.complete_kernel(decision.role, 0.0)
             for chunk in through.chunks if through else ():
                 if chunk.samples:
                     served.append(chunk.sequence.id)
@@ -351,8 +355,8 @@ class TestTwoXPUs:
     def test_whole_chunks_are_split_between_them(self) -> None:
         machine = Machine(xpus=2)
         machine.add(20, answer=1)
-        machine.passes()
-        kinds = [(kernel.dispatch.role, kernel.dispatch.kernel.kind) for kernel in machine.log]
+        machine.batches()
+        kinds = [(kernel.scheduled.role, kernel.scheduled.kernel.kind) for kernel in machine.log]
         assert kinds[:3] == [
             (Role.PREFILL, KernelKind.TOKENS),
             (Role.DECODE, KernelKind.ATTENTION),
@@ -369,8 +373,8 @@ class TestTwoXPUs:
         tokens = len(user.tokens)
         machine.until(background, first=True)
         assert user not in machine.done
-        beside = [k for k in machine.log if k.start >= alone and k.dispatch.role is Role.PREFILL]
-        assert {kernel.dispatch.batch.rank for kernel in beside} == {int(PROACTIVE)}
+        beside = [k for k in machine.log if k.start >= alone and k.scheduled.role is Role.PREFILL]
+        assert {kernel.scheduled.batch.level for kernel in beside} == {int(PROACTIVE)}
         assert len(user.tokens) - tokens > 10
 
     def test_high_pressure_keeps_kernels_apart(self) -> None:
@@ -385,7 +389,7 @@ class TestTwoXPUs:
                     other
                     for other in machine.log
                     if other is not kernel and other.start < kernel.end and other.end > kernel.start
-                    and other.dispatch.kernel.kind is KernelKind.TOKENS
+                    and other.scheduled.kernel.kind is KernelKind.TOKENS
                 ]  # fmt: skip
 
     def test_prefill_migrates_to_an_idle_xpu(self) -> None:
@@ -393,8 +397,8 @@ class TestTwoXPUs:
         first, second = machine.add(64, PROACTIVE, answer=1), machine.add(64, PROACTIVE, answer=1)
         machine.until(first)
         machine.until(second)
-        prefill = [k for k in machine.log if k.dispatch.batch.stage is Stage.PREFILL]
-        assert any(k.dispatch.kernel.kind is KernelKind.LAYERS and k.chunks[0].length == 16 for k in prefill)
+        prefill = [k for k in machine.log if k.scheduled.batch.stage is Stage.PREFILL]
+        assert any(k.scheduled.kernel.kind is KernelKind.LAYERS and k.chunks[0].length == 16 for k in prefill)
         one_by_one = Machine(xpus=2, decode_share=0.3)
         one_by_one.until(one_by_one.add(64, PROACTIVE, answer=1))
         assert machine.now < 2 * one_by_one.now
@@ -412,8 +416,33 @@ class TestTwoXPUs:
             for one, two in zip(
                 *[[k for k in machine.log if k.ids == [user.id]][i:] for i in (0, 1)], strict=False
             )
-            if one.dispatch.batch is two.dispatch.batch and one.dispatch.role is Role.PREFILL
+            if one.scheduled.batch is two.scheduled.batch and one.scheduled.role is Role.PREFILL
         ]
         late = [start - end for end, start in handed_over if start - end > 1e-9]
         assert len(handed_over) > 3
         assert not late[1:], "only what ran already when it came may delay it"
+
+
+class FixedCosts:
+    """A :class:`CostModel` of two layers and one XPU whose kernels take 1 ms each."""
+
+    layers = 2
+    static_tokens = None
+
+    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
+        return KernelCost(seconds=0.001, bandwidth_share=0.1, bytes=0, watts=1.0, measured=False)
+
+
+def test_the_graph_and_the_scheduler_need_only_a_cost_model() -> None:
+    costs: CostModel = FixedCosts()
+    graph = ExecutionGraph(costs, (0, 1), block_tokens=4, max_chunk_tokens=16, quantum_s=0.0015)
+    scheduler = Scheduler(BlockPool(16), graph, policy(), max_batch_size=4, share_sampled=False)
+    sequence = Sequence(0, REACTIVE, list(range(20)))
+    scheduler.add(sequence, 0.0)
+    lengths = []
+    while sequence.state is not SequenceState.DECODE:
+        (scheduled,) = scheduler.schedule(0.0)
+        assert scheduled.cost == costs.estimate(scheduled.kernel, scheduled.batch.context.shape, Role.DECODE)
+        completed = scheduler.complete_kernel(Role.DECODE, 0.0)
+        lengths += [chunk.length for chunk in completed.chunks] if completed else []
+    assert lengths == [16, 4]

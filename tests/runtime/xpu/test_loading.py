@@ -126,7 +126,9 @@ def test_a_model_that_cannot_be_cut_runs_in_one_piece_and_says_what_is_lost(
 def test_estimates_follow_what_was_measured(tiny_folder: Path, tmp_path: Path) -> None:
     profile = measure(tiny_model(tiny_folder, "qwen2"), "cpu", tmp_path, [])
     graph = ExecutionGraph(profile, (0,), block_tokens=32, max_chunk_tokens=128, quantum_s=1.0)
-    assert graph.batch_seconds(BatchShape(128, 1, 0, 1)) >= graph.batch_seconds(BatchShape(1, 1, 0, 1)) > 0
+    assert (
+        graph.estimate_seconds(BatchShape(128, 1, 0, 1)) >= graph.estimate_seconds(BatchShape(1, 1, 0, 1)) > 0
+    )
 
 
 def test_the_made_up_profile_of_these_tests_is_one() -> None:

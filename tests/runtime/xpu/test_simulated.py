@@ -154,7 +154,7 @@ def test_the_papers_machine_as_a_roofline() -> None:
     token = BatchShape(1, 1, 512, 1)
     kernels = graph.kernels_for(token)
     # Reading every weight once is the least a token can take.
-    assert graph.batch_seconds(token) >= 3.2e9 / profile.bandwidth
+    assert graph.estimate_seconds(token) >= 3.2e9 / profile.bandwidth
     assert all(profile.estimate(k, token, Role.DECODE).bandwidth_share > 0.5 for k in kernels)
     for tokens, left in ((graph.chunk_tokens(1024, 999), 999), (graph.chunk_tokens(1024, 99), 99)):
         assert tokens <= left
@@ -172,5 +172,5 @@ def test_whole_chunks_hardly_touch_the_gpu_of_the_papers_machine() -> None:
     seconds = dict.fromkeys(Role, 0.0)
     for kernel in graph.kernels_for(chunk):
         if kernel.kind is not KernelKind.LAYERS:
-            seconds[kernel.roles[0]] += graph.profile.estimate(kernel, chunk, kernel.roles[0]).seconds
+            seconds[kernel.roles[0]] += graph.cost_model.estimate(kernel, chunk, kernel.roles[0]).seconds
     assert seconds[Role.DECODE] < 0.1 * seconds[Role.PREFILL]

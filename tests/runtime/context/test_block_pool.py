@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agentrt.runtime.context.blocks import BlockPool
+from agentrt.runtime.context.block_pool import BlockPool
 
 TOTAL = 8
 CHAINS = {name: [f"{name}{depth}".encode() for depth in range(4)] for name in ("a", "b")}
@@ -23,7 +23,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(chain=st.sampled_from(sorted(CHAINS)), length=st.integers(0, 4), publish=st.booleans())
     def hold(self, chain: str, length: int, publish: bool) -> None:
         keys = CHAINS[chain][:length]
-        table = self.pool.share(keys)
+        table = self.pool.acquire_cached(keys)
         assert [self.content[block] for block in table] == keys[: len(table)], "what it was published as"
         missing = length - len(table)
         if missing > self.pool.free:
@@ -34,7 +34,7 @@ class PoolMachine(RuleBasedStateMachine):
         for block, key in zip(fresh, keys[len(table) :], strict=True):
             self.content.pop(block, None)
             if publish:
-                self.pool.publish(block, key)
+                self.pool.cache(block, key)
                 self.content[block] = key
         self.tables.append(table + fresh)
 
@@ -75,25 +75,25 @@ def test_the_least_recently_used_goes_first_and_the_end_of_a_table_before_its_be
     for name in ("a", "b"):
         tables[name] = pool.allocate(2)
         for block, key in zip(tables[name], CHAINS[name], strict=False):
-            pool.publish(block, key)
+            pool.cache(block, key)
     pool.release(tables["a"])
     pool.release(tables["b"])
     assert (pool.free, pool.cached) == (4, 4)
-    again = pool.share(CHAINS["a"])
+    again = pool.acquire_cached(CHAINS["a"])
     assert again == tables["a"]
     pool.release(again)
     assert pool.allocate(1) == [tables["b"][1]]
-    assert pool.share(CHAINS["b"]) == tables["b"][:1]
+    assert pool.acquire_cached(CHAINS["b"]) == tables["b"][:1]
 
 
 def test_equal_content_is_found_once() -> None:
     pool = BlockPool(3)
     one, two = pool.allocate(2)
-    pool.publish(one, b"key")
-    pool.publish(two, b"key")
+    pool.cache(one, b"key")
+    pool.cache(two, b"key")
     pool.release([two])
     assert pool.cached == 0
-    assert pool.share([b"key"]) == [one]
+    assert pool.acquire_cached([b"key"]) == [one]
 
 
 def test_running_out_is_a_bug_of_the_caller() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.context.prefix import BlockHashes, PrefixSalts
+from agentrt.runtime.context.block_hashes import BlockHashes, PrefixSalts
 
 tokens = st.lists(st.integers(0, 2**31), max_size=20)
 
@@ -11,7 +11,9 @@ tokens = st.lists(st.integers(0, 2**31), max_size=20)
 @given(tokens, tokens, st.integers(1, 4))
 def test_equal_keys_mean_equal_beginnings(one: list[int], two: list[int], size: int) -> None:
     first, second = BlockHashes(b"salt", size), BlockHashes(b"salt", size)
-    keys = list(zip(first.of(one, len(one) // size), second.of(two, len(two) // size), strict=False))
+    keys = list(
+        zip(first.compute(one, len(one) // size), second.compute(two, len(two) // size), strict=False)
+    )
     for blocks, (left, right) in enumerate(keys, 1):
         assert (left == right) == (one[: blocks * size] == two[: blocks * size])
 
@@ -20,14 +22,14 @@ def test_equal_keys_mean_equal_beginnings(one: list[int], two: list[int], size: 
 def test_growing_a_chain_does_not_change_it(all_tokens: list[int], data: st.DataObject) -> None:
     grown = BlockHashes(b"salt", 2)
     for length in sorted(data.draw(st.lists(st.integers(0, len(all_tokens))))):
-        grown.of(all_tokens[:length], length // 2)
+        grown.compute(all_tokens[:length], length // 2)
     blocks = len(all_tokens) // 2
-    assert grown.of(all_tokens, blocks) == BlockHashes(b"salt", 2).of(all_tokens, blocks)
+    assert grown.compute(all_tokens, blocks) == BlockHashes(b"salt", 2).compute(all_tokens, blocks)
 
 
 def test_no_app_has_anothers_keys() -> None:
     salts = PrefixSalts()
-    assert salts.of("mail") == salts.of("mail") != salts.of("notes")
-    assert PrefixSalts().of("mail") != salts.of("mail"), "and no process another's"
-    mail, notes = (BlockHashes(salts.of(app), 2).of([1, 2, 3, 4], 2) for app in ("mail", "notes"))
+    assert salts.salt_for("mail") == salts.salt_for("mail") != salts.salt_for("notes")
+    assert PrefixSalts().salt_for("mail") != salts.salt_for("mail"), "and no process another's"
+    mail, notes = (BlockHashes(salts.salt_for(app), 2).compute([1, 2, 3, 4], 2) for app in ("mail", "notes"))
     assert not set(mail) & set(notes)

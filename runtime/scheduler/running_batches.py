@@ -1,0 +1,128 @@
+"""The batches in progress: each is started here, and completed, dropped or failed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from ..heg.graph import ExecutionGraph
+from ..heg.kernel import BatchContext
+from .batch import Batch, ScheduledChunk, Stage, shape_of
+from .block_manager import BlockManager
+from .policy import Policy
+from .queues import RequestQueues
+from .sequence import Sequence, SequenceState
+
+
+class RunningBatches:
+    """Every batch in progress, running or paused. A sequence is in at most one of them."""
+
+    def __init__(
+        self, graph: ExecutionGraph, policy: Policy, queues: RequestQueues, block_manager: BlockManager
+    ) -> None:
+        """Create an empty table."""
+        self._graph = graph
+        self._policy = policy
+        self._queues = queues
+        self._block_manager = block_manager
+        self._ids = itertools.count()
+        self._batches: list[Batch] = []
+        self._batch_of: dict[Sequence, Batch] = {}
+        self._dropped: list[BatchContext] = []
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All batches, in the order in which they were started."""
+        return iter(self._batches)
+
+    def containing(self, sequence: Sequence) -> Batch | None:
+        """The batch that ``sequence`` is in, if any."""
+        return self._batch_of.get(sequence)
+
+    def not_in_batch(self, sequences: Iterable[Sequence]) -> list[Sequence]:
+        """Those of ``sequences`` that are in no batch, in order."""
+        return [sequence for sequence in sequences if sequence not in self._batch_of]
+
+    def start(self, chunks: list[ScheduledChunk], stage: Stage) -> Batch:
+        """Start a batch of ``chunks``, whose sequences hold the blocks it writes to."""
+        shape = shape_of(chunks)
+        context = BatchContext(next(self._ids), None, shape, self._graph.kernels_for(shape))
+        batch = Batch(chunks, stage, min(chunk.sequence.level for chunk in chunks), context)
+        self._batch_of.update(dict.fromkeys(batch.sequences, batch))
+        self._batches.append(batch)
+        return batch
+
+    def complete(self, batch: Batch) -> None:
+        """Remove ``batch``, all kernels of which are done: its tokens are in the arena."""
+        self._batches.remove(batch)
+        for chunk in batch.chunks:
+            sequence = chunk.sequence
+            del self._batch_of[sequence]
+            if sequence.state is SequenceState.FINISHED:
+                self._block_manager.release(sequence)
+                continue
+            self.advance(sequence, chunk.length)
+            if chunk.samples:
+                sequence.draft = ()
+                sequence.state = SequenceState.DECODE
+                sequence.faults = 0
+
+    def advance(self, sequence: Sequence, tokens: int) -> None:
+        """Note that ``tokens`` more tokens of the sequence are in the arena."""
+        before = sequence.computed_tokens
+        sequence.computed_tokens += tokens
+        self._block_manager.cache_full_blocks(sequence, before)
+
+    def drop(self, batch: Batch) -> None:
+        """Discard ``batch``, of which no kernel is running; its sequences are as before it."""
+        self._batches.remove(batch)
+        self._dropped.append(batch.context)
+        for sequence in batch.sequences:
+            del self._batch_of[sequence]
+            if sequence.state is SequenceState.FINISHED:
+                self._block_manager.release(sequence)
+
+    def drop_unstarted(self) -> None:
+        """Drop batches without a launched kernel, so that sequences that arrive meanwhile can join them."""
+        for batch in [b for b in self._batches if not b.context.position and b.running_on is None]:
+            self.drop(batch)
+
+    def fail(self, batch: Batch, *, hung: bool) -> list[Sequence]:
+        """Drop ``batch``, whose kernel failed; its sequences resume at the first block it was writing.
+
+        Returns:
+            The unfinished sequences that have now failed ``max_faults`` times.
+        """
+        for chunk in batch.chunks:
+            self._block_manager.roll_back(chunk.sequence, chunk.length + len(chunk.draft), quarantine=hung)
+        self.drop(batch)
+        unfinished = [s for s in batch.sequences if s.state is not SequenceState.FINISHED]
+        for sequence in unfinished:
+            sequence.faults += 1
+            sequence.state = SequenceState.PREFILL
+            if not sequence.blocks:
+                self._queues.requeue(sequence)
+        return [sequence for sequence in unfinished if sequence.faults >= self._policy.max_faults]
+
+    def take_dropped_contexts(self) -> list[BatchContext]:
+        """Return the contexts of batches dropped since the last call; the caller releases their buffers."""
+        dropped = self._dropped
+        if dropped:
+            self._dropped = []
+        return dropped
+
+    def check_integrity(self) -> None:
+        """Check that every sequence in a batch is in that one only, and that every block has its holders.
+
+        Raises:
+            AssertionError: always a bug.
+        """
+        members = [(sequence, batch) for batch in self._batches for sequence in batch.sequences]
+        if len({sequence for sequence, _ in members}) < len(members) or len(members) != len(self._batch_of):
+            raise AssertionError("a sequence is in two batches, or twice in one")
+        for sequence, batch in members:
+            if self._batch_of.get(sequence) is not batch:
+                raise AssertionError(f"sequence {sequence.id} is listed under another batch than its own")
+        for sequence in self._queues.running:
+            if self._block_manager.blocks_for(sequence.computed_tokens) > len(sequence.blocks):
+                raise AssertionError(f"sequence {sequence.id} has computed more than its blocks hold")
+        self._block_manager.check_integrity({*self._queues.running, *(sequence for sequence, _ in members)})

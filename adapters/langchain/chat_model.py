@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from anyio.from_thread import start_blocking_portal
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.model_profile import ModelProfile
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
-from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
-from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
+from agentrt.calls import ToolCall
 from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
 from agentrt.toolcache import ResultSource, TakeResult, current_result_source
 
-from .messages import answered_blocks, openai_messages
+from .generations import ChunkConverter, chat_result, generation_of, is_call_answered
+from .messages import openai_messages
 
 if TYPE_CHECKING:
-    from agentrt.runtime import CallAnswered, Generation, GenerationEvent
+    from agentrt.runtime import GenerationEvent
 
 
 class ChatAgentRT(BaseChatModel):
@@ -123,8 +121,8 @@ class ChatAgentRT(BaseChatModel):
     ) -> ChatResult:
         options, turns = self._options(stop, kwargs), self._turns()
         if turns is not None:
-            return _result(_generation(list(_blocking(self._events(messages, options, turns)))))
-        return _result(self.runtime.generate(openai_messages(messages), **options))
+            return chat_result(generation_of(list(_blocking(self._events(messages, options, turns)))))
+        return chat_result(self.runtime.generate(openai_messages(messages), **options))
 
     async def _agenerate(
         self,
@@ -135,8 +133,10 @@ class ChatAgentRT(BaseChatModel):
     ) -> ChatResult:
         options, turns = self._options(stop, kwargs), self._turns()
         if turns is not None:
-            return _result(_generation([event async for event in self._events(messages, options, turns)]))
-        return _result(await self.runtime.agenerate(openai_messages(messages), **options))
+            return chat_result(
+                generation_of([event async for event in self._events(messages, options, turns)])
+            )
+        return chat_result(await self.runtime.agenerate(openai_messages(messages), **options))
 
     def _stream(
         self,
@@ -145,14 +145,15 @@ class ChatAgentRT(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        options, turns, chunks = self._options(stop, kwargs), self._turns(), _Chunks(holds=self.tool_cache)
+        options, turns = self._options(stop, kwargs), self._turns()
+        converter = ChunkConverter(hold_calls=self.tool_cache)
         if turns is not None:
             events = _blocking(self._events(messages, options, turns))
         else:
             events = self.runtime.iter_stream(openai_messages(messages), **options)
         with closing(events):
             for event in events:
-                yield from chunks.of(event)
+                yield from converter.chunks(event)
 
     async def _astream(
         self,
@@ -161,10 +162,10 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        chunks = _Chunks(holds=self.tool_cache)
+        converter = ChunkConverter(hold_calls=self.tool_cache)
         async with aclosing(self._events(messages, self._options(stop, kwargs), self._turns())) as events:
             async for event in events:
-                for chunk in chunks.of(event):
+                for chunk in converter.chunks(event):
                     yield chunk
 
     def _turns(self) -> ResultSource | None:
@@ -181,7 +182,7 @@ class ChatAgentRT(BaseChatModel):
         answered: list[tuple[ToolCall, str]] = []
         async with aclosing(running.events()) as events:
             async for event in events:
-                if _is_answer(event):
+                if is_call_answered(event):
                     answered.append((event.call, event.output))
                 elif answered:
                     assert turns is not None
@@ -218,48 +219,6 @@ def _tool_choice(choice: Any) -> Any:
     return {"type": "function", "function": {"name": choice}}
 
 
-def _usage(generation: Generation) -> UsageMetadata:
-    usage = generation.usage
-    return UsageMetadata(
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-        total_tokens=usage.prompt_tokens + usage.completion_tokens,
-        input_token_details=InputTokenDetails(cache_read=usage.cached_tokens),
-    )
-
-
-def _metadata(generation: Generation) -> dict[str, Any]:
-    timing = generation.timing
-    return {
-        "id": generation.id,
-        "model_provider": "agentrt",
-        "finish_reason": generation.finish_reason,
-        "timing": {
-            "queued_s": timing.queued_s,
-            "time_to_first_token_s": timing.time_to_first_token_s,
-            "total_s": timing.total_s,
-        },
-    }
-
-
-def _result(generation: Generation) -> ChatResult:
-    blocks = [
-        block
-        for answered in generation.answered_calls
-        for block in answered_blocks(answered.call, answered.output)
-    ]
-    message = AIMessage(
-        content=[*blocks, {"type": "text", "text": generation.text}] if blocks else generation.text,
-        tool_calls=[
-            {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
-            for call in generation.tool_calls
-        ],
-        usage_metadata=_usage(generation),
-        response_metadata=_metadata(generation),
-    )
-    return ChatResult(generations=[ChatGeneration(message=message)])
-
-
 def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[GenerationEvent, None, None]:
     """``events`` for a caller that waits, on an event loop of their own: the caller's thread may run one."""
     with start_blocking_portal() as portal:
@@ -283,62 +242,3 @@ def _submitter(put: Callable[[str, Mapping[str, Any], str], bool]) -> TakeResult
             loop.call_soon_threadsafe(loop.run_in_executor, None, keep)
 
     return take
-
-
-def _is_answer(event: GenerationEvent) -> TypeGuard[CallAnswered]:
-    from agentrt.runtime import CallAnswered
-
-    return isinstance(event, CallAnswered)
-
-
-def _generation(events: Sequence[GenerationEvent]) -> Generation:
-    from agentrt.runtime import Finished
-
-    assert isinstance(events[-1], Finished)
-    return events[-1].generation
-
-
-class _Chunks:
-    """Turns the events of one answer into chunks."""
-
-    def __init__(self, *, holds: bool) -> None:
-        """``holds`` keeps calls back until the turn ends: then it is known whose they are to make."""
-        self._holds = holds
-        self._held: list[ChatGenerationChunk] = []
-
-    def of(self, event: GenerationEvent) -> list[ChatGenerationChunk]:
-        """The chunks that can be told now."""
-        chunks = list(_chunks(event))
-        if self._holds and isinstance(event, CallFinished):
-            self._held += chunks
-            return []
-        if _is_answer(event):
-            self._held.clear()
-        elif not isinstance(event, (TextDelta, CallStarted, CallArgumentsDelta)):
-            chunks, self._held = self._held + chunks, []
-        return chunks
-
-
-def _chunks(event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
-    from agentrt.runtime import Finished
-
-    if _is_answer(event):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=answered_blocks(event.call, event.output)))
-    if isinstance(event, TextDelta):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
-    elif isinstance(event, CallFinished):
-        chunk = tool_call_chunk(
-            name=event.call.name,
-            args=json.dumps(event.call.arguments),
-            id=event.call.id,
-            index=event.index,
-        )
-        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
-    elif isinstance(event, Finished):
-        last = AIMessageChunk(
-            content="",
-            usage_metadata=_usage(event.generation),
-            response_metadata=_metadata(event.generation),
-            chunk_position="last",
-        )
-        yield ChatGenerationChunk(message=last)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -16,8 +15,9 @@ from langchain_core.tools import Tool as SingleInputTool
 from pydantic import PrivateAttr
 
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.speculable import MARK, Invocation, SpeculableOptions, SpeculableTool
+from agentrt.tools.speculable import Invocation, SpeculableOptions, SpeculableTool
 
+from ..transparent_subclass import plain_class, transparent_subclass
 from .scopes import scope_of_run
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
@@ -36,7 +36,7 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     """Return a speculable copy of ``tool``, still an instance of its class."""
     _refuse_injected(tool)
     copy = tool.model_copy()
-    base = type(tool).__dict__.get("_agentrt_base", type(tool))
+    base = plain_class(type(tool))
     object.__setattr__(copy, "__class__", _speculable_class(base))
     copy._agentrt = SpeculableTool(
         tool.name,
@@ -48,54 +48,58 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     return copy
 
 
-@functools.cache
-def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
-    """Return a subclass of ``base`` that claims speculations; it goes by the name of ``base``.
+if TYPE_CHECKING:
+    _Base = BaseTool
+else:
+    _Base = object  # at run time ``super()`` is the class of the user's tool
 
-    LangChain validates the arguments in ``_to_args_and_kwargs``, which also learns the call's id, and
-    then runs the tool by ``_run`` or ``_arun``, inside its callbacks and its packing of the result. So
-    the first notes the call and the others claim: tracing, error handling and artifacts are untouched.
+
+class SpeculableMixin(_Base):
+    """Mixin of a LangChain tool that claims speculations.
+
+    LangChain validates the arguments in ``_to_args_and_kwargs``, which also takes the call's id, and then
+    runs the tool by ``_run`` or ``_arun``, inside its callbacks and its packing of the result. The first adds
+    the call to the arguments and the others claim with it: tracing, error handling and artifacts stay.
     """
 
+    if TYPE_CHECKING:
+        _agentrt: SpeculableTool
+
+    @property
+    def __speculable__(self) -> SpeculableTool:
+        """The tool as a session sees it."""
+        return self._agentrt
+
     def _to_args_and_kwargs(
-        self: Any, tool_input: str | dict[str, Any], tool_call_id: str | None
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        args, kwargs = base._to_args_and_kwargs(self, tool_input, tool_call_id)
+        args, kwargs = super()._to_args_and_kwargs(tool_input, tool_call_id)
         return args, {**kwargs, _CALL: _Call(tool_call_id, Invocation(args, dict(kwargs)))}
 
-    # LangChain reads the signatures of these two, which wraps() keeps.
-    @functools.wraps(base._run)
-    def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
         call = kwargs.pop(_CALL, None)
-        run = functools.partial(base._run, self, *args, **kwargs)
+        run = functools.partial(super()._run, *args, **kwargs)  # type: ignore[safe-super]
         if call is None:
             return run()
         return self._agentrt.redeem(call.id, call.invocation, run, scope_of_run())
 
-    @functools.wraps(base._arun)
-    async def _arun(self: Any, *args: Any, **kwargs: Any) -> Any:
+
+class SpeculableAsyncMixin(SpeculableMixin):
+    """Mixin of a tool with an async implementation of its own; the default one calls ``_run``."""
+
+    async def _arun(self, *args: Any, **kwargs: Any) -> Any:
         call = kwargs.pop(_CALL, None)
-        run = functools.partial(base._arun, self, *args, **kwargs)
+        run = functools.partial(super()._arun, *args, **kwargs)
         if call is None:
             return await run()
         return await self._agentrt.aredeem(call.id, call.invocation, run, scope_of_run())
 
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace.update(
-            __module__=base.__module__,
-            __qualname__=base.__qualname__,
-            __doc__=base.__doc__,
-            __annotations__={"_agentrt_base": ClassVar[type[BaseTool]], "_agentrt": SpeculableTool},
-            _agentrt_base=base,
-            _agentrt=PrivateAttr(),
-            _to_args_and_kwargs=_to_args_and_kwargs,
-            _run=_run,
-        )
-        namespace[MARK] = property(lambda self: self._agentrt)
-        if base._arun is not BaseTool._arun:  # the default comes by way of _run
-            namespace["_arun"] = _arun
 
-    return types.new_class(base.__name__, (base,), {}, fill)
+@functools.cache
+def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
+    """Return a subclass of ``base`` that claims speculations."""
+    mixin = SpeculableMixin if base._arun is BaseTool._arun else SpeculableAsyncMixin
+    return transparent_subclass(base, mixin, _agentrt=PrivateAttr())
 
 
 def _bind(base: type[BaseTool], tool: BaseTool, arguments: Mapping[str, Any]) -> Invocation:

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from agentrt import DraftRequest, ToolCall
-from agentrt.adapters.langchain.drafts import ChatModelSpeculator, tool_calls
+from agentrt.adapters.langchain.chat_model_speculator import ChatModelSpeculator, tool_calls
 from tests.adapters.doubles import ScriptedChat
 
 

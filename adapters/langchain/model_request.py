@@ -1,0 +1,108 @@
+"""A request to a LangChain chat model that can be sent ahead of its turn."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from agentrt.calls import ToolCall
+from agentrt.concurrency.streams import produced_in_thread
+from agentrt.drafts import DraftRequest, Speculator
+from agentrt.lookahead.request_key import request_key
+from agentrt.toolcache import result_text
+
+from .message_key import key_fields
+from .messages import openai_messages
+from .model_method import ModelMethod
+from .nesting import each_inside, each_inside_async, inside_turn_of
+
+PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
+
+
+@dataclass(frozen=True)
+class ChatModelRequest:
+    """One request by one method of the model; a :class:`agentrt.lookahead.request.ModelRequest`.
+
+    ``send`` is that method of the user's model, without speculation. ``model_key`` tells the model and its
+    settings from others, as LangChain does to cache answers.
+    """
+
+    model: Any
+    method: ModelMethod
+    send: Callable[..., Any]
+    model_key: str
+    messages: Sequence[BaseMessage]
+    options: Mapping[str, Any]
+    schemas: Sequence[Mapping[str, Any]]
+    samples: int
+    predictors_for: PredictorsFor
+
+    @cached_property
+    def predictors(self) -> Sequence[Speculator]:
+        """The predictors for these messages."""
+        return self.predictors_for(self.messages)
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal messages, options, method and model; ids of calls may differ."""
+        fields = [key_fields(message) for message in self.messages]
+        return request_key(fields, [(self.method.value, self.model_key), self.options])
+
+    def request(self) -> DraftRequest:
+        """Return the messages and tools in OpenAI's shape, for the predictors."""
+        return DraftRequest(openai_messages(self.messages), self.schemas, self.samples)
+
+    def after(self, call: ToolCall, result: Any) -> ChatModelRequest | None:
+        """Return the request that follows this call and result; None if the result is not text or JSON."""
+        content = result_text(result)
+        if content is None:
+            return None
+        call_id = f"ahead_{len(self.messages)}"
+        made = {"name": call.name, "args": dict(call.arguments), "id": call_id, "type": "tool_call"}
+        answer = AIMessage(content="", tool_calls=[made])
+        output = ToolMessage(content=content, name=call.name, tool_call_id=call_id)
+        return replace(self, messages=[*self.messages, answer, output])
+
+    def stream(self) -> AsyncGenerator[Any, None]:
+        """Send the request; yield the one result, or the chunks.
+
+        Yields nothing if the model's rate limiter would have to wait.
+        """
+        if self.method.is_async:
+            return self._send_async()
+        return produced_in_thread(self._send_blocking, name=f"agentrt ahead {type(self.model).__name__}")
+
+    async def _send_async(self) -> AsyncGenerator[Any, None]:
+        limiter = self.model.rate_limiter
+        if limiter is not None and not await limiter.aacquire(blocking=False):
+            return
+        if self.method.is_streamed:
+            chunks = each_inside_async(self._inside, self.send(list(self.messages), **self.options))
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        else:
+            with self._inside():
+                result = await self.send(list(self.messages), **self.options)
+            yield result
+
+    def _send_blocking(self) -> Generator[Any, None, None]:
+        limiter = self.model.rate_limiter
+        if limiter is not None and not limiter.acquire(blocking=False):
+            return
+        if self.method.is_streamed:
+            yield from each_inside(self._inside, self.send(list(self.messages), **self.options))
+        else:
+            with self._inside():
+                result = self.send(list(self.messages), **self.options)
+            yield result
+
+    @property
+    def _inside(self) -> functools.partial[Any]:
+        return functools.partial(inside_turn_of, self.model._agentrt_state)

@@ -1,0 +1,144 @@
+"""The methods that turn a LangChain chat model into a speculating one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from pydantic import PrivateAttr
+
+from ..transparent_subclass import transparent_subclass
+from .model_method import ModelMethod
+from .nesting import is_inside_turn_of
+from .state import BoundTools, SpeculationState
+from .streaming import astream_beside, stream_beside
+from .turn_sequence import TurnSequence
+from .turns import StartedTurn, TurnStarter
+
+# At run time the user's model is the base class: a mixin with BaseChatModel's own fields would reset those
+# that the model's class has changed.
+if TYPE_CHECKING:
+    _Base = BaseChatModel
+else:
+    _Base = object
+
+
+class SpeculatingChatModel(_Base):
+    """Mixin of every speculating chat model; ``super()`` is the user's model.
+
+    Each method starts a turn beside the model's own method, takes the answer of an equal request that was
+    sent ahead if there is one, and binds the turn to the tool calls of the answer.
+    """
+
+    if TYPE_CHECKING:
+        _agentrt_state: SpeculationState | None
+        _agentrt_tools: BoundTools | None
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        """Bind tools to a copy of the model, which speculates on those that are speculable."""
+        bound = self.model_copy()
+        bound._agentrt_tools = BoundTools(tools)
+        return super(SpeculatingChatModel, bound).bind_tools(tools, **kwargs)
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        turns = self._agentrt_start(ModelMethod.GENERATE, messages, args, kwargs)
+        if turns is None:
+            return super()._generate(messages, *args, **kwargs)  # type: ignore[safe-super]
+        with turns:
+            results: list[ChatResult] = list(turns.lookahead_answer_blocking())
+            if not results:
+                with turns.generating():
+                    results = [super()._generate(messages, *args, **kwargs)]  # type: ignore[safe-super]
+            turns.bind(results[0].generations[0].message)
+        return results[0]
+
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        turns = self._agentrt_start(ModelMethod.AGENERATE, messages, args, kwargs)
+        if turns is None:
+            return await super()._agenerate(messages, *args, **kwargs)
+        with turns:
+            results: list[ChatResult] = [result async for result in turns.lookahead_answer()]
+            if not results:
+                with turns.generating():
+                    results = [await super()._agenerate(messages, *args, **kwargs)]
+            turns.bind(results[0].generations[0].message)
+        return results[0]
+
+    def _agentrt_start(
+        self,
+        method: ModelMethod,
+        messages: Sequence[BaseMessage],
+        args: Sequence[Any],
+        options: Mapping[str, Any],
+    ) -> TurnSequence | None:
+        """Start a turn beside a request by ``method``; None if there is nothing to speculate on.
+
+        A request with positional ``args`` besides its messages has no requests sent ahead after it.
+        """
+        state, tools = self._agentrt_state, self._agentrt_tools
+        if state is None or tools is None or not tools.speculable or is_inside_turn_of(state):
+            return None
+        if options.get("tool_choice") == "none":
+            return None
+        starter = TurnStarter(state, tools, method)
+        send = getattr(super(), method.value)
+        request = None if args else starter.model_request(self, send, messages, options)
+        return self._agentrt_turns(starter.start(messages, request), starter, messages)
+
+    def _agentrt_turns(
+        self, first: StartedTurn, starter: TurnStarter, messages: Sequence[BaseMessage]
+    ) -> TurnSequence:
+        """Return the turns of the answer that begins with the turn ``first``."""
+        return TurnSequence(first, starter, messages)
+
+
+class SpeculatingStream(SpeculatingChatModel):
+    """Mixin of a speculating model that streams in sync code."""
+
+    def _stream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        turns = self._agentrt_start(ModelMethod.STREAM, messages, args, kwargs)
+        send = functools.partial(super()._stream, messages, *args, **kwargs)
+        yield from send() if turns is None else stream_beside(turns, send)
+
+
+class SpeculatingAsyncStream(SpeculatingChatModel):
+    """Mixin of a speculating model that streams in async code."""
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        turns = self._agentrt_start(ModelMethod.ASTREAM, messages, args, kwargs)
+        send = functools.partial(super()._astream, messages, *args, **kwargs)
+        if turns is None:
+            async for chunk in send():
+                yield chunk
+            return
+        async with aclosing(astream_beside(turns, send)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+@functools.cache
+def speculating_class(base: type[BaseChatModel], *mixins: type) -> type[BaseChatModel]:
+    """Return a subclass of ``base`` that speculates; ``mixins`` override those of this module."""
+    chosen = [*mixins]
+    # LangChain takes a class that overrides _stream or _astream for one that can stream.
+    streams = base._stream is not BaseChatModel._stream
+    if streams:
+        chosen.append(SpeculatingStream)
+    if streams or base._astream is not BaseChatModel._astream:
+        chosen.append(SpeculatingAsyncStream)
+    return transparent_subclass(
+        base,
+        *chosen,
+        SpeculatingChatModel,
+        _agentrt_state=PrivateAttr(default=None),
+        _agentrt_tools=PrivateAttr(default=None),
+    )

@@ -1,0 +1,76 @@
+"""What all copies of one speculating chat model share, and the tools bound to one copy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from agentrt.drafts import Speculator
+from agentrt.errors import NotSpeculableError
+from agentrt.tools.speculable import SpeculableTool, speculable_tool
+from agentrt.turns.shared import SharedState
+
+if TYPE_CHECKING:
+    from ..openai.tool_cache import ToolCacheEndpoint
+
+Predictor = Speculator | BaseChatModel
+
+
+@dataclass(frozen=True)
+class SpeculationState:
+    """Predictors, settings and reports of a speculating model; shared by its copies."""
+
+    predictors: tuple[Predictor, ...]
+    shared: SharedState
+    tool_cache: ToolCacheEndpoint | None = None
+    """The endpoint to submit results to; None if results are not submitted over HTTP."""
+
+    def __deepcopy__(self, memo: object) -> SpeculationState:
+        """Return the state itself: its predictors may hold models of their own."""
+        return self
+
+
+class BoundTools:
+    """The tools bound to one copy of the model."""
+
+    def __init__(self, tools: Sequence[Any]) -> None:
+        """Take the tools given to ``bind_tools``.
+
+        Raises:
+            NotSpeculableError: a tool is not speculable but its function is.
+        """
+        self.given = tools
+        self.speculable: dict[str, SpeculableTool] = {}
+        for tool in tools:
+            described = speculable_tool(tool)
+            if isinstance(tool, BaseTool) and described is not None:
+                self.speculable[described.name] = described
+            elif any(map(speculable_tool, (tool, getattr(tool, "func", 0), getattr(tool, "coroutine", 0)))):
+                raise NotSpeculableError(
+                    f"{getattr(tool, 'name', tool)} has a speculable function but is not speculable itself: "
+                    "only the tool receives the call's id. Put @speculable above @tool."
+                )
+
+    @functools.cached_property
+    def submittable(self) -> set[str]:
+        """Names of the speculable tools whose whole result is text, so that an engine can answer the call."""
+        return {
+            tool.name
+            for tool in self.given
+            if isinstance(tool, BaseTool)
+            and tool.name in self.speculable
+            and tool.response_format == "content"
+            and not tool.return_direct
+        }
+
+    @functools.cached_property
+    def schemas(self) -> list[Mapping[str, Any]]:
+        """The function tools in OpenAI's shape, without a provider's built-in tools."""
+        schemas = [convert_to_openai_tool(tool) for tool in self.given]
+        return [schema for schema in schemas if schema.get("type") == "function"]

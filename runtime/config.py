@@ -63,8 +63,9 @@ class RuntimeConfig(Settings, strict=True):
     """Where profiles of models are kept; None is the user's cache folder."""
 
     constrain_tool_calls: bool = True
-    """Hold tool calls to the names and JSON schemas of the request's tools. Works for models whose calls
-    start with the token ``<tool_call>`` (Hermes, Qwen); others write as they please."""
+    """Hold tool calls to the names and JSON schemas of the request's tools. Has an effect for models whose
+    call format has a shape and whose vocabulary has a token for its opening tag: see
+    :class:`agentrt.calls.ToolCallFormat`. Of the built-in formats that is Hermes (Qwen)."""
 
     def scheduling(self) -> Policy:
         """The scheduling policy these settings stand for."""

@@ -12,6 +12,8 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, Unpack
 
+from agentrt.calls import detect_tool_call_format
+
 from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
@@ -22,7 +24,6 @@ from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .model.directory import open_model_directory
 from .model.tokenizer import Tokenizer
-from .model.tool_call_format import detect_call_format
 from .output.generation import Finished, Generation, GenerationBuilder, GenerationEvent
 from .output.stream import GenerationStream
 from .request.processor import GenerationOptions, InputProcessor, Message, Request
@@ -78,7 +79,6 @@ class LocalRuntime:
             cache_folder=config.profile_folder,
         )
         self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
-        self._renderer = ToolTurnRenderer(self._tokenizer)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
         warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
         self._salts = PrefixSalts()
@@ -88,8 +88,9 @@ class LocalRuntime:
         self.model_id = directory.model_id
         self.context_length = directory.context_length
         """Tokens of prompt and answer together that the model was made for."""
-        self.call_format = detect_call_format(self._tokenizer.chat_template, directory.model_id)
+        self.call_format = detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
         """How the model writes tool calls; None if its template has no place for tools."""
+        self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
         self._input_processor = InputProcessor(
             self._tokenizer,
             model_id=self.model_id,

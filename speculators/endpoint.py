@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from agentrt.calls import ToolCall, ToolCallFormat, parse_arguments, parse_tool_calls
+from agentrt.calls import ToolCall, ToolCallFormat, find_tool_call_format, parse_arguments, parse_tool_calls
 from agentrt.concurrency.hosts import worker_loop
 from agentrt.concurrency.streams import interleaved, produced_elsewhere
 from agentrt.concurrency.threads import wait_for
@@ -44,7 +44,7 @@ class EndpointSpeculator:
         samples: int | None = None,
         temperature: float = 0.7,
         agreement: int = 3,
-        format: ToolCallFormat | None = None,
+        format: ToolCallFormat | str | None = None,
         max_tokens: int = 256,
         timeout: float = 30.0,
         input_price: float = 0.0,
@@ -54,13 +54,15 @@ class EndpointSpeculator:
         """Create the predictor; nothing is sent yet.
 
         ``base_url`` and ``api_key`` default as in the OpenAI client. ``samples`` overrides the number that
-        the session asks for. ``format`` is how the model writes calls into its text, for servers that do
-        not parse them; parsed calls are used where there are any. ``timeout`` is in seconds. The prices are
-        for a million tokens, in your currency; with them the cost of the guesses is weighed and reported.
+        the session asks for. ``format``, or its name, is how the model writes calls into its text, for
+        servers that do not parse them; parsed calls are used where there are any. ``timeout`` is in seconds.
+        The prices are for a million tokens, in your currency; with them the cost of the guesses is
+        weighed and reported.
 
         Raises:
             MissingExtraError: the openai package is not installed.
-            ConfigurationError: ``samples`` or ``agreement`` is below 1, or there is no API key.
+            ConfigurationError: ``samples`` or ``agreement`` is below 1, there is no API key, or no format of
+                this name.
         """
         try:
             import openai
@@ -74,7 +76,7 @@ class EndpointSpeculator:
         self._samples = samples
         self._temperature = temperature
         self._agreement = agreement
-        self._format = format
+        self._format = None if format is None else find_tool_call_format(format)
         self._max_tokens = max_tokens
         self._prices = input_price, output_price
         self._clock = clock

@@ -12,7 +12,14 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from agentrt.calls import TextDelta, ToolCall, ToolCallFormat, parse_tool_calls, tool_call_parser
+from agentrt.calls import (
+    TextDelta,
+    ToolCall,
+    ToolCallFormat,
+    find_tool_call_format,
+    parse_tool_calls,
+    tool_call_parser,
+)
 from agentrt.concurrency.streams import produced_elsewhere
 from agentrt.concurrency.threads import start_in_thread
 from agentrt.drafts import DraftRequest
@@ -52,19 +59,20 @@ class LocalSpeculator:
         *,
         samples: int | None = None,
         temperature: float = 0.7,
-        format: ToolCallFormat = ToolCallFormat.HERMES,
+        format: ToolCallFormat | str = ToolCallFormat.HERMES,
         max_tokens: int = 128,
         threads: int | None = None,
     ) -> None:
         """Load the OpenVINO model in ``model_directory`` (blocks).
 
-        ``samples`` overrides the number that the session asks for; ``format`` is how the model writes
-        calls; ``threads`` bounds its CPU threads, for a draft that shares the cores with the main model.
+        ``samples`` overrides the number that the session asks for; ``format``, or its name, is how the model
+        writes calls; ``threads`` bounds its CPU threads, for a draft that shares the cores with the
+        main model.
 
         Raises:
             MissingExtraError: OpenVINO GenAI is not installed.
             ModelNotFoundError, ModelFormatError: there is no usable model in that directory.
-            ConfigurationError: ``samples`` is below 1.
+            ConfigurationError: ``samples`` is below 1, or there is no format of this name.
         """
         try:
             import openvino_genai
@@ -80,7 +88,7 @@ class LocalSpeculator:
         self.name = f"local {directory.name}"
         self._samples = samples
         self._temperature = temperature
-        self._format = format
+        self._format = find_tool_call_format(format)
         self._max_tokens = max_tokens
         scheduling = openvino_genai.SchedulerConfig()
         scheduling.enable_prefix_caching = True  # the next turn repeats this one's prompt

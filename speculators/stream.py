@@ -15,6 +15,7 @@ from agentrt.calls import (
     TextDelta,
     ToolCall,
     ToolCallFormat,
+    find_tool_call_format,
     parse_arguments,
     tool_call_parser,
 )
@@ -37,9 +38,13 @@ class StreamSpeculator:
 
     name = "stream"
 
-    def __init__(self, *, format: ToolCallFormat | None = None) -> None:
-        """``format`` is how the main model writes calls into its text, for servers that do not parse them."""
-        self._format = format
+    def __init__(self, *, format: ToolCallFormat | str | None = None) -> None:
+        """``format``, or its name, is how the main model writes calls, for servers that do not parse them.
+
+        Raises:
+            ConfigurationError: there is no format of this name.
+        """
+        self._format = None if format is None else find_tool_call_format(format)
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield each sealed call of the answer, once."""

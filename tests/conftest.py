@@ -1,8 +1,11 @@
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
+from agentrt.calls import formats
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -11,3 +14,21 @@ def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def install_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Puts a distribution on the path, as pip would install it, that adds a tool-call format."""
+
+    def install(source: str, entry_point: str = "acme = acme_agentrt:ACME") -> None:
+        (tmp_path / "acme_agentrt.py").write_text(source, encoding="utf-8")
+        metadata = tmp_path / "acme_agentrt-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-agentrt\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[agentrt.tool_call_formats]\n{entry_point}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        formats._installed_formats.cache_clear()
+
+    yield install
+    formats._installed_formats.cache_clear()
+    sys.modules.pop("acme_agentrt", None)

@@ -1,33 +1,36 @@
-"""Tool calls: what one is, when two are the same, and how models write them as text.
+"""Tool calls: what a call is, when two calls are equal, and the text formats in which models write them.
 
-Used by both halves: the client compares drafts with real calls by :func:`canonical_key`, the local
-runtime and the endpoint speculator read calls out of model text with :func:`tool_call_parser`.
+Both halves use it: the client compares drafts with real calls by :func:`canonical_key`; the local runtime and
+the speculators read calls out of model text with :func:`tool_call_parser`.
 """
 
 from .arguments import parse_arguments
 from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
-from .formats import (
-    MAX_CALL_CHARACTERS,
-    ToolCallFormat,
-    ToolCallParser,
-    parse_tool_calls,
-    tool_call_parser,
-)
+from .format import CallScanner, CallShape, ToolCallFormat
+from .formats import detect_tool_call_format, find_tool_call_format, tool_call_formats
+from .json_scanner import JsonCallScanner
 from .key import MAX_KEY_CHARACTERS, canonical_key
+from .parser import MAX_CALL_CHARACTERS, ToolCallParser, parse_tool_calls, tool_call_parser
 
 __all__ = [
     "MAX_CALL_CHARACTERS",
     "MAX_KEY_CHARACTERS",
     "CallArgumentsDelta",
     "CallFinished",
+    "CallScanner",
+    "CallShape",
     "CallStarted",
+    "JsonCallScanner",
     "ParserEvent",
     "TextDelta",
     "ToolCall",
     "ToolCallFormat",
     "ToolCallParser",
     "canonical_key",
+    "detect_tool_call_format",
+    "find_tool_call_format",
     "parse_arguments",
     "parse_tool_calls",
+    "tool_call_formats",
     "tool_call_parser",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import openvino_genai
 
+from agentrt.calls import tool_call_formats
 from agentrt.errors import InvalidRequestError, ModelFormatError
 
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
@@ -20,10 +21,6 @@ from .openvino_core import load_on_own_thread
 
 _TRUSTED_TEXT: Final = ("system", "developer", "assistant")
 """Roles whose text may contain control tokens: the application's own, and what the model once said."""
-
-
-_CALL_MARKUP: Final = ("<tool_call>", "</tool_call>", "<|python_tag|>")
-"""Special tokens by which models mark tool calls: a parser must see them, so they are text."""
 
 
 class Tokenizer:
@@ -139,7 +136,8 @@ class Tokenizer:
         ids: dict[bytes, int] = self._tokenizer.get_vocab()
         size = max(vocabulary_size, max(ids.values()) + 1)
         shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
-        markup = {ids.get(token.encode()) for token in _CALL_MARKUP}
+        # Some of these are special tokens, but a tool parser must see them.
+        markup = {ids.get(text.encode()) for format in tool_call_formats() for text in format.markup}
         hidden = frozenset(id for id in range(size) if not shown[id] and id not in markup)
         table = [b""] * size
         for token, id in ids.items():

@@ -99,7 +99,7 @@ class GenerationBuilder:
         """``call_format`` None: no tools were offered, so that all text is text."""
         self._id = f"gen_{secrets.token_hex(12)}"
         self._call_format = call_format
-        self._parser: ToolCallParser | None = call_format and tool_call_parser(call_format)
+        self._parser: ToolCallParser | None = None if call_format is None else tool_call_parser(call_format)
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
         self._answered: list[CallAnswered] = []

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from agentrt.calls import CallShape
+
 # The one JSON style that models are trained to write calls in. Where a grammar allows any whitespace, small
 # models go on writing spaces, and large ones spend tokens on indentation.
 _JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -18,21 +20,14 @@ def json_grammar(schema: Mapping[str, Any]) -> str:
     return f"{_OPTIONS}\nstart: %json {json.dumps({**schema, 'x-guidance': _JSON_STYLE})}"
 
 
-def tool_call_grammar(tools: Sequence[Mapping[str, Any]]) -> str:
+def tool_call_grammar(tools: Sequence[Mapping[str, Any]], shape: CallShape) -> str:
     """One call, behind its opening tag: the name of one of ``tools``, and arguments of its schema."""
-    calls = " | ".join(f"call_{index}" for index in range(len(tools)))
-    lines = [
-        _OPTIONS,
-        # The call is on lines of its own, as every chat template of this format writes it: the model's next
-        # prompt then repeats exactly the tokens that it wrote.
-        f"start: {_literal(chr(10))} ({calls}) {_literal(chr(10) + '</tool_call>')}",
-    ]
+    lines = [_OPTIONS, "start: " + " | ".join(f"call_{index}" for index in range(len(tools)))]
     for index, tool in enumerate(tools):
         function = tool["function"]
-        name = json.dumps(function["name"], ensure_ascii=False)
-        head = _literal(f'{{"name": {name}, "arguments": ')
+        head, tail = shape.head(function["name"]), shape.tail
         lines += [
-            f'call_{index}: {head} arguments_{index} "}}"',
+            f"call_{index}: {_literal(head)} arguments_{index} {_literal(tail)}",
             f"arguments_{index}: %json {json.dumps(_arguments_schema(function))}",
         ]
     return "\n".join(lines)

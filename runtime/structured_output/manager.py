@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
-from agentrt.calls import ToolCallFormat
+from agentrt.calls import CallShape, ToolCallFormat
 from agentrt.errors import InvalidRequestError
 
 from .grammar_compiler import GrammarCompiler
 from .grammar_matcher import GrammarMatcher
 from .grammars import json_grammar, tool_call_grammar
 from .tool_choice import ToolChoice
-
-_OPENING: Final = b"<tool_call>"
 
 
 class StructuredOutputManager:
@@ -30,15 +28,17 @@ class StructuredOutputManager:
         """Read the model's vocabulary.
 
         ``token_bytes`` holds the text of each token, empty for special tokens; None if the texts of tokens do
-        not concatenate. Calls are held to a grammar only if ``constrain_calls`` is true, the format can be,
+        not concatenate. Calls are held to a grammar if ``constrain_calls`` is true, their format has a shape,
         and the vocabulary has a token for its opening tag.
         """
         self._end_tokens = end_tokens
         self._vocabulary_size = len(token_bytes or ())
         self._compiler = None if token_bytes is None else GrammarCompiler(token_bytes, min(end_tokens))
         self._call_token: int | None = None
-        if constrain_calls and call_format is ToolCallFormat.HERMES and _OPENING in (token_bytes or ()):
-            self._call_token = list(token_bytes or ()).index(_OPENING)
+        self._call_shape: CallShape | None = None
+        if constrain_calls and call_format is not None and call_format.shape is not None:
+            self._call_token = _opening_token(call_format, token_bytes or ())
+            self._call_shape = call_format.shape
 
     @property
     def call_token(self) -> int | None:
@@ -68,7 +68,9 @@ class StructuredOutputManager:
             )
         calls = text = None
         if tool_choice is not None:
-            calls = self._compiler.compile(tool_call_grammar(tool_choice.tools), "tools")
+            assert self._call_shape is not None
+            grammar = tool_call_grammar(tool_choice.tools, self._call_shape)
+            calls = self._compiler.compile(grammar, "tools")
         if schema is not None:
             text = self._compiler.compile(json_grammar(schema), "response_format")
         return GrammarMatcher(
@@ -79,6 +81,13 @@ class StructuredOutputManager:
             tool_choice=tool_choice,
             text=text,
         )
+
+
+def _opening_token(format: ToolCallFormat, token_bytes: Sequence[bytes]) -> int | None:
+    """Return the token whose whole text is the format's opening tag."""
+    assert format.opening_tag is not None
+    tag = format.opening_tag.encode()
+    return next((token for token, text in enumerate(token_bytes) if text == tag), None)
 
 
 def _check_unconstrained(tool_choice: ToolChoice, schema: Mapping[str, Any] | None) -> None:

@@ -6,13 +6,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrt.calls import ToolCall
+from agentrt.calls import ToolCall, ToolCallFormat
 from agentrt.errors import InvalidRequestError
 
 from ..model.tokenizer import Tokenizer
 from .tool_turn import TokenizedCall, ToolReply
-
-_OPENING = "<tool_call>"
 
 
 class ToolTurnRenderer:
@@ -22,9 +20,10 @@ class ToolTurnRenderer:
     to differ lies behind the end of the calling turn, and the rest of the second one is the reply.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """``tokenizer`` is the model's, with its chat template."""
+    def __init__(self, tokenizer: Tokenizer, call_format: ToolCallFormat | None) -> None:
+        """``tokenizer`` has the model's chat template; ``call_format`` is how that template writes calls."""
         self._tokenizer = tokenizer
+        self._opening_tag = None if call_format is None else call_format.opening_tag
         # Placeholders stand for outputs while the template is applied. No output can contain one, because
         # they are random.
         self._secret = secrets.token_hex(16)
@@ -38,7 +37,7 @@ class ToolTurnRenderer:
         """
         without, with_outputs = self._render([call])
         end, end_token = self._end_of_turn(without, with_outputs)
-        start = without.rfind(_OPENING, 0, end)
+        start = -1 if self._opening_tag is None else without.rfind(self._opening_tag, 0, end)
         tokens = self._tokenizer.encode(without[start:end]) if start >= 0 else []
         return TokenizedCall(
             tuple(tokens), ToolReply(end_token, self._tokenize(with_outputs[end:], [output]))

@@ -128,10 +128,13 @@ def test_samples_are_requests_of_their_own_and_the_first_is_greedy(endpoint: End
         ),
         (ToolCallFormat.LLAMA3_JSON, '{"name": "get_weather", "parameters": {"city": "Oslo"}}'),
         (ToolCallFormat.PYTHONIC, "[get_weather(city='Oslo')]"),
+        ("pythonic", "[get_weather(city='Oslo')]"),
         (ToolCallFormat.XLAM, '[{"name": "get_weather", "arguments": {"city": "Oslo"}}]'),
     ],
 )
-def test_calls_written_as_text_are_read(endpoint: Endpoint, format: ToolCallFormat, content: str) -> None:
+def test_calls_written_as_text_are_read(
+    endpoint: Endpoint, format: ToolCallFormat | str, content: str
+) -> None:
     endpoint.answer = lambda n: completion(content=content)
     assert drafts(speculator(endpoint, format=format)) == [ToolCall("get_weather", {"city": "Oslo"})]
     assert drafts(speculator(endpoint)) == []

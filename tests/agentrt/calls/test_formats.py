@@ -1,257 +1,119 @@
-"""The incremental parsers: invariant under splitting, nothing lost, malformed text comes back as text."""
-
 from __future__ import annotations
 
-import json
-from typing import Any
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentrt.calls import (
-    MAX_CALL_CHARACTERS,
-    CallArgumentsDelta,
-    CallFinished,
-    CallStarted,
-    ParserEvent,
-    TextDelta,
+    JsonCallScanner,
     ToolCall,
     ToolCallFormat,
+    detect_tool_call_format,
+    find_tool_call_format,
     parse_tool_calls,
-    tool_call_parser,
+    tool_call_formats,
 )
+from agentrt.calls.format import CallShape
+from agentrt.calls.formats import BUILT_IN_FORMATS
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.nano import MODEL_DIRECTORY
+from tests.agentrt.calls.installed import ACME, InstallFormat
+from tests.house.project import ROOT
 
-formats = st.sampled_from(ToolCallFormat)
-texts = st.text(st.characters(codec="utf-8"), max_size=20)
-values: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**12), 10**12)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
+LLAMA_JSON = (
+    "{%- if tools %}Respond in the format "
+    '{"name": function name, "parameters": dictionary of argument name and its value}.{% endif %}'
 )
-names = st.from_regex(r"[a-z_]{1,8}(\.[a-z]{1,4})?", fullmatch=True)
-keywords = st.from_regex(r"[a-z_]{1,6}", fullmatch=True)
-calls = st.builds(ToolCall, names, st.dictionaries(keywords, values, max_size=3))
-# Pieces that make near misses likely.
-shards = st.sampled_from(
-    [
-        *("<tool_call>", "</tool_call>", "<tool_", "<|python_tag|>", "{", "}", "[", "]", "(", ")", '"', "'"),
-        *(
-            "\\",
-            ":",
-            ",",
-            ";",
-            "\n",
-            " ",
-            " " * 65,
-            "x=1",
-            "1e999",
-            "NaN",
-            "é",
-            "text",
-            '"name"',
-            '"arguments"',
-        ),
-        *('{"name": "a", "arguments": {', '{"name": "f", "arguments": {"x": 1}}', "f(x=1)", "[f(x=1)", "f("),
-        '[{"name": "f", "parameters": {}}',
-    ]
+LLAMA_PYTHONIC = (
+    "{%- if tools %}[func_name1(params_name1=params_value1, params_name2=params_value2...)]{% endif %}"
 )
-
-
-def write(call: ToolCall, format: ToolCallFormat) -> str:
-    if format is ToolCallFormat.PYTHONIC:
-        return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
-    key = "parameters" if format is ToolCallFormat.LLAMA3_JSON else "arguments"
-    return json.dumps({"name": call.name, key: call.arguments}, ensure_ascii=False)
-
-
-def write_all(calls: list[ToolCall], format: ToolCallFormat) -> str:
-    written = [write(call, format) for call in calls]
-    match format:
-        case ToolCallFormat.HERMES:
-            return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
-        case ToolCallFormat.LLAMA3_JSON:
-            return "; ".join(written)
-        case _:
-            return f"[{', '.join(written)}]"
-
-
-def merged(events: list[ParserEvent]) -> list[ParserEvent]:
-    result: list[ParserEvent] = []
-    for event in events:
-        last = result[-1] if result else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
-            result[-1] = TextDelta(last.text + event.text)
-        elif (
-            isinstance(event, CallArgumentsDelta)
-            and isinstance(last, CallArgumentsDelta)
-            and event.index == last.index
-        ):
-            result[-1] = CallArgumentsDelta(event.index, last.text + event.text)
-        else:
-            result.append(event)
-    return result
-
-
-def events_of(pieces: list[str], format: ToolCallFormat) -> list[ParserEvent]:
-    parser = tool_call_parser(format)
-    events = [event for piece in pieces for event in parser.feed(piece)]
-    return merged(events + parser.close())
-
-
-def split(text: str, cuts: list[int]) -> list[str]:
-    places = sorted({cut % (len(text) + 1) for cut in cuts})
-    return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
-
-
-@given(
-    st.lists(shards | texts | st.builds(write, calls, formats), max_size=8),
-    st.lists(st.integers(0, 10**4)),
-    formats,
-)
-def test_events_do_not_depend_on_the_split(parts: list[str], cuts: list[int], format: ToolCallFormat) -> None:
-    text = "".join(parts)
-    whole = events_of([text], format)
-    assert events_of(split(text, cuts), format) == whole
-    assert events_of(list(text), format) == whole
-
-
-@given(st.lists(calls, min_size=1, max_size=3), formats)
-def test_what_is_written_is_read(written: list[ToolCall], format: ToolCallFormat) -> None:
-    text, found = parse_tool_calls(write_all(written, format), format)
-    assert (text, list(found)) == ("", written)
-
-
-@given(st.lists(calls, min_size=1, max_size=3), formats)
-def test_the_arguments_stream_as_their_json(written: list[ToolCall], format: ToolCallFormat) -> None:
-    events = events_of(list(write_all(written, format)), format)
-    for index, call in enumerate(written):
-        started, arguments, finished = events[3 * index : 3 * index + 3]
-        assert started == CallStarted(index, call.name)
-        assert isinstance(arguments, CallArgumentsDelta)
-        assert json.loads(arguments.text) == call.arguments
-        assert finished == CallFinished(index, call)
-
-
-@given(st.lists(st.text(alphabet="abc <>{}[]()=\"'\n", max_size=30), max_size=4), formats)
-def test_text_without_a_call_comes_back_unchanged(parts: list[str], format: ToolCallFormat) -> None:
-    text = "".join(parts)  # this alphabet cannot write a call's name in quotes and digits in arguments
-    plain, found = parse_tool_calls(text, format)
-    assert found or plain == text
-
-
-@given(st.lists(shards, max_size=10), formats)
-def test_no_visible_character_is_lost(parts: list[str], format: ToolCallFormat) -> None:
-    text = "".join(parts)
-    plain, found = parse_tool_calls(text, format)
-    if not found:
-        assert plain == text
-    else:  # outside well-formed calls only markup disappears
-        rest = iter(text)
-        assert all(character in rest for character in plain)
-
-
-def test_text_around_hermes_calls() -> None:
-    text = 'Let me look.\n<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>\n\nDone. \n'
-    assert events_of([text], ToolCallFormat.HERMES) == [
-        TextDelta("Let me look."),
-        CallStarted(0, "f"),
-        CallArgumentsDelta(0, "{}"),
-        CallFinished(0, ToolCall("f", {})),
-        TextDelta("\n\nDone. \n"),
-    ]
-
-
-def test_text_streams_before_the_message_ends() -> None:
-    parser = tool_call_parser(ToolCallFormat.HERMES)
-    assert parser.feed("Hello, wor") == [TextDelta("Hello, wor")]
-    assert parser.feed("ld <b>") == [TextDelta("ld <b>")]
-    assert parser.feed(" <tool") == []
-    assert parser.feed("box>") == [TextDelta(" <toolbox>")]
-
-
-def test_arguments_stream_before_the_call_ends() -> None:
-    parser = tool_call_parser(ToolCallFormat.HERMES)
-    assert parser.feed('<tool_call>{"name": "f", "arguments": {"q": "la') == [
-        CallStarted(0, "f"),
-        CallArgumentsDelta(0, '{"q": "la'),
-    ]
-
-
-def test_a_missing_closing_tag_is_forgiven() -> None:
-    assert parse_tool_calls('<tool_call>{"name":"f","arguments":{}}\n', ToolCallFormat.HERMES) == (
-        "",
-        (ToolCall("f", {}),),
-    )
-
-
-def test_arguments_before_the_name_and_arguments_as_a_string() -> None:
-    text = '<tool_call>{"arguments": "{\\"x\\": 1}", "id": 7, "name": "f"}</tool_call>'
-    assert parse_tool_calls(text, ToolCallFormat.HERMES) == ("", (ToolCall("f", {"x": 1}),))
-
-
-def test_llama_calls_behind_a_tag() -> None:
-    text = 'Sure. <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}'
-    plain, found = parse_tool_calls(text, ToolCallFormat.LLAMA3_JSON)
-    assert (plain, [call.name for call in found]) == ("Sure.", ["f", "g"])
-
-
-def test_pythonic_literals() -> None:
-    text = r"""[f(a='it\'s \u00e9', b=[1, -2.5, True, null], c={"k": (1,)}), g.h()]"""
-    assert parse_tool_calls(text, ToolCallFormat.PYTHONIC) == (
-        "",
-        (ToolCall("f", {"a": "it's é", "b": [1, -2.5, True, None], "c": {"k": [1]}}), ToolCall("g.h", {})),
-    )
 
 
 @pytest.mark.parametrize(
-    ("format", "text"),
+    ("template", "model_id", "expected"),
     [
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f"}</tool_call>'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {"x": NaN}}</tool_call>'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {"x": 1e999}}</tool_call>'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {"x": 1}'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "", "arguments": {}}</tool_call>'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {}, "parameters": {}}</tool_call>'),
-        (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": ' + '{"a":' * 65),
-        (ToolCallFormat.LLAMA3_JSON, '{"answer": 42}'),
-        (ToolCallFormat.PYTHONIC, "[f(1)]"),
-        (ToolCallFormat.PYTHONIC, "[f(x=g())]"),
-        (ToolCallFormat.PYTHONIC, "[f(x=1, x=2)]"),
-        (ToolCallFormat.PYTHONIC, "[1, 2, 3]"),
-        (ToolCallFormat.XLAM, '[{"name": "f"}]'),
-        (ToolCallFormat.XLAM, "[]"),
+        ("{{ messages }}", "base", None),
+        ("{% if tools %}<tool_call>{% endif %}", "Qwen2.5-1.5B-Instruct", ToolCallFormat.HERMES),
+        (LLAMA_JSON, "Llama-3.2-3B-Instruct", ToolCallFormat.LLAMA3_JSON),
+        (LLAMA_PYTHONIC, "Llama-4", ToolCallFormat.PYTHONIC),
+        ("{% if tools %}<tool_call>{% endif %}", "xLAM-2-1b-fc-r", ToolCallFormat.XLAM),
+        ("{% if tools %}…{% endif %}", "other", ToolCallFormat.HERMES),
     ],
 )
-def test_malformed_calls_come_back_as_text(format: ToolCallFormat, text: str) -> None:
-    assert parse_tool_calls(text, format) == (text, ())
+def test_detection(template: str, model_id: str, expected: ToolCallFormat | None) -> None:
+    assert detect_tool_call_format(template, model_id) is expected
 
 
-def test_a_good_call_behind_a_malformed_one_is_found() -> None:
-    text = '<tool_call>{oops <tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    plain, found = parse_tool_calls(text, ToolCallFormat.HERMES)
-    assert (plain, found) == ("<tool_call>{oops", (ToolCall("f", {}),))
+def test_the_nano_model_writes_hermes_calls() -> None:
+    template = (MODEL_DIRECTORY / "chat_template.jinja").read_text(encoding="utf-8")
+    assert detect_tool_call_format(template, "nano") is ToolCallFormat.HERMES
 
 
-def test_indices_count_started_calls_only() -> None:
-    text = '<tool_call>{oops <tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    assert CallStarted(0, "f") in events_of([text], ToolCallFormat.HERMES)
+def test_formats_are_found_by_name() -> None:
+    for format in BUILT_IN_FORMATS:
+        assert find_tool_call_format(format.name) is format
+        assert getattr(ToolCallFormat, format.name.upper()) is format
+    text = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    assert parse_tool_calls(text, "hermes") == ("", (ToolCall("f", {}),))
 
 
-def test_an_oversized_call_is_text() -> None:
-    text = '<tool_call>{"name": "f", "arguments": {"x": "' + "y" * MAX_CALL_CHARACTERS + '"}}</tool_call>'
-    plain, found = parse_tool_calls(text, ToolCallFormat.HERMES)
-    assert (len(plain), found) == (len(text), ())
+def test_an_unknown_name_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"'hermess'.*hermes, llama3_json, pythonic, xlam"):
+        find_tool_call_format("hermess")
 
 
-@pytest.mark.parametrize("shard", ["<tool_call>", "<tool_call>{", " ", '<tool_call>{"name": "', "["])
-def test_a_megabyte_of_garbage_is_worked_off(shard: str) -> None:
-    text = shard * (MAX_CALL_CHARACTERS // len(shard))
-    for format in ToolCallFormat:
-        plain, found = parse_tool_calls(text, format)
-        assert (plain, found) == (text, ())
+def test_what_a_shape_writes_its_scanner_reads() -> None:
+    for format in BUILT_IN_FORMATS:
+        if format.shape is not None:
+            text = f'{format.opening_tag}{format.shape.head("f.g")}{{"x": 1}}{format.shape.tail}'
+            assert parse_tool_calls(text, format) == ("", (ToolCall("f.g", {"x": 1}),))
+
+
+@pytest.mark.parametrize(
+    "opening", [{}, {"message_opening": "[", "shape": CallShape(str, "")}], ids=["none", "no tag for a shape"]
+)
+def test_a_format_whose_calls_cannot_be_found_is_refused(opening: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match="opening_tag"):
+        ToolCallFormat(name="odd", scanner=JsonCallScanner, **opening)  # type: ignore[arg-type]
+
+
+def test_an_installed_format_is_found_detected_and_parsed(install_format: InstallFormat) -> None:
+    install_format(ACME)
+    found = find_tool_call_format("acme")
+    assert tool_call_formats() == (found, *BUILT_IN_FORMATS)
+    # Before the built-in formats, whose marks its template may also contain.
+    assert detect_tool_call_format("{{ tools }}<tools><tool_call>", "other") is found
+    assert detect_tool_call_format("{{ tools }}<tool_call>", "Acme-7B") is found
+    assert detect_tool_call_format("{{ tools }}<tool_call>", "other") is ToolCallFormat.HERMES
+    text = 'Now.<tools>{"name": "f", "arguments": {"x": 1}}</tools>'
+    assert parse_tool_calls(text, "acme") == ("Now.", (ToolCall("f", {"x": 1}),))
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "source", "reason"),
+    [
+        ("acme = acme_agentrt:ACME", "import no_such_module", "ModuleNotFoundError: .*no_such_module"),
+        ("acme = acme_agentrt:ACME", "", "AttributeError"),
+        ("acme = acme_agentrt:ACME", "ACME = 'acme'", "not a ToolCallFormat of this name"),
+        ("acne = acme_agentrt:ACME", ACME, "not a ToolCallFormat of this name"),
+        ("hermes = acme_agentrt:ACME", ACME.replace('"acme"', '"hermes"'), "the name is taken"),
+    ],
+)
+def test_a_broken_installed_format_is_a_clear_error(
+    install_format: InstallFormat, entry_point: str, source: str, reason: str
+) -> None:
+    install_format(source, entry_point)
+    assert find_tool_call_format("hermes") is ToolCallFormat.HERMES  # needs no other package
+    for _ in range(2):  # an error is not remembered as the absence of formats
+        with pytest.raises(ConfigurationError, match=f"package acme-agentrt cannot be used: .*{reason}"):
+            detect_tool_call_format("{{ tools }}", "other")
+
+
+def test_importing_loads_no_installed_format(install_format: InstallFormat, tmp_path: Path) -> None:
+    install_format("raise AssertionError('loaded')")
+    script = "from agentrt.calls import *; parse_tool_calls('x', 'hermes')"
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, check=True)

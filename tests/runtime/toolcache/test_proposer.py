@@ -20,7 +20,7 @@ TOOLS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def renderer(tokenizer: Tokenizer) -> ToolTurnRenderer:
-    return ToolTurnRenderer(tokenizer)
+    return ToolTurnRenderer(tokenizer, ToolCallFormat.HERMES)
 
 
 @pytest.fixture

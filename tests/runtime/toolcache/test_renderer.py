@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.calls import ToolCall
+from agentrt.calls import ToolCall, ToolCallFormat
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
 
@@ -15,7 +15,7 @@ ASKED = {"role": "user", "content": "What is the weather?"}
 
 @pytest.fixture
 def renderer(tokenizer: Tokenizer) -> ToolTurnRenderer:
-    return ToolTurnRenderer(tokenizer)
+    return ToolTurnRenderer(tokenizer, ToolCallFormat.HERMES)
 
 
 def conversation(

@@ -1,12 +1,13 @@
-"""Reads one call written as Python, ``name(key="value", other=[1, True])``, as Llama 4 and 3.2 write them."""
+"""Llama 3.2 and 4: ``[name(key="value", other=[1, True]), …]`` as the whole message."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, ToolCall
+from .format import ToolCallFormat
 
 _SPACE = " \t\r\n"
 _MAX_DEPTH = 64
@@ -195,3 +196,14 @@ def _unescape(match: re.Match[str]) -> str:
     if len(escape) > 1:
         return chr(int(escape[1:], 16))
     return _SIMPLE_ESCAPES.get(escape, match.group())
+
+
+PYTHONIC: Final = ToolCallFormat(
+    name="pythonic",
+    scanner=PythonicCallScanner,
+    message_opening="[",
+    separator=",",
+    closing="]",
+    template_markers=("[func_name1(params_name1=params_value1",),  # Llama 3.2 pythonic, Llama 4
+    # No shape: a bracket may also begin ordinary text.
+)

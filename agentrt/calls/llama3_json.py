@@ -1,0 +1,18 @@
+"""Llama 3: ``{"name": …, "parameters": …}; …`` as the whole message, or behind ``<|python_tag|>``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .format import ToolCallFormat
+from .json_scanner import JsonCallScanner
+
+LLAMA3_JSON: Final = ToolCallFormat(
+    name="llama3_json",
+    scanner=JsonCallScanner,
+    opening_tag="<|python_tag|>",
+    message_opening="",
+    separator=";",
+    template_markers=('{"name": function name, "parameters"',),  # Llama 3.1, 3.2, 3.3
+    # No shape: most calls begin without the tag, and a brace may also begin ordinary text.
+)

@@ -1,0 +1,184 @@
+"""Splits model text into ordinary text and tool calls while it is being written."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from .events import CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
+from .format import CallScanner, ToolCallFormat
+from .formats import find_tool_call_format
+
+MAX_CALL_CHARACTERS: Final = 1 << 20
+"""The longest call in characters. A longer one counts as malformed, so that memory stays bounded."""
+
+_SPACE: Final = " \t\r\n"
+_MAX_SPACE: Final = 64  # a longer run of whitespace is text, not the whitespace around a call
+_PIECE: Final = 4096  # longer input is processed in pieces, so that the work stays linear in its length
+
+
+class ToolCallParser:
+    """An incremental parser of one message.
+
+    Feed the text in any pieces, then close. Once neighbouring deltas are merged, the events do not depend on
+    where the text was split. No text is lost: everything except well-formed calls, their markup, and the
+    whitespace between those is returned as :class:`TextDelta`.
+
+    Not thread-safe; one parser per message.
+    """
+
+    def __init__(self, format: ToolCallFormat) -> None:
+        """Start at the beginning of a message written in ``format``."""
+        self._format = format
+        self._state: Literal["start", "text", "call", "after"] = "start"
+        self._pending = ""
+        self._held: list[str] = []  # text of the call so far, returned as text if the call is malformed
+        self._held_characters = 0
+        self._scanner: CallScanner | None = None
+        self._next_index = 0
+        self._after_call = False
+
+    def feed(self, text: str) -> list[ParserEvent]:
+        """Parse the next piece of text and return the events it completed."""
+        events: list[ParserEvent] = []
+        for start in range(0, len(text), _PIECE):
+            self._pending += text[start : start + _PIECE]
+            while self._advance(events):
+                pass
+        return events
+
+    def close(self) -> list[ParserEvent]:
+        """End the message. An unfinished call is malformed; a missing closing tag is not an error."""
+        events: list[ParserEvent] = []
+        if self._state == "call" or not self._only_space_after_call():
+            self._emit("".join(self._held) + self._pending, events)
+        self._pending, self._held = "", []
+        return events
+
+    def _advance(self, events: list[ParserEvent]) -> bool:
+        """Make one step; return False when more text is needed."""
+        if not self._pending:
+            return False
+        if self._state == "start":
+            return self._at_start()
+        if self._state == "text":
+            return self._in_text(events)
+        if self._state == "call":
+            return self._in_call(events)
+        return self._after(events)
+
+    def _at_start(self) -> bool:
+        body = self._pending.lstrip(_SPACE)
+        space = len(self._pending) - len(body)
+        tag, opening = self._format.opening_tag, self._format.message_opening
+        if opening is None or space > _MAX_SPACE:
+            self._state = "text"
+        elif not body or (tag and tag != body and tag.startswith(body)):
+            return False
+        elif tag and body.startswith(tag):
+            self._state = "text"
+        elif body.startswith(opening):
+            self._open_call(space + len(opening))
+        else:
+            self._state = "text"
+        return True
+
+    def _in_text(self, events: list[ParserEvent]) -> bool:
+        tag = self._format.opening_tag
+        if tag is None:
+            if self._only_space_after_call():
+                return False
+            self._emit_text(len(self._pending), events)
+            return True
+        found = self._pending.find(tag)
+        if found >= 0:
+            text = self._without_space(found)
+            self._emit_text(text, events)
+            self._open_call(found - text + len(tag))
+            return True
+        # The text may end inside a tag, and whitespace before a tag is part of the markup.
+        longest = min(len(tag) - 1, len(self._pending))
+        half = next(n for n in range(longest, -1, -1) if self._pending.endswith(tag[:n]))
+        self._emit_text(self._without_space(len(self._pending) - half), events)
+        return False
+
+    def _without_space(self, end: int) -> int:
+        """Return where ``pending[:end]`` ends without trailing whitespace, of which at most 64 characters."""
+        return max(len(self._pending[:end].rstrip(_SPACE)), end - _MAX_SPACE)
+
+    def _only_space_after_call(self) -> bool:
+        return self._after_call and len(self._pending) <= _MAX_SPACE and not self._pending.strip(_SPACE)
+
+    def _in_call(self, events: list[ParserEvent]) -> bool:
+        assert self._scanner is not None
+        end = min(len(self._pending), MAX_CALL_CHARACTERS - self._held_characters)
+        stopped, found = self._scanner.feed(self._pending, 0, end)
+        events += found
+        self._next_index += any(isinstance(event, CallStarted) for event in found)
+        self._hold(stopped)
+        if self._scanner.done and not self._scanner.malformed:
+            self._held, self._held_characters = [], 0
+            self._state = "after"
+            self._after_call = True
+        elif self._scanner.malformed or self._held_characters >= MAX_CALL_CHARACTERS:
+            self._emit("".join(self._held), events)
+            self._held, self._held_characters = [], 0
+            self._state = "text"
+        return True
+
+    def _after(self, events: list[ParserEvent]) -> bool:
+        body = self._pending.lstrip(_SPACE)
+        space = len(self._pending) - len(body)
+        separator, closing = self._format.separator, self._format.closing
+        if space > _MAX_SPACE:
+            self._state = "text"
+        elif not body or (closing and closing != body and closing.startswith(body)):
+            return False
+        elif separator and body.startswith(separator):
+            self._open_call(space + len(separator))
+        elif closing and body.startswith(closing):
+            self._pending = body[len(closing) :]
+            self._state = "text"
+        else:
+            self._state = "text"
+        return True
+
+    def _open_call(self, characters: int) -> None:
+        """Start reading a call behind ``characters`` of markup."""
+        self._hold(characters)
+        self._scanner = self._format.scanner(self._next_index)
+        self._state = "call"
+
+    def _hold(self, characters: int) -> None:
+        self._held.append(self._pending[:characters])
+        self._held_characters += characters
+        self._pending = self._pending[characters:]
+
+    def _emit_text(self, characters: int, events: list[ParserEvent]) -> None:
+        self._emit(self._pending[:characters], events)
+        self._pending = self._pending[characters:]
+
+    def _emit(self, text: str, events: list[ParserEvent]) -> None:
+        if text:
+            self._after_call = False
+            events.append(TextDelta(text))
+
+
+def tool_call_parser(format: ToolCallFormat | str) -> ToolCallParser:
+    """Return a new parser for one message written in ``format``, or in the format of this name.
+
+    Raises:
+        ConfigurationError: there is no format of this name.
+    """
+    return ToolCallParser(find_tool_call_format(format))
+
+
+def parse_tool_calls(text: str, format: ToolCallFormat | str) -> tuple[str, tuple[ToolCall, ...]]:
+    """Split a whole message into its ordinary text and its well-formed calls.
+
+    Raises:
+        ConfigurationError: there is no format of this name.
+    """
+    parser = tool_call_parser(format)
+    events = parser.feed(text) + parser.close()
+    plain = "".join(event.text for event in events if isinstance(event, TextDelta))
+    return plain, tuple(event.call for event in events if isinstance(event, CallFinished))

@@ -62,14 +62,14 @@ class BenchServer:
 def _serve(connection: Connection, reasoning_tokens: int) -> None:
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.http.identity import Tokens
-    from agentrt.runtime.http.run import server_of
+    from agentrt.runtime.http.run import make_server
     from agentrt.runtime.server import ServerConfig, bind, create_app
 
     tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
     config = ServerConfig(port=0, tokens=tokens)
     with bind(config) as listener, LocalRuntime.open("nano", exact()) as runtime:
         _let_think(runtime, reasoning_tokens)
-        server = server_of(create_app(runtime, config), config)
+        server = make_server(create_app(runtime, config), config)
         listener.listen(1024)
 
         def end() -> None:

@@ -6,7 +6,8 @@ It needs the ``gateway`` extra only: no model and no OpenVINO.
 from agentrt.extras import needs_extra
 
 with needs_extra("gateway"):
-    from ..http.run import bind, serve
+    from ..http.listener import bind
+    from ..http.run import serve
     from .app import create_gateway
     from .config import GatewayConfig
 

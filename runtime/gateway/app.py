@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from ..http import tool_cache_route as tool_cache
 from ..http.admission import Admission
-from ..http.errors import install
+from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from . import chat, models
@@ -38,6 +38,6 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     for router in (chat.router, models.router, tool_cache.router):
         app.include_router(router)
     app.mount("/", relay)
-    install(app)
+    install_error_handlers(app)
     app.add_middleware(Guard, config=config)
     return app

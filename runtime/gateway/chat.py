@@ -12,11 +12,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic_core import from_json
 
-from ..http.admission import Streamed, while_connected
+from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import ApiError
-from ..http.ids import completion_id
+from ..http.ids import new_completion_id
 from ..http.request_state import app_of, open_responses_of
-from ..http.strict_json import compact
+from ..http.streaming import ClosingStreamingResponse
+from ..http.strict_json import compact_json
 from ..toolcache.outputs import ToolOutputs
 from .chat_request import Asked
 from .events import EventTooLargeError, data_of, whole_events
@@ -38,16 +39,16 @@ async def chat_completions(request: Request) -> Response:
     if asked is None:
         return await relayed(request)
     async with AsyncExitStack() as ending:
-        ending.enter_context(gateway_of(request).admission.one())
-        response = await while_connected(request, ask(request, asked.first(), readable=True))
+        ending.enter_context(gateway_of(request).admission.admit())
+        response = await cancel_on_disconnect(request, ask(request, asked.first(), readable=True))
         ending.push_async_callback(response.aclose)
         if not _is_stream(response):
             return Relayed(response, ending.pop_all().aclose)
-        id, outputs = completion_id(), ToolOutputs(asked.tools)
-        ending.enter_context(open_responses_of(request).one(id, app_of(request), outputs))
+        id, outputs = new_completion_id(), ToolOutputs(asked.tools)
+        ending.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
         splice = Splice(id, asked.fields.get("model"), outputs, hides_usage=asked.counts_usage)
         events = _events(request, asked, splice, response)
-        answer = Streamed(events, ending.pop_all().aclose, media_type="text/event-stream")
+        answer = ClosingStreamingResponse(events, ending.pop_all().aclose, media_type="text/event-stream")
         answer.raw_headers += sent_back(response, with_body=False)
         return answer
 
@@ -120,7 +121,7 @@ def _of_event(splice: Splice, event: bytes, data: bytes) -> Iterator[bytes]:
 
 
 def _event(body: Mapping[str, Any]) -> bytes:
-    return f"data: {compact(body)}\n\n".encode()
+    return f"data: {compact_json(body)}\n\n".encode()
 
 
 def _is_stream(response: httpx.Response) -> bool:

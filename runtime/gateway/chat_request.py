@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from pydantic_core import from_json
 
-from ..http.strict_json import compact
+from ..http.strict_json import compact_json
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -92,4 +92,4 @@ class Asked:
         fields = {**self.fields, **changed}
         if self.counts_usage:
             fields["stream_options"] = {**self._stream_options(), "include_usage": True}
-        return compact(fields).encode()
+        return compact_json(fields).encode()

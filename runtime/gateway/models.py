@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic_core import from_json
 
-from ..http.admission import while_connected
+from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
 from .relay import ask, gateway_of
 from .upstream import sent_back, upstream_error
@@ -23,8 +23,8 @@ router = APIRouter()
 @router.get("/v1/models/{model:path}")
 async def models(request: Request) -> Response:
     """The engine's answer, with this gateway's capability beside those of each model."""
-    with gateway_of(request).admission.one():
-        return await while_connected(request, _described(request))
+    with gateway_of(request).admission.admit():
+        return await cancel_on_disconnect(request, _described(request))
 
 
 async def _described(request: Request) -> Response:

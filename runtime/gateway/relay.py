@@ -12,7 +12,9 @@ import httpx
 from fastapi import Request
 from starlette.types import Receive, Scope, Send
 
-from ..http.admission import Admission, Streamed, while_connected
+from ..http.admission import Admission
+from ..http.disconnect import cancel_on_disconnect
+from ..http.streaming import ClosingStreamingResponse
 from .upstream import Upstream, raw_pieces, sent_back
 
 _log = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ def gateway_of(request: Request) -> Gateway:
     return cast(Gateway, request.app.state.gateway)
 
 
-class Relayed(Streamed):
+class Relayed(ClosingStreamingResponse):
     """The engine's response as it is."""
 
     def __init__(self, response: httpx.Response, close: Callable[[], Awaitable[None]]) -> None:
@@ -61,8 +63,8 @@ async def relayed(request: Request) -> Relayed:
         ApiError: the request's body is not what the guard lets in, or there is no response.
     """
     async with AsyncExitStack() as ending:
-        ending.enter_context(gateway_of(request).admission.one())
-        response = await while_connected(request, ask(request, await request.body()))
+        ending.enter_context(gateway_of(request).admission.admit())
+        response = await cancel_on_disconnect(request, ask(request, await request.body()))
         ending.push_async_callback(response.aclose)
         return Relayed(response, ending.pop_all().aclose)
 

@@ -1,4 +1,4 @@
-"""One connection: who is at its other end, and how long it may take to say what it wants."""
+"""One HTTP/1.1 connection: uvicorn's, with a time limit on request heads and the peer's identity."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .identity import peer_app
 
 
 class Connection(H11Protocol):
-    """uvicorn's HTTP/1.1, with a bound on the time a request's head may take.
+    """uvicorn's HTTP/1.1 protocol with a limit on the time a request's head may take.
 
-    uvicorn bounds only the time between requests, so that a client which sends its first line byte by byte
-    (slow loris) would hold a connection for ever.
+    uvicorn limits only the time between requests: a client that sends its first line byte by byte (slow
+    loris) would hold a connection without end.
     """
 
     header_timeout_s = 10.0
@@ -26,42 +26,42 @@ class Connection(H11Protocol):
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note the peer, and wait for the first request."""
+        """Store the peer's app in the state of each request, and start the timer of the first head."""
         super().connection_made(transport)
-        # What a request sees as its state.
         self.app_state = {**self.app_state, "peer": peer_app(_socket_of(transport))}
-        self._expect_head()
+        self._start_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; as long as they complete no request's head, the time runs."""
+        """Parse ``data``; the timer runs until a request's head is complete."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
         elif self._head_timer is None:
-            self._expect_head()
+            self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time."""
+        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP."""
+        """Answer bytes that are not HTTP, in OpenAI's error format."""
         self._refuse(ApiError(400, f"{msg} Send HTTP/1.1."))
 
-    def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.header_timeout_s, self._head_is_late)
+    def _start_timer(self) -> None:
+        self._head_timer = self.loop.call_later(self.header_timeout_s, self._head_timed_out)
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _head_is_late(self) -> None:
+    def _head_timed_out(self) -> None:
         self._head_timer = None
         self._refuse(ApiError(408, "the request's head took too long. Send it at once."))
 
     def _refuse(self, error: ApiError) -> None:
+        """Answer with ``error`` if no response has begun, and close the connection."""
         if self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE:

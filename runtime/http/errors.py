@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape: ``{"error": {"message", "type", "param", "code"}}`` and the matching status."""
+"""Errors in OpenAI's format, ``{"error": {"message", "type", "param", "code"}}``, with their HTTP status."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 
-INVALID = "invalid_request_error"
-
 
 class ApiError(HTTPException):
-    """A request that is answered with an error."""
+    """An error that is sent to the client in OpenAI's format."""
 
     def __init__(
         self,
@@ -31,27 +29,27 @@ class ApiError(HTTPException):
         *,
         code: str | None = None,
         param: str | None = None,
-        kind: str = INVALID,
+        kind: str = "invalid_request_error",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """``kind`` is OpenAI's ``type``; ``param`` the field that is wrong."""
+        """``kind`` is OpenAI's ``type``; ``param`` is the name of the wrong field."""
         super().__init__(status, message, headers)
         self.code = code
         self.param = param
         self.kind = kind
 
     def body(self) -> dict[str, Any]:
-        """What is sent."""
+        """Return the body of the response."""
         error = {"message": self.detail, "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}
 
     def response(self) -> JSONResponse:
-        """The whole response."""
+        """Return the response: status, headers and body."""
         return JSONResponse(self.body(), self.status_code, self.headers)
 
 
-def too_many(message: str) -> ApiError:
-    """The answer to one request more than can be taken now."""
+def rate_limit_error(message: str) -> ApiError:
+    """Return a 429 that asks the client to try again after a second."""
     return ApiError(
         429,
         message,
@@ -61,8 +59,8 @@ def too_many(message: str) -> ApiError:
     )
 
 
-def api_error(error: Exception) -> ApiError:
-    """How ``error`` is told to a client. What is no fault of the request tells nothing of the inside."""
+def to_api_error(error: Exception) -> ApiError:
+    """Return the error to send for ``error``. Unexpected exceptions become a 500 without their details."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, InvalidRequestError):
@@ -70,36 +68,36 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, PromptTooLongError):
         return ApiError(400, str(error), param="messages", code="context_length_exceeded")
     if isinstance(error, OverloadedError):
-        return too_many(str(error))
+        return rate_limit_error(str(error))
     if isinstance(error, RuntimeClosedError):
-        return ApiError(503, "the server is stopping. Ask again when it is back.", kind="server_error")
+        return ApiError(503, "the server is stopping. Try again when it has restarted.", kind="server_error")
     if isinstance(error, AgentRTError):
         return ApiError(500, str(error), kind="server_error")
     if isinstance(error, HTTPException):
         code = {404: "unknown_url", 405: "method_not_allowed"}.get(error.status_code)
         return ApiError(error.status_code, str(error.detail), code=code, headers=error.headers)
-    return ApiError(500, "the server failed; its log says why.", kind="server_error")
+    return ApiError(500, "the server failed. Its log has the cause.", kind="server_error")
 
 
-def validation_error(error: RequestValidationError) -> ApiError:
-    """The first thing that is wrong with a body, by its field's name."""
-    first = error.errors()[0]
-    where = [part for part in first["loc"] if part not in ("body", "path", "query")]
-    param = ""
-    for part in where:
-        param += f"[{part}]" if isinstance(part, int) else f".{part}" if param else str(part)
-    code = "missing_required_parameter" if first["type"] == "missing" else "invalid_type"
-    message = f"{param}: {first['msg']}" if param else str(first["msg"])
-    # Such messages may quote what was sent, and that need not be text.
-    return ApiError(400, message.encode("utf-8", "replace").decode(), param=param or None, code=code)
-
-
-def install(app: FastAPI) -> None:
-    """Answer every error of ``app`` in this shape."""
+def install_error_handlers(app: FastAPI) -> None:
+    """Make ``app`` answer every error in OpenAI's format."""
 
     async def answer(_: Request, error: Exception) -> JSONResponse:
-        known = validation_error(error) if isinstance(error, RequestValidationError) else api_error(error)
+        known = _validation_error(error) if isinstance(error, RequestValidationError) else to_api_error(error)
         return known.response()
 
     for kind in (HTTPException, RequestValidationError, AgentRTError, Exception):
         app.add_exception_handler(kind, answer)
+
+
+def _validation_error(error: RequestValidationError) -> ApiError:
+    """Return a 400 for the first wrong field of a body; ``param`` is its path, such as ``tools[0].name``."""
+    first = error.errors()[0]
+    path = [part for part in first["loc"] if part not in ("body", "path", "query")]
+    param = ""
+    for part in path:
+        param += f"[{part}]" if isinstance(part, int) else f".{part}" if param else str(part)
+    code = "missing_required_parameter" if first["type"] == "missing" else "invalid_type"
+    message = f"{param}: {first['msg']}" if param else str(first["msg"])
+    # The message may quote the request, which may hold lone surrogates.
+    return ApiError(400, message.encode("utf-8", "replace").decode(), param=param or None, code=code)

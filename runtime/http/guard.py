@@ -1,4 +1,4 @@
-"""What every request passes first: where it comes from, who asks, and how much it sends."""
+"""Checks on every request: host, origin, token, size and time."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ListenConfig
 from .errors import ApiError
-from .identity import ANYONE
+from .identity import LOCAL_APP
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_WILDCARDS = frozenset({"0.0.0.0", "::"})
-_OPEN_TO_ALL = frozenset({"/health"})
-"""What may be asked without a token: a supervisor that asks for signs of life has none."""
+_WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
+_PATHS_WITHOUT_TOKEN = frozenset({"/health"})
+"""Supervisors that poll a server's health have no token."""
 
 
 class Guard:
-    """ASGI middleware. Leaves the app that asks as ``app`` in the request's state."""
+    """ASGI middleware: refuses forbidden requests, stores the app as ``app`` in the state of the others."""
 
     def __init__(self, app: ASGIApp, config: ListenConfig) -> None:
-        """``config`` says what is allowed."""
+        """``config`` has the address, the tokens and the limits."""
         self._app = app
         self._config = config
         self._hosts = _LOOPBACK_NAMES | {config.host.lower()}
-        # By which names a wildcard address is reached is not known here, but each request has a token there.
-        # And no browser speaks to a Unix socket.
-        self._any_host = config.host in _WILDCARDS or config.uds is not None
+        # The names of a wildcard address are not known here, but each request needs a token there. No browser
+        # connects to a Unix socket.
+        self._any_host = config.host in _WILDCARD_HOSTS or config.uds is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is not allowed; pass on the rest."""
+        """Answer a forbidden request with an error; pass any other on, with its limits."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -43,31 +43,36 @@ class Guard:
         except ApiError as refusal:
             await refusal.response()(scope, receive, send)
             return
-        await self._app(scope, self._bounded(receive), self._patient(send))
+        await self._app(scope, self._limit_body(receive), self._limit_write_time(send))
 
     def _check_origin(self, headers: Headers) -> None:
-        """Keep web pages out: those of other names that resolve to this machine, and those of other sites."""
+        """Refuse web pages: of other names for this machine (DNS rebinding), and of other sites."""
         host = headers.get("host", "")
-        if not self._any_host and _name(f"//{host}") not in self._hosts:
+        if not self._any_host and _host_name(f"//{host}") not in self._hosts:
             raise ApiError(
-                421, f"this server is not {host!r}. Ask it by the address it listens on.", code="invalid_host"
+                421, f"this server is not {host!r}. Use the address it listens on.", code="invalid_host"
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            raise ApiError(403, "web pages of other sites may not ask this server.", code="invalid_origin")
+            raise ApiError(
+                403,
+                "web pages of other sites may not use this server. Send the request from a program.",
+                code="invalid_origin",
+            )
 
     def _identify(self, scope: Scope, headers: Headers) -> str:
-        peer: str = scope["state"].get("peer", ANYONE)
+        """Return the app of the request: that of its token, else that of the connection's peer."""
+        peer: str = scope["state"].get("peer", LOCAL_APP)
         if self._config.tokens is None:
             return peer
         app = self._config.tokens.app_of(headers.get("authorization", ""))
         if app is not None:
             return app
-        if scope["path"] in _OPEN_TO_ALL:
+        if scope["path"] in _PATHS_WITHOUT_TOKEN:
             return peer
         raise ApiError(
             401,
-            "no such token. Send 'Authorization: Bearer TOKEN' with a token of this server (api_key in "
+            "no valid token. Send 'Authorization: Bearer TOKEN' with a token of this server (api_key in "
             "OpenAI's clients).",
             code="invalid_api_key",
             headers={"www-authenticate": "Bearer"},
@@ -81,18 +86,18 @@ class Guard:
     def _too_large(self) -> ApiError:
         return ApiError(
             413,
-            f"the body has more than {self._config.max_body_bytes} bytes. Send less at once.",
+            f"the body has more than {self._config.max_body_bytes} bytes. Send a smaller one.",
             code="request_too_large",
             headers={"connection": "close"},
         )
 
-    def _bounded(self, receive: Receive) -> Receive:
-        """``receive``, until the body is there within its time and size; then what it always is."""
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Wrap ``receive``: the body must arrive within its time and size. Later messages are unlimited."""
         received = 0
         complete = False
         deadline = asyncio.get_running_loop().time() + self._config.body_timeout_s
 
-        async def bounded() -> Message:
+        async def limited() -> Message:
             nonlocal received, complete
             if complete:
                 return await receive()
@@ -109,19 +114,19 @@ class Guard:
                 raise self._too_large()
             return message
 
-        return bounded
+        return limited
 
-    def _patient(self, send: Send) -> Send:
-        """``send``, as long as the client takes what it is sent; then the request is cancelled."""
+    def _limit_write_time(self, send: Send) -> Send:
+        """Wrap ``send``: it raises :class:`TimeoutError` if the client does not read for too long."""
 
-        async def patient(message: Message) -> None:
+        async def limited(message: Message) -> None:
             async with asyncio.timeout(self._config.write_timeout_s):
                 await send(message)
 
-        return patient
+        return limited
 
 
-def _name(url: str) -> str | None:
+def _host_name(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
     except ValueError:

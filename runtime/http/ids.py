@@ -5,6 +5,6 @@ from __future__ import annotations
 import secrets
 
 
-def completion_id() -> str:
-    """A fresh id. It is what lets a client add to the response's tool cache, so nobody can guess it."""
+def new_completion_id() -> str:
+    """Return a fresh, unguessable id. With it a client can add to the response's tool cache."""
     return f"chatcmpl-{secrets.token_hex(16)}"

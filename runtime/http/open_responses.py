@@ -1,4 +1,4 @@
-"""The responses that are being written, by id, so that tool outputs can reach them."""
+"""The responses in progress, by id, so that submitted tool outputs reach them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ..toolcache.outputs import ToolOutputs
 from .errors import ApiError
 
 _REMEMBERED_S = 60.0
-_MOST_REMEMBERED = 4096
+_MAX_REMEMBERED = 4096
 
 
 class OpenResponses:
-    """Which app's response each id is. For one event loop.
+    """The app and the tool outputs of each response in progress. For one event loop.
 
-    An id that has ended is known for a while, so that an output which comes too late is told from one for
-    a response that never was.
+    The ids of ended responses are remembered for 60 seconds, so that an output that comes too late is told
+    apart from one for an unknown response.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is being written."""
+        """``clock`` returns seconds."""
         self._clock = clock
         self._open: dict[str, tuple[str, ToolOutputs]] = {}
         self._ended: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     @contextmanager
-    def one(self, id: str, app: str, outputs: ToolOutputs) -> Iterator[None]:
-        """Let outputs reach the response ``id`` of ``app`` for as long as the block runs."""
+    def register(self, id: str, app: str, outputs: ToolOutputs) -> Iterator[None]:
+        """Make ``outputs`` those of the response ``id`` of ``app`` until the block ends; then close them."""
         self._open[id] = (app, outputs)
         try:
             yield
@@ -37,14 +37,14 @@ class OpenResponses:
             del self._open[id]
             outputs.close()
             self._ended[id] = (app, self._clock() + _REMEMBERED_S)
-            while len(self._ended) > _MOST_REMEMBERED:
+            while len(self._ended) > _MAX_REMEMBERED:
                 self._ended.popitem(last=False)
 
     def outputs_of(self, id: str, app: str) -> ToolOutputs | None:
-        """Where outputs for this response go; None if it has ended.
+        """Return the tool outputs of a response; None if it has ended.
 
         Raises:
-            ApiError: 404, ``app`` has no such response, or it ended long ago.
+            ApiError: 404, ``app`` has no such response, or it ended more than 60 seconds ago.
         """
         owner, outputs = self._open.get(id, (None, None))
         if owner is None:
@@ -54,7 +54,7 @@ class OpenResponses:
         if owner != app:
             raise ApiError(
                 404,
-                "there is no such response. Use the id from the first chunk of a stream of yours.",
+                "there is no such response. Use the id from the first chunk of one of your streams.",
                 code="response_not_found",
                 param="response_id",
             )

@@ -1,4 +1,4 @@
-"""What the middleware and the application have attached to a request."""
+"""Access to what the middleware and the application attach to a request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .open_responses import OpenResponses
 
 
 def open_responses_of(request: Request) -> OpenResponses:
-    """The responses that are being written by the server, or gateway, that a request came to."""
+    """Return the responses in progress at the server or gateway that received ``request``."""
     return cast(OpenResponses, request.app.state.open_responses)
 
 
 def app_of(request: Request) -> str:
-    """The app that asks, as the guard found out."""
+    """Return the app that sent ``request``, as the guard identified it."""
     return cast(str, request.state.app)

@@ -1,4 +1,4 @@
-"""JSON, as it is read and as it is written."""
+"""Strict parsing of JSON bodies, and compact JSON."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class _StrictRequest(Request):
             ) from None
 
 
-class StrictRoute(APIRoute):
-    """Reads its body as strict JSON: UTF-8, no NaN, no half characters, not nested without end."""
+class StrictJsonRoute(APIRoute):
+    """A route whose body is strict JSON: UTF-8, no NaN, no lone surrogates, limited nesting."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, on another kind of request."""
+        """Return FastAPI's handler, which parses the body strictly."""
         handle = super().get_route_handler()
 
-        async def strictly(request: Request) -> Response:
+        async def handle_strictly(request: Request) -> Response:
             return await handle(_StrictRequest(request.scope, request.receive))
 
-        return strictly
+        return handle_strictly
 
 
-def compact(value: Any) -> str:
-    """``value`` as JSON in one line."""
+def compact_json(value: Any) -> str:
+    """Return ``value`` as JSON in one line, without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

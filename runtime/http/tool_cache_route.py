@@ -12,46 +12,46 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..toolcache.outputs import ToolOutputs
 from .request_state import app_of, open_responses_of
-from .strict_json import StrictRoute
+from .strict_json import StrictJsonRoute
 
 CAPABILITY = "cache-tool-output"
-"""What a model in the list of models names among its ``capabilities`` where outputs can be submitted."""
+"""Listed in a model's ``capabilities`` where clients can submit tool outputs."""
 
-_MOST_ENTRIES = 64
+_MAX_ENTRIES = 64
 
-router = APIRouter(route_class=StrictRoute)
+router = APIRouter(route_class=StrictJsonRoute)
 
 
 class ToolOutputEntry(BaseModel):
-    """One finished call."""
+    """A tool call and its output."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     name: str = Field(min_length=1, max_length=256)
     params: dict[str, Any] | None = None
-    """The arguments of the call; none if left out."""
+    """The call's arguments; no arguments if left out."""
     output: Any
-    """Text, or what becomes text as JSON."""
+    """Text. Any other JSON value is stored as its JSON text."""
     keep_alive: float | None = Field(default=None, gt=0)
-    """Seconds for which the output is good."""
+    """Seconds for which the output may be used."""
 
 
 @router.post("/v1/cache-tool-output/{response_id}", summary="Submit tool outputs ahead of their calls")
 @router.post("/cache-tool-output/{response_id}", include_in_schema=False)
 async def cache_tool_output(
     response_id: str,
-    body: Annotated[list[ToolOutputEntry], Field(max_length=_MOST_ENTRIES)],
+    body: Annotated[list[ToolOutputEntry], Field(max_length=_MAX_ENTRIES)],
     request: Request,
 ) -> JSONResponse:
-    """Keep outputs for a response that is being streamed; ``cached`` says how many were accepted.
+    """Store tool outputs for a response in progress; ``cached`` is the number of accepted outputs.
 
-    When the model makes such a call, the output follows it in the stream and the model goes on. An output
-    is not accepted when the response has ended, the request has no such tool, or there is no room.
+    When the model makes such a call, the stream contains the output after the call, and the model continues.
+    An output is not accepted if the response has ended, the request has no such tool, or the cache is full.
     """
     outputs = open_responses_of(request).outputs_of(response_id, app_of(request))
     if outputs is None:
         return JSONResponse({"cached": 0})
-    # A runtime spells each output in its model's tokens, which takes milliseconds.
+    # A runtime tokenizes each output, which takes milliseconds.
     return JSONResponse({"cached": await asyncio.to_thread(_put_all, outputs, body)})
 
 

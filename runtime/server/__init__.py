@@ -3,7 +3,8 @@
 from agentrt.extras import needs_extra
 
 with needs_extra("serve"):
-    from ..http.run import bind, serve
+    from ..http.listener import bind
+    from ..http.run import serve
     from .app import create_app
     from .config import ServerConfig
 

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..http import tool_cache_route as tool_cache
 from ..http.admission import Admission
-from ..http.errors import install
+from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from ..service import LocalRuntime
@@ -26,7 +26,7 @@ def create_app(runtime: LocalRuntime, config: ServerConfig) -> FastAPI:
     app.state.open_responses = OpenResponses()
     for router in (chat.router, responses.router, tool_cache.router, status.router):
         app.include_router(router)
-    install(app)
+    install_error_handlers(app)
     app.add_middleware(Guard, config=config)
     app.add_middleware(_Counting, metrics=metrics)
     return app

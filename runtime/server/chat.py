@@ -10,10 +10,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..http.admission import EventStream, while_connected
-from ..http.errors import api_error
+from ..http.disconnect import cancel_on_disconnect
+from ..http.errors import to_api_error
 from ..http.request_state import app_of, open_responses_of
-from ..http.strict_json import StrictRoute, compact
+from ..http.streaming import EventStreamResponse
+from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Generation
 from ..output.stream import GenerationStream
 from ..request.processor import GenerationOptions
@@ -22,7 +23,7 @@ from .chat_request import ChatRequest
 from .merging import merged
 from .state import Service, service_of
 
-router = APIRouter(route_class=StrictRoute)
+router = APIRouter(route_class=StrictJsonRoute)
 
 
 @router.post("/v1/chat/completions", summary="Generate an answer")
@@ -34,9 +35,9 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     options = [_of_choice(asked, index) for index in range(body.n or 1)]
     envelope = Envelope(service.runtime, body.served_tier, body.calls_named_tool)
     async with AsyncExitStack() as ending:
-        ending.enter_context(service.admission.one())
+        ending.enter_context(service.admission.admit())
         if not body.stream:
-            generations = await while_connected(request, _generate(service, body.messages, options))
+            generations = await cancel_on_disconnect(request, _generate(service, body.messages, options))
             for generation in generations:
                 service.metrics.answered(generation)
             return JSONResponse(whole(envelope, generations, bool(body.logprobs)))
@@ -45,10 +46,10 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
             running.append(await service.runtime.start(body.messages, **choice))
             ending.callback(running[-1].cancel)
         outputs = running[0].tool_outputs
-        ending.enter_context(open_responses_of(request).one(envelope.id, app_of(request), outputs))
+        ending.enter_context(open_responses_of(request).register(envelope.id, app_of(request), outputs))
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         events = _events(service, envelope, running, with_usage=with_usage)
-        return EventStream(events, ending.pop_all().aclose)
+        return EventStreamResponse(events, ending.pop_all().aclose)
 
 
 def _of_choice(options: GenerationOptions, index: int) -> GenerationOptions:
@@ -84,10 +85,10 @@ async def _events(
             yield _event(envelope.wrap("chat.completion.chunk", [], usage=usage(generations)))
     except Exception as error:
         # The head has been sent: this is the only way left to say it.
-        yield _event(api_error(error).body())
+        yield _event(to_api_error(error).body())
         raise
     yield "data: [DONE]\n\n"
 
 
 def _event(body: Mapping[str, Any]) -> str:
-    return f"data: {compact(body)}\n\n"
+    return f"data: {compact_json(body)}\n\n"

@@ -12,7 +12,7 @@ from typing import Any
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
 from ..engine.sampler import TokenLogprobs
-from ..http.ids import completion_id
+from ..http.ids import new_completion_id
 from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
 from ..service import LocalRuntime
 from .logprobs import described
@@ -26,7 +26,7 @@ class Envelope:
     service_tier: str
     named_call: bool
     """The request named the function to call: OpenAI's finish reason is ``stop`` then."""
-    id: str = field(default_factory=completion_id)
+    id: str = field(default_factory=new_completion_id)
     created: int = field(default_factory=lambda: int(time.time()))
 
     def wrap(self, kind: str, choices: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:

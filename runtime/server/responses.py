@@ -8,17 +8,18 @@ from contextlib import AsyncExitStack, aclosing
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from ..http.admission import EventStream, while_connected
-from ..http.errors import api_error
+from ..http.disconnect import cancel_on_disconnect
+from ..http.errors import to_api_error
 from ..http.request_state import app_of, open_responses_of
-from ..http.strict_json import StrictRoute, compact
+from ..http.streaming import EventStreamResponse
+from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Finished
 from ..output.stream import GenerationStream
 from .responses_answer import Event, ResponseWriter, whole
 from .responses_request import ResponsesRequest
 from .state import Service, service_of
 
-router = APIRouter(route_class=StrictRoute)
+router = APIRouter(route_class=StrictJsonRoute)
 
 
 @router.post("/v1/responses", summary="Generate a response")
@@ -30,16 +31,16 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     options["app"] = app_of(request)
     writer = ResponseWriter(service.runtime, body)
     async with AsyncExitStack() as ending:
-        ending.enter_context(service.admission.one())
+        ending.enter_context(service.admission.admit())
         if not body.stream:
-            generation = await while_connected(request, service.runtime.agenerate(messages, **options))
+            generation = await cancel_on_disconnect(request, service.runtime.agenerate(messages, **options))
             service.metrics.answered(generation)
             return JSONResponse(whole(writer, generation))
         running = await service.runtime.start(messages, **options)
         ending.callback(running.cancel)
         outputs = running.tool_outputs
-        ending.enter_context(open_responses_of(request).one(writer.id, app_of(request), outputs))
-        return EventStream(_events(service, writer, running), ending.pop_all().aclose)
+        ending.enter_context(open_responses_of(request).register(writer.id, app_of(request), outputs))
+        return EventStreamResponse(_events(service, writer, running), ending.pop_all().aclose)
 
 
 async def _events(
@@ -56,9 +57,9 @@ async def _events(
                     service.metrics.answered(step.generation)
     except Exception as error:
         # The head has been sent: this is the only way left to say it.
-        yield _event(writer.failure(api_error(error).body()["error"]))
+        yield _event(writer.failure(to_api_error(error).body()["error"]))
         raise
 
 
 def _event(event: Event) -> str:
-    return f"event: {event['type']}\ndata: {compact(event)}\n\n"
+    return f"event: {event['type']}\ndata: {compact_json(event)}\n\n"

@@ -25,7 +25,8 @@ from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
 from tests.runtime.gateway.conftest import gateway_before
-from tests.runtime.server.conftest import Running, running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import running
 
 QUESTION = HumanMessage("What is the weather in Oslo?")
 OSLO = ToolCall("get_weather", {"city": "Oslo"})

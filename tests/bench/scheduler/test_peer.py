@@ -20,7 +20,7 @@ from agentrt.bench.scheduler.sides import Arrival
 from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.server import ServerConfig
-from tests.runtime.server.conftest import listening
+from tests.runtime.http.serving import listening
 
 
 class Shaped:

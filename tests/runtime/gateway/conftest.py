@@ -11,7 +11,8 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.gateway import GatewayConfig, create_gateway
 from agentrt.runtime.server import status
-from tests.runtime.server.conftest import Running, listening, running
+from tests.runtime.http.serving import Running, listening
+from tests.runtime.server.conftest import running
 
 
 @contextmanager

@@ -14,7 +14,8 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.gateway.conftest import until
-from tests.runtime.server.conftest import HELLO, WEATHER, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO, WEATHER
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
 CHAT: Any = {"model": "nano", "messages": WEATHER, "stream": True}

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.runtime.server.conftest import HELLO, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO
 
 ENGINE = os.environ.get("AGENTRT_TEST_VLLM", "")
 

@@ -20,7 +20,8 @@ from agentrt.errors import ConfigurationError
 from agentrt.runtime.gateway import GatewayConfig
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.identity import Tokens
-from tests.runtime.server.conftest import HELLO, Running, listening
+from tests.runtime.http.serving import Running, listening
+from tests.runtime.server.conftest import HELLO
 
 TOKEN = "t" * 20
 TOOL = {"type": "function", "function": {"name": "read"}}

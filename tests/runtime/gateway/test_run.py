@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.runtime.server.conftest import Running
+from tests.runtime.http.serving import Running
 from tests.runtime.server.test_run import Service
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -1,55 +1,19 @@
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from fastapi import FastAPI
 
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.http.config import ListenConfig
-from agentrt.runtime.http.run import server_of
-from agentrt.runtime.server import ServerConfig, bind, create_app
+from agentrt.runtime.server import ServerConfig, create_app
+from tests.runtime.http.serving import Running, listening
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
-
-
-@dataclass(frozen=True)
-class Running:
-    """A server that is up, on a thread of its own."""
-
-    port: int
-    admission: Any
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
-
-
-@contextmanager
-def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iterator[Running]:
-    with bind(config) as listener:
-        server = server_of(app, config)
-        listener.listen(2048)
-        port = 0 if config.uds else listener.getsockname()[1]
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            yield Running(port, admission)
-        finally:
-            server.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive()
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
-from tests.runtime.server.conftest import HELLO, WEATHER, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO, WEATHER
 
 
 @tool

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from tests.runtime.server.conftest import HELLO, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO
 
 LONG: dict[str, Any] = {"model": "nano", "messages": HELLO, "max_tokens": 2000, "ignore_eos": True}
 
@@ -61,25 +62,6 @@ def test_a_client_that_vanishes_frees_its_sequence(
     assert statistics.free_blocks == statistics.blocks
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: loc"])
-def test_a_head_that_never_ends(start: Callable[..., Running], sent: bytes) -> None:
-    server = start(header_timeout_s=0.2)
-    with server.connect() as connection:
-        connection.sendall(sent)
-        received = read_all(connection)  # until the server closes
-    assert received.startswith(b"HTTP/1.1 408")
-    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
-
-
-def test_a_second_head_that_never_ends(start: Callable[..., Running]) -> None:
-    server = start(header_timeout_s=0.3)
-    with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
-        connection.sendall(b"GET /hea")
-        assert b"408" in read_all(connection)
-
-
 def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
     server = start(body_timeout_s=0.2)
     with server.connect() as connection:
@@ -92,30 +74,6 @@ def test_what_takes_longer_than_a_head_may_is_not_cut(start: Callable[..., Runni
     response = httpx.post(f"{server.url}/v1/chat/completions", json=LONG | {"max_tokens": 300}, timeout=60)
     assert response.status_code == 200
     assert response.json()["usage"]["completion_tokens"] == 300
-
-
-@pytest.mark.parametrize(
-    "sent", [b"\x16\x03\x01\x02\x00" * 20 + b"\r\n\r\n", b"HELLO\r\n\r\n", b"GET / FTP/9\r\n\r\n"]
-)
-def test_what_is_not_http(server: Running, sent: bytes) -> None:
-    with server.connect() as connection:
-        connection.sendall(sent)
-        received = read_all(connection)
-    assert received.startswith(b"HTTP/1.1 400")
-    assert "error" in json.loads(received.split(b"\r\n\r\n", 1)[1])
-
-
-def test_a_head_that_is_too_large(server: Running) -> None:
-    with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000)
-        assert read_all(connection).startswith(b"HTTP/1.1 4")
-
-
-def test_pipelined_requests(server: Running) -> None:
-    once = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
-    with server.connect() as connection:
-        connection.sendall((once + b"\r\n") * 3 + once + b"connection: close\r\n\r\n")
-        assert read_all(connection).count(b"HTTP/1.1 200") == 4
 
 
 def test_a_thousand_connections(server: Running, runtime: LocalRuntime) -> None:

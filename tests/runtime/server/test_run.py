@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import socket
 import stat
@@ -11,13 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.http.identity import Tokens
 from agentrt.runtime.server import ServerConfig, bind
 from tests.runtime.server.conftest import HELLO
 
@@ -125,77 +121,4 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
         taken.listen()
         assert "choose another --port" in refused("--port", str(taken.getsockname()[1]))
     (tmp_path / "file").write_text("x")
-    assert "is no socket" in refused("--uds", str(tmp_path / "file"))
-
-
-def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "agentrt.sock"
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(path))
-    with bind(ServerConfig(uds=path)):
-        assert path.is_socket()
-    assert not path.exists()
-
-
-def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ConfigurationError, match="shorter path"),
-        bind(ServerConfig(uds=tmp_path / ("x" * 200))),
-    ):
-        pass
-
-
-def test_a_token_file_is_written_once(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    Tokens.read(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    token = path.read_text().split()[-1]
-    assert Tokens.read(path).app_of(f"Bearer {token}") == "default"
-    path.write_text(f"# two apps\n\nnotes {'a' * 16}\nmail {'b' * 16}\n")
-    tokens = Tokens.read(path)
-    assert tokens.app_of(f"bearer {'b' * 16}") == "mail"
-    assert tokens.app_of("Bearer " + "c" * 16) is None
-    assert tokens.app_of("") is None
-
-
-@pytest.mark.parametrize("content", ["", "# nothing\n", "token\n", "app short\n", f"app {'a' * 16} more\n"])
-def test_a_token_file_that_is_none(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "tokens"
-    path.touch(0o600)
-    path.write_text(content)
-    with pytest.raises(ConfigurationError):
-        Tokens.read(path)
-
-
-def test_a_token_file_that_others_may_read(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.touch()
-    os.chmod(path, 0o644)
-    with pytest.raises(ConfigurationError, match="chmod 600"):
-        Tokens.read(path)
-
-
-@pytest.mark.parametrize(
-    ("settings", "allowed"),
-    [
-        ({}, True),
-        ({"host": "localhost"}, True),
-        ({"host": "::1"}, True),
-        ({"host": "0.0.0.0"}, False),
-        ({"host": "example.org"}, False),
-        ({"host": "0.0.0.0", "tokens": Tokens([("a", "b")])}, True),
-    ],
-)
-def test_only_this_machine_may_ask_without_a_token(settings: dict[str, Any], allowed: bool) -> None:
-    config = ServerConfig(**settings)
-    if allowed:
-        config.check()
-    else:
-        with pytest.raises(ConfigurationError, match="token"):
-            config.check()
-
-
-def test_the_lines_said_are_no_secrets(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    tokens = Tokens.read(path)
-    assert path.read_text().split()[-1] not in json.dumps(repr(ServerConfig(tokens=tokens)))
+    assert "is not a socket" in refused("--uds", str(tmp_path / "file"))

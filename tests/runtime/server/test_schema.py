@@ -11,7 +11,8 @@ from hypothesis import given
 from schemathesis import GenerationMode
 
 from tests.hypothesis_profiles import examples
-from tests.runtime.server.conftest import HELLO, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO
 
 OPERATIONS = [
     ("/v1/chat/completions", "POST"),

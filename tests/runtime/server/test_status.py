@@ -11,7 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentrt.runtime import LocalRuntime
-from tests.runtime.server.conftest import HELLO, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO
 
 
 def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:

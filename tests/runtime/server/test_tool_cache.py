@@ -10,11 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime.http.errors import ApiError
 from agentrt.runtime.http.identity import Tokens
-from agentrt.runtime.http.open_responses import OpenResponses
-from agentrt.runtime.toolcache.outputs import ToolOutputs
-from tests.runtime.server.conftest import HELLO, WEATHER, Running
+from tests.runtime.http.serving import Running
+from tests.runtime.server.conftest import HELLO, WEATHER
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}
 
@@ -131,23 +129,3 @@ def test_outputs_that_are_too_large(http: httpx.Client, gate: Any, weather_tool:
         endless = OUTPUT | {"params": {"city": 10**400}}
         assert httpx.post(path, json=[endless]).status_code == 400
         gate.open()
-
-
-def test_an_id_is_forgotten_a_while_after_its_end() -> None:
-    now = [0.0]
-    known = OpenResponses(clock=lambda: now[0])
-    with known.one("id", "app", ToolOutputs()):
-        assert known.outputs_of("id", "app") is not None
-    now[0] = 59
-    assert known.outputs_of("id", "app") is None
-    now[0] = 60
-    with pytest.raises(ApiError):
-        known.outputs_of("id", "app")
-
-
-def test_few_that_ended_are_remembered() -> None:
-    known = OpenResponses(clock=lambda: 0.0)
-    for number in range(5000):
-        with known.one(str(number), "app", ToolOutputs()):
-            pass
-    assert len(known._ended) == 4096

@@ -4,7 +4,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from agentrt import errors
-from agentrt.runtime.http.errors import ApiError, api_error
+from agentrt.runtime.http.errors import ApiError, to_api_error
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from agentrt.runtime.http.errors import ApiError, api_error
     ],
 )
 def test_every_error_has_its_answer(error: Exception, status: int, kind: str, code: str | None) -> None:
-    told = api_error(error)
+    told = to_api_error(error)
     assert (told.status_code, told.kind, told.code) == (status, kind, code)
     assert set(told.body()["error"]) == {"message", "type", "param", "code"}
     assert "secret" not in told.detail or isinstance(error, errors.AgentRTError)
@@ -33,4 +33,4 @@ def test_every_error_has_its_answer(error: Exception, status: int, kind: str, co
 
 def test_an_answer_stays_what_it_is() -> None:
     told = ApiError(418, "x")
-    assert api_error(told) is told
+    assert to_api_error(told) is told

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.errors import install_error_handlers
+from agentrt.runtime.http.guard import Guard
+from agentrt.runtime.http.request_state import app_of
+from tests.runtime.http.serving import Running, listening
+
+
+def guarded(config: ListenConfig) -> FastAPI:
+    """An application behind the guard, without a runtime or an engine."""
+    app = FastAPI()
+
+    @app.get("/health")
+    @app.get("/app")
+    async def app_name(request: Request) -> str:
+        return app_of(request)
+
+    @app.post("/body")
+    async def body_size(request: Request) -> int:
+        return len(await request.body())
+
+    install_error_handlers(app)
+    app.add_middleware(Guard, config=config)
+    return app
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts guarded applications with settings of their own, until the test ends."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Running:
+            config = ListenConfig(**{"port": 0, "drain_s": 5} | settings)
+            return stack.enter_context(listening(guarded(config), config))
+
+        yield start
+
+
+@pytest.fixture
+def server(start: Callable[..., Running]) -> Running:
+    return start()
+
+
+@pytest.fixture
+def http(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client

@@ -1,0 +1,47 @@
+"""Applications served over real sockets, on threads of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.listener import bind
+from agentrt.runtime.http.run import make_server
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that accepts connections, on a thread of its own."""
+
+    port: int
+    admission: Any
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+
+@contextmanager
+def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iterator[Running]:
+    with bind(config) as listener:
+        server = make_server(app, config)
+        listener.listen(2048)
+        port = 0 if config.uds else listener.getsockname()[1]
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield Running(port, admission)
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()

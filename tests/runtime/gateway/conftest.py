@@ -33,10 +33,15 @@ def until(true: Callable[[], bool]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
-    """A real engine that does not say it had a tool cache; nobody knows the ids of its own responses."""
+    """A real engine that does not say that it has a tool cache; the ids of its own responses are unknown."""
     describe = status._model
     with pytest.MonkeyPatch.context() as patch, running(shared_runtime) as server:
-        patch.setattr(status, "_model", lambda service: describe(service) | {"capabilities": []})
+
+        def describe_engine(service: Any) -> dict[str, Any]:
+            is_engine = service.admission is server.admission
+            return describe(service) | ({"capabilities": []} if is_engine else {})
+
+        patch.setattr(status, "_model", describe_engine)
         yield server
 
 

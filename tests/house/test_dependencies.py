@@ -1,4 +1,4 @@
-"""Which part may import which, and when: the dependency rule of docs/architecture.md."""
+"""Which part may import which, and when: the dependency rule of docs/decisions/0003."""
 
 import subprocess
 import sys

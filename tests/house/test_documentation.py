@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.project import PYPROJECT, ROOT
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 # A Python block, and the text block that directly follows it: what it prints.
 BLOCK = re.compile(

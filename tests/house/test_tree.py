@@ -81,4 +81,4 @@ def test_every_file_ends_with_a_newline_and_has_no_windows_line_ends() -> None:
 def test_the_changelog_has_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
-    assert re.search(rf"^## {re.escape(PYPROJECT['project']['version'])}\b", changelog, re.MULTILINE)
+    assert re.search(rf"^## \[{re.escape(PYPROJECT['project']['version'])}\]", changelog, re.MULTILINE)

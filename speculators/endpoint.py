@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email.utils
-import functools
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -11,8 +10,9 @@ from contextlib import aclosing
 from typing import Any
 
 from agentrt.calls import ToolCall, ToolCallFormat, find_tool_call_format, parse_arguments, parse_tool_calls
+from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.hosts import worker_loop
-from agentrt.concurrency.streams import interleaved, produced_elsewhere
+from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import wait_for
 from agentrt.drafts import DraftCost, DraftRequest
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
@@ -115,7 +115,7 @@ class EndpointSpeculator:
         steps = max(samples - 1, 1)
         ladder = [self._temperature * step / steps for step in range(samples)]
         agreement = Agreement(self._agreement)
-        drawn = interleaved([functools.partial(self._sample, request, each) for each in ladder])
+        drawn = merge([self._sample(request, each) for each in ladder], errors_last=True)
         async with aclosing(drawn):
             async for sample, call in drawn:
                 if agreement.is_new(call, sample):

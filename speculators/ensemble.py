@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 from agentrt.calls import ToolCall
-from agentrt.concurrency.streams import interleaved
+from agentrt.concurrency.merge import merge
 from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead
 from agentrt.errors import ConfigurationError
 
@@ -39,7 +38,7 @@ class EnsembleSpeculator:
         """Yield the members' guesses as they come, each call once."""
         agreement = Agreement(self._agreement)
         asked = [member for member in self._members if looks_ahead(member) or not request.ahead]
-        guessed = interleaved([functools.partial(member.drafts, request) for member in asked])
+        guessed = merge([_drafts(member, request) for member in asked], errors_last=True)
         async with aclosing(guessed):
             async for member, call in guessed:
                 if agreement.is_new(call, member):
@@ -52,3 +51,9 @@ class EnsembleSpeculator:
         for member in self._members:
             if isinstance(member, Learner):
                 member.learn(request, calls)
+
+
+async def _drafts(member: Speculator, request: DraftRequest) -> AsyncIterator[ToolCall]:
+    # A generator of our own, so that a member whose method itself raises fails as one whose iterator does.
+    async for call in member.drafts(request):
+        yield call

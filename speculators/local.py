@@ -20,7 +20,7 @@ from agentrt.calls import (
     parse_tool_calls,
     tool_call_parser,
 )
-from agentrt.concurrency.streams import produced_elsewhere
+from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.threads import start_in_thread
 from agentrt.drafts import DraftRequest
 from agentrt.errors import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import ConfigDict, Field
 
 from agentrt.calls import ToolCall
+from agentrt.concurrency.threads import loop_caller
 from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
 from agentrt.toolcache import ResultSource, TakeResult, current_result_source
@@ -231,14 +233,13 @@ def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[Genera
 
 def _submitter(put: Callable[[str, Mapping[str, Any], str], bool]) -> TakeResult:
     """Hand results to ``put`` on a thread of its own: it spells them in the model's tokens."""
-    loop = asyncio.get_running_loop()
+    loop, call_soon = asyncio.get_running_loop(), loop_caller()
 
     def take(call: ToolCall, text: str) -> None:
         def keep() -> None:
             with suppress(RequestError):  # then the agent makes the call
                 put(call.name, call.arguments, text)
 
-        with suppress(RuntimeError):  # the loop is closed, and the answer over
-            loop.call_soon_threadsafe(loop.run_in_executor, None, keep)
+        call_soon(functools.partial(loop.run_in_executor, None, keep))
 
     return take

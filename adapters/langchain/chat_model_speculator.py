@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from agentrt.calls import ToolCall
-from agentrt.concurrency.streams import as_completed
+from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import run_in_thread
 from agentrt.drafts import DraftRequest
 
@@ -35,16 +36,18 @@ class ChatModelSpeculator:
         """Yield the calls of ``request.samples`` answers as they come; equal ones may repeat."""
         model = self._model.bind_tools(self._tools)
 
-        async def sample() -> AIMessage:
+        async def sample() -> AsyncIterator[AIMessage]:
             if self._use_async:
-                return await model.ainvoke(self._messages, {"callbacks": []})
-            return await run_in_thread(
+                yield await model.ainvoke(self._messages, {"callbacks": []})
+                return
+            yield await run_in_thread(
                 lambda: model.invoke(self._messages, {"callbacks": []}), name=f"agentrt draft {self.name}"
             )
 
-        async for message in as_completed([sample] * request.samples):
-            for call in tool_calls(message):
-                yield call
+        async with aclosing(merge([sample() for _ in range(request.samples)], errors_last=True)) as answers:
+            async for _, message in answers:
+                for call in tool_calls(message):
+                    yield call
 
 
 def tool_calls(message: BaseMessage) -> list[ToolCall]:

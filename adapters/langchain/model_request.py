@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from agentrt.calls import ToolCall
-from agentrt.concurrency.streams import produced_in_thread
+from agentrt.concurrency.handover import produced_in_thread
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
 from agentrt.toolcache import result_text

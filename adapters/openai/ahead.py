@@ -14,7 +14,7 @@ from openai._constants import RAW_RESPONSE_HEADER
 from openai._legacy_response import LegacyAPIResponse
 
 from agentrt.calls import ToolCall
-from agentrt.concurrency.streams import produced_in_thread
+from agentrt.concurrency.handover import produced_in_thread
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
 from agentrt.toolcache import result_text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import openai
 
 from agentrt.calls import ToolCall
-from agentrt.concurrency.threads import start_in_thread
+from agentrt.concurrency.threads import loop_caller, start_in_thread
 from agentrt.toolcache import TakeResult, result_text
 from agentrt.turns.turn import Turn
 
@@ -47,16 +48,15 @@ class ToolCacheEndpoint:
         """
         submit: Callable[[Any], object]
         if isinstance(client, openai.AsyncOpenAI):
-            loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+            call_soon, tasks = loop_caller(), set[asyncio.Task[None]]()
 
             def start(body: Any) -> None:
-                task = loop.create_task(self._asubmit(client, response_id, body))
+                task = asyncio.create_task(self._asubmit(client, response_id, body))
                 tasks.add(task)  # or it could be collected while it runs
                 task.add_done_callback(tasks.discard)
 
             def submit(body: Any) -> None:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(start, body)
+                call_soon(functools.partial(start, body))
         else:
 
             def submit(body: Any) -> None:

@@ -8,7 +8,7 @@ call and its result in the history. The answer is kept only if the real next req
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from typing import Any, Generic, Protocol, TypeVar
@@ -17,6 +17,7 @@ import anyio
 
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
+from ..concurrency.handover import Handover
 from ..concurrency.threads import loop_caller, wait_for
 from ..config import TurnAhead
 from ..errors import SpeculationError
@@ -80,8 +81,7 @@ class AheadRequest(Generic[TurnT]):
         self._speculation = speculation
         self._lock = threading.Lock()
         self._cancel: Callable[[], None] | None = None
-        self._pieces: list[Any] = []
-        self._news: Future[None] = Future()
+        self._answer = Handover[Any]()
         self._sent_at: float | None = None
         self._answered_at: float | None = None
         self._error: Exception | None = None
@@ -118,7 +118,7 @@ class AheadRequest(Generic[TurnT]):
             finally:
                 self._error = error
                 self._answered_at = monotonic()
-                self._notify()
+                self._answer.close(error)
 
     async def _send(self) -> None:
         if not self._discarded:  # it may have been before there was anything to cancel
@@ -134,12 +134,7 @@ class AheadRequest(Generic[TurnT]):
         self._table.reporter.note(AheadStarted(self.turn.number))
         async with aclosing(request.stream()) as pieces:
             async for piece in pieces:
-                self._pieces.append(piece)
-                self._notify()
-
-    def _notify(self) -> None:
-        news, self._news = self._news, Future()
-        news.set_result(None)
+                self._answer.put(piece)
 
     @property
     def generation_s(self) -> float | None:
@@ -154,39 +149,20 @@ class AheadRequest(Generic[TurnT]):
         Leaving the iteration early stops the request.
         """
         try:
-            for piece, news in self._steps():
-                if news is None:
-                    yield piece
-                else:
-                    await wait_for(news)
+            async with aclosing(self._answer.batches()) as batches:
+                async for batch in batches:
+                    for piece in batch:
+                        yield piece
         finally:
             self.stop()
 
     def answer_blocking(self) -> Generator[Any, None, None]:
         """:meth:`answer` for code without an event loop."""
         try:
-            for piece, news in self._steps():
-                if news is None:
-                    yield piece
-                else:
-                    news.result()
+            for batch in self._answer.batches_blocking():
+                yield from batch
         finally:
             self.stop()
-
-    def _steps(self) -> Iterator[tuple[Any, Future[None] | None]]:
-        """Yield each piece, and where there is none yet, the future to wait for."""
-        read = 0
-        while True:
-            # In this order: pieces after the first read resolve it, pieces before the second are read.
-            news, complete = self._news, self._answered_at is not None
-            for piece in self._pieces[read:]:
-                read += 1
-                yield piece, None
-            if complete:
-                break
-            yield None, news
-        if self._error is not None:
-            raise self._error
 
     def stop(self) -> None:
         """Cancel the request: the rest of its answer is not read."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+
+from agentrt.concurrency.handover import Handover
 
 from ..engine.request import EngineRequest, OnText
 from ..request.processor import Request
 from ..toolcache.outputs import ToolOutputs
+from ..toolcache.tool_turn import ToolTurn
 from .generation import GenerationBuilder, GenerationEvent, LogprobsDelta
-from .mailbox import Mailbox
 
 
 class GenerationStream:
@@ -30,9 +33,10 @@ class GenerationStream:
         """Where outputs of tools go that were run ahead of this answer's calls. A call whose output is there
         is answered in the engine (SpecTools §3.2); :class:`CallAnswered` tells of it."""
         self._cancel = cancel
-        self._mailbox = Mailbox(asyncio.get_running_loop())
-        self._job = submit(request, self._mailbox.put, tool_outputs)
-        self._job.completion.add_done_callback(lambda _: self._mailbox.close())
+        self._loop = asyncio.get_running_loop()
+        self._pieces = Handover[str | ToolTurn]()
+        self._job = submit(request, self._put, tool_outputs)
+        self._job.completion.add_done_callback(lambda _: self._pieces.close())
         self._builder = GenerationBuilder(request.call_format)
 
     async def events(self) -> AsyncGenerator[GenerationEvent, None]:
@@ -42,12 +46,14 @@ class GenerationStream:
         """
         reported = 0
         try:
-            while (piece := await self._mailbox.get()) is not None:
-                for tokens in self._logprobs(reported):
-                    reported += len(tokens.tokens)
-                    yield tokens
-                for event in self._builder.feed(piece):
-                    yield event
+            async with aclosing(self._pieces.batches()) as batches:
+                async for batch in batches:
+                    for piece in _joined(batch):
+                        for tokens in self._logprobs(reported):
+                            reported += len(tokens.tokens)
+                            yield tokens
+                        for event in self._builder.feed(piece):
+                            yield event
             completion = self._job.completion.result()
             for tokens in self._logprobs(reported):
                 yield tokens
@@ -60,6 +66,12 @@ class GenerationStream:
             self.tool_outputs.close()
             self.cancel()
 
+    def _put(self, piece: str | ToolTurn) -> None:
+        """Called on the engine thread; raises if the loop is closed, which ends the request."""
+        if self._loop.is_closed():
+            raise RuntimeError("the event loop of this stream is closed. Close the stream before the loop.")
+        self._pieces.put(piece)
+
     def cancel(self) -> None:
         """End the generation wherever it is; without effect if it has ended."""
         self._cancel(self._job)
@@ -67,3 +79,18 @@ class GenerationStream:
     def _logprobs(self, reported: int) -> list[LogprobsDelta]:
         fresh = self._job.sampler.logprobs[reported:]
         return [LogprobsDelta(tuple(fresh))] if fresh else []
+
+
+def _joined(batch: Sequence[str | ToolTurn]) -> Iterator[str | ToolTurn]:
+    """Yield the batch with consecutive texts joined to one."""
+    text: list[str] = []
+    for piece in batch:
+        if isinstance(piece, str):
+            text.append(piece)
+            continue
+        if text:
+            yield "".join(text)
+            text = []
+        yield piece
+    if text:
+        yield "".join(text)

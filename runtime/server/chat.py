@@ -10,6 +10,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from agentrt.concurrency.merge import merge
+
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import to_api_error
 from ..http.request_state import app_of, open_responses_of
@@ -20,7 +22,6 @@ from ..output.stream import GenerationStream
 from ..request.processor import GenerationOptions
 from .chat_answer import ChoiceStream, Envelope, usage, whole
 from .chat_request import ChatRequest
-from .merging import merged
 from .state import Service, service_of
 
 router = APIRouter(route_class=StrictJsonRoute)
@@ -75,7 +76,7 @@ async def _events(
     try:
         for choice in choices:
             yield _event(choice.opening())
-        async for index, event in merged([one.events() for one in running]):
+        async for index, event in merge([one.events() for one in running]):
             for chunk in choices[index].chunks(event):
                 yield _event(chunk)
         generations = [choice.generation for choice in choices if choice.generation is not None]

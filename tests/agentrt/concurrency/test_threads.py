@@ -7,15 +7,12 @@ import contextvars
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import aclosing
 
 import pytest
 
 from agentrt.concurrency.hosts import running_loop, worker_loop
-from agentrt.concurrency.streams import as_completed, produced_elsewhere
-from agentrt.concurrency.threads import loop_caller, on_event_loop, run_in_thread, start_in_thread, wait_for
+from agentrt.concurrency.threads import loop_caller, on_event_loop, run_in_thread, wait_for
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -129,92 +126,3 @@ print("left")
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "left\n", "")
-
-
-def test_results_come_as_they_are_ready_and_errors_last() -> None:
-    results = []
-
-    async def main() -> None:
-        gates = [asyncio.Event() for _ in range(3)]
-
-        async def wait(number: int) -> int:
-            await gates[number].wait()
-            if number == 1:
-                raise LookupError("the second failed")
-            return number
-
-        gates[2].set()
-        gates[1].set()
-        async for result in as_completed([lambda n=n: wait(n) for n in range(3)]):
-            results.append(result)
-            gates[0].set()
-
-    with pytest.raises(LookupError, match="the second failed"):
-        asyncio.run(main())
-    assert results == [2, 0]
-
-
-def test_cancelling_the_consumer_cancels_the_rest() -> None:
-    cancelled: list[int] = []
-
-    async def main() -> None:
-        async def hang() -> int:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cancelled.append(1)
-            return 0
-
-        async def consume() -> None:
-            async for _ in as_completed([hang, hang]):
-                raise AssertionError("nothing should come")
-
-        task = asyncio.create_task(consume())
-        for _ in range(5):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert cancelled == [1, 1]
-
-
-def test_what_is_produced_elsewhere_comes_in_order_and_its_error_last() -> None:
-    taken: list[int] = []
-
-    def start(put: Callable[[int], None]) -> Future[None]:
-        def produce() -> None:
-            for number in range(3):
-                put(number)
-            raise LookupError("the producer failed")
-
-        return start_in_thread(produce, name="test")
-
-    async def main() -> None:
-        async for number in produced_elsewhere(start):
-            taken.append(number)
-
-    with pytest.raises(LookupError, match="the producer failed"):
-        asyncio.run(main())
-    assert taken == [0, 1, 2]
-
-
-def test_leaving_cancels_the_producer_which_may_go_on_putting() -> None:
-    ended: Future[None] = Future()
-    puts: list[Callable[[int], None]] = []
-
-    def start(put: Callable[[int], None]) -> Future[None]:
-        puts.append(put)
-        put(1)
-        return ended
-
-    async def main() -> None:
-        async with aclosing(produced_elsewhere(start)) as numbers:
-            async for _ in numbers:
-                break
-        puts[0](2)
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
-    assert ended.cancelled()

@@ -1,15 +1,15 @@
-"""Cuts a paged-attention graph into kernels; not a bit of what it computes changes (Agent.xpu §5.1, §5.2).
+"""Cuts a paged-attention graph into kernels that compute the same values (Agent.xpu §5.1, §5.2).
 
-Two kinds of places can be cut:
+A graph can be cut at two kinds of places:
 
-- *Seams*, between two layers, where a single tensor carries everything that is known about the tokens: the
-  residual stream. Pieces between seams are whole layers, of any shape.
-- *Around an attention*: its queries, keys and values on one side, what it returns on the other, and the
-  residual stream past it. What lies between two attentions treats every token by itself, so that its only
-  free dimension is the number of tokens, and ``reshape`` can fix it for a device that needs static shapes.
+- *Seams*, between two layers, where a single tensor depends on the tokens: the residual stream. The pieces
+  between seams are whole layers, of any shape.
+- *Around an attention*: its queries, keys and values on one side, its result on the other, and the residual
+  stream past it. The operations between two attentions treat every token by itself, so their only free
+  dimension is the number of tokens, and ``reshape`` can fix it for a device that needs static shapes.
 
-What depends on positions but not on the tokens themselves (rotary angles, shapes) is no part of a seam: it is
-computed again in every piece, from the pass's own inputs.
+Values that depend on positions but not on the tokens themselves (rotary angles, shapes) are not handed over
+at a seam: every piece computes them again from the batch's inputs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import openvino as ov
 import openvino.opset15 as opset
 
 HIDDEN: Final = "hidden"
-"""Input that takes the residual stream from the piece before."""
+"""Input of a piece: the residual stream from the piece before."""
 ATTENDED: Final = "attended"
-"""Input of a token-level group: what the attention before it returned."""
+"""Input of a token-level group: the result of the attention before it."""
 QUERIES, KEYS, VALUES = "queries", "keys", "values"
 """Inputs of an attention kernel."""
 
@@ -40,18 +40,18 @@ class _Port:
 
 
 class Partition:
-    """Where one model can be cut, and the pieces. The model itself is left as it is."""
+    """The places where one model can be cut, and the pieces. The model itself is not changed."""
 
     def __init__(self, model: ov.Model) -> None:
-        """Look for seams in ``model``, as :func:`read_paged_graph` returns it, with unique node names."""
+        """Find the seams of ``model``, as :func:`read_paged_graph` returns it, with unique node names."""
         self._model = _free_shapes_of_tokens(model)
         nodes = self._model.get_ordered_ops()
         self._attentions = [_name(node) for node in nodes if _is_attention(node)]
         self.layers: Final = len(self._attentions)
-        """Number of attentions, which is that of layers."""
+        """Number of layers, one per attention."""
         self._seams = _find_seams(nodes)
         self.seams: Final = frozenset(self._seams) - {0}
-        """Layers in front of which the model can be cut; all but layer 0 if nothing is in the way."""
+        """Layers in front of which the model can be cut; all but layer 0 in most models."""
 
     @property
     def complete(self) -> bool:
@@ -60,14 +60,14 @@ class Partition:
 
     @property
     def splits(self) -> bool:
-        """Whether it can be cut around its attentions, too."""
+        """Whether it can also be cut around its attentions."""
         return self.complete and self.layers > 1 and 0 in self._seams
 
     def layer_segments(self, bounds: Iterable[int]) -> list[ov.Model]:
         """Cut in front of each layer in ``bounds``, ascending, each in :attr:`seams`.
 
-        All pieces but the first take :data:`HIDDEN`; all but the last return it as their only output. Beside
-        that they have those of the pass's inputs that they need.
+        All pieces but the first take :data:`HIDDEN`; all but the last return it as their only output. Each
+        also takes those of the batch's inputs that it needs.
         """
         model = self._model.clone()
         ports = _Ports(model)
@@ -79,7 +79,7 @@ class Partition:
         return [_piece(results) for results in [*ends, list(model.get_results())]]
 
     def token_groups(self, layers: int) -> list[ov.Model]:
-        """The token-level groups of the first ``layers`` layers, ``layers + 1`` of them (any shape still).
+        """Cut the token-level groups of the first ``layers`` layers: ``layers + 1`` pieces, of any shape.
 
         Group 0 starts from the token ids, group ``i`` from :data:`ATTENDED` (of layer ``i - 1``) and
         :data:`HIDDEN`. All but the last return queries, keys and values of layer ``i`` and the residual
@@ -101,7 +101,7 @@ class Partition:
         return groups
 
     def attention(self, layer: int) -> ov.Model:
-        """The attention of ``layer`` alone: queries, keys, values and caches in, attended values out."""
+        """Cut out the attention of ``layer``: queries, keys, values and caches in, attended values out."""
         model = self._model.clone()
         attention = _Ports(model).node(self._attentions[layer])
         for index, name in enumerate((QUERIES, KEYS, VALUES)):
@@ -111,10 +111,10 @@ class Partition:
 
 
 def with_static_tokens(piece: ov.Model, tokens: int) -> ov.Model:
-    """A copy of a token-level group for exactly ``tokens`` tokens.
+    """Return a copy of a token-level group for exactly ``tokens`` tokens.
 
     Raises:
-        ValueError: something in it is not token-level.
+        ValueError: an operation in it is not token-level.
     """
     static = piece.clone()
     shapes: Mapping[str, ov.PartialShape] = {
@@ -151,17 +151,17 @@ def _is_attention(node: ov.Node) -> bool:
 
 
 def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
-    """A copy of ``model`` in which no shape is read off a tensor that depends on what the tokens are.
+    """Return a copy of ``model`` in which no shape is read off a tensor that depends on the tokens' values.
 
-    Such a shape would be a second tensor to hand over at every seam. If it counts nothing but tokens, it can
-    be had from ``input_ids``, which every piece can ask for.
+    Such a shape would be a second tensor to hand over at every seam. If it counts only tokens, it is read off
+    ``input_ids`` instead, which every piece can take.
     """
     model = model.clone()
     probe = model.clone()
     try:
         probe.reshape({"input_ids": [_PROBED_TOKENS], "position_ids": [_PROBED_TOKENS]})
     except RuntimeError:
-        return model  # nothing is known about its shapes
+        return model  # its shapes cannot be inferred
     probed = {_name(node): node for node in probe.get_ordered_ops()}
     ids = next(node for node in model.get_parameters() if node.output(0).get_any_name() == "input_ids")
     count = opset.shape_of(ids, output_type="i64")
@@ -176,7 +176,7 @@ def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
             extent.is_dynamic and length.get_length() != _PROBED_TOKENS
             for extent, length in zip(shape, found, strict=True)
         ):
-            continue  # it counts something else, rows for instance
+            continue  # it counts something else, for instance logits rows
         name, type_ = _name(node), node.get_output_element_type(0)
         extents = [
             count if extent.is_dynamic else opset.constant([extent.get_length()], ov.Type.i64)
@@ -190,7 +190,7 @@ def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
 
 
 def _depends_on_tokens(nodes: list[ov.Node]) -> dict[str, bool]:
-    """For each node whether it depends on what the tokens are, beyond how many there are."""
+    """Return for each node whether it depends on the tokens' values, beyond their number."""
     depends: dict[str, bool] = {}
     for node in nodes:
         sources = [value.get_node() for value in node.input_values()]
@@ -204,7 +204,7 @@ def _depends_on_tokens(nodes: list[ov.Node]) -> dict[str, bool]:
 
 
 def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
-    """The residual stream in front of each layer where it is the only tensor alive."""
+    """Return, by layer, the residual stream in front of it where that is the only live tensor."""
     depends = _depends_on_tokens(nodes)
     by_name = {_name(node): node for node in nodes}
     last_use: dict[_Port, int] = {}
@@ -227,14 +227,14 @@ def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
         if len(alive) == 1:
             (port,) = alive
             if _holds_token_rows(by_name[port.node].output(port.index)):
-                # The latest such place before the next attention: it leaves the least to compute twice.
+                # The last such place before the next attention: the least is computed twice.
                 seams[layer] = port
-    seams.pop(layer, None)  # behind the last attention there is no layer
+    seams.pop(layer, None)  # no layer follows the last attention
     return seams
 
 
 def _holds_token_rows(output: ov.Output) -> bool:
-    """Whether a tensor is ``[tokens, …]`` of a type that host memory can hold."""
+    """Whether ``output`` is ``[tokens, …]`` of a type that host memory can hold."""
     shape = output.get_partial_shape()
     if shape.rank.is_dynamic or shape.rank.get_length() < 2:
         return False
@@ -244,7 +244,7 @@ def _holds_token_rows(output: ov.Output) -> bool:
 
 
 def _cut(output: ov.Output, name: str) -> None:
-    """Let everyone who reads ``output`` read a new input called ``name`` instead, except results."""
+    """Connect all readers of ``output``, except results, to a new input called ``name``."""
     parameter = _parameter(output, name)
     for target in output.get_target_inputs():
         if target.get_node().get_type_name() != "Result":
@@ -253,7 +253,7 @@ def _cut(output: ov.Output, name: str) -> None:
 
 def _parameter(output: ov.Output, name: str) -> ov.Node:
     type_ = output.get_element_type()
-    # What an attention returns has the type of the arithmetic, which is chosen when it is compiled.
+    # An attention's result has the type of the arithmetic, which is chosen when it is compiled.
     parameter = opset.parameter(
         output.get_partial_shape(), ov.Type.f32 if type_.is_dynamic() else type_, name=name
     )
@@ -262,13 +262,13 @@ def _parameter(output: ov.Output, name: str) -> ov.Node:
 
 
 def _piece(results: list[ov.Node]) -> ov.Model:
-    """The model that computes ``results`` from whatever parameters they depend on."""
+    """Return the model that computes ``results`` from the parameters they depend on."""
     parameters: list[ov.Node] = []
     seen: set[str] = set()
     pending = list(results)
     while pending:
         node = pending.pop()
-        # Cut inputs share their names between pieces, never within one.
+        # Inputs at cuts have the same names in all pieces, but are unique within one.
         name = f"{node.get_type_name()} {_name(node)}"
         if name in seen:
             continue

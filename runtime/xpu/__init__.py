@@ -1,1 +1,1 @@
-"""XPUs and platforms: who runs kernels, for real or in virtual time."""
+"""XPUs and platforms that run kernels, on OpenVINO devices or in virtual time, and the KV arena."""

@@ -1,5 +1,4 @@
-"""What lives between the kernels of a pass: its inputs and activations, in host memory that every XPU
-shares."""
+"""Buffers of a batch between its kernels: inputs and activations, in host memory that all XPUs share."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from ..heg.kernel import BatchInputs
 _FIRST_LENGTH: Final = 64
 
 
-class _Growing:
-    """Rows of memory that OpenVINO reads or writes in place, as a tensor of the length that is wanted now.
+class _GrowableTensor:
+    """Rows of memory that OpenVINO reads or writes in place, as a tensor of the requested length.
 
-    Binding a tensor to an inference costs more than writing to it, so there is one tensor a length, and while
-    the length stays the same, between two decode steps nearly always, the tensor does.
+    Binding a tensor to an inference costs more than writing to it, so there is one tensor per length: while
+    the length stays the same, as it nearly always does between two decode steps, so does the tensor.
     """
 
     def __init__(self, element_type: ov.Type, row: tuple[int, ...] = ()) -> None:
-        # NumPy has no bf16: its two bytes are those of a whole number, which nobody here reads.
+        # NumPy has no bf16: it is stored as an integer of two bytes, whose value is not read here.
         dtype = np.dtype(np.uint16) if element_type == ov.Type.bf16 else element_type.to_dtype()
         self._element_type = element_type
         self._memory: NDArray[Any] = np.zeros((_FIRST_LENGTH, *row), dtype)
@@ -47,45 +46,45 @@ class _Growing:
 
 
 class BatchBuffers:
-    """The memory of one pass in flight (``activation_buffer`` of Agent.xpu §6.2), reused by later passes.
+    """The memory of one batch in progress (``activation_buffer`` of Agent.xpu §6.2), reused by later ones.
 
-    The residual stream has two buffers that take turns: a kernel reads one and writes the other, so that
-    nothing is lost when a pass pauses and nothing is copied when it goes on, on whichever XPU.
+    The residual stream has two buffers: each kernel reads one and writes the other, so that nothing is lost
+    when a batch pauses and nothing is copied when it resumes, on whichever XPU.
     """
 
     def __init__(self) -> None:
-        """Allocate next to nothing; buffers grow with the passes that use them."""
+        """Allocate small buffers; they grow with the batches that use them."""
         self.tokens = 0
-        """Tokens of the pass that is loaded."""
-        self.requests: dict[Any, Any] = {}
-        """What each XPU has bound to these buffers; the XPUs' own business."""
+        """Tokens of the loaded batch."""
+        self.inferences: dict[Any, Any] = {}
+        """The inferences that XPUs have bound to these buffers; only XPUs use it."""
         self.abandoned = False
-        """Whether a kernel that hangs may still write here; then nobody uses it again."""
-        self._inputs: dict[str, _Growing] = {
-            "input_ids": _Growing(ov.Type.i64),
-            "position_ids": _Growing(ov.Type.i64),
-            "past_lens": _Growing(ov.Type.i32),
-            "subsequence_begins": _Growing(ov.Type.i32),
-            "block_indices": _Growing(ov.Type.i32),
-            "block_indices_begins": _Growing(ov.Type.i32),
-            "sampled_token_indices": _Growing(ov.Type.i64),
+        """Whether a hung kernel may still write here; then the buffers are not reused."""
+        self._inputs: dict[str, _GrowableTensor] = {
+            "input_ids": _GrowableTensor(ov.Type.i64),
+            "position_ids": _GrowableTensor(ov.Type.i64),
+            "past_lens": _GrowableTensor(ov.Type.i32),
+            "subsequence_begins": _GrowableTensor(ov.Type.i32),
+            "block_indices": _GrowableTensor(ov.Type.i32),
+            "block_indices_begins": _GrowableTensor(ov.Type.i32),
+            "sampled_token_indices": _GrowableTensor(ov.Type.i64),
         }
         self._max_context_len = np.zeros((), np.int32)
         self._bound: dict[str, ov.Tensor] = {
             "max_context_len": ov.Tensor(self._max_context_len, shared_memory=True)
         }
-        self._activations: dict[str, _Growing] = {}
+        self._activations: dict[str, _GrowableTensor] = {}
         self._tables: list[tuple[list[int], int]] = []
         self._current = 0
         self._version = 0
 
     @property
     def state(self) -> tuple[int, int]:
-        """Equal as long as every tensor is still the same one."""
+        """A value that changes whenever a tensor is replaced or the residual stream is swapped."""
         return self._version, self._current
 
     def load(self, inputs: BatchInputs) -> None:
-        """Begin a pass: write its inputs."""
+        """Start a batch: write its inputs."""
         self._current = 0
         if self.tokens != len(inputs.token_ids):
             self.tokens = len(inputs.token_ids)
@@ -99,24 +98,24 @@ class BatchBuffers:
         self._write_tables(inputs.block_tables)
 
     def input(self, name: str) -> ov.Tensor:
-        """The tensor of one of the pass's inputs."""
+        """Return the tensor of one of the loaded batch's inputs."""
         return self._bound[name]
 
     def activation(self, name: str, port: ov.Output) -> ov.Tensor:
-        """The tensor ``[tokens, …]`` of an activation, with the type and row that ``port`` says."""
+        """Return the tensor ``[tokens, …]`` of an activation, with the type and row shape of ``port``."""
         growing = self._activations.get(name)
         if growing is None:
             extents = list(port.get_partial_shape())[1:]
             row = tuple(extent.get_length() for extent in extents)
-            growing = self._activations[name] = _Growing(port.get_element_type(), row)
+            growing = self._activations[name] = _GrowableTensor(port.get_element_type(), row)
         return growing.tensor(self.tokens)
 
     def stream(self, port: ov.Output, *, next: bool) -> ov.Tensor:
-        """The residual stream: as it is, or where the next kernel leaves it."""
+        """Return the tensor of the residual stream: the current one, or the one the next kernel writes."""
         return self.activation(f"hidden{self._current ^ next}", port)
 
-    def advance(self) -> None:
-        """The kernel has written the next residual stream: it is the current one from here on."""
+    def swap_stream(self) -> None:
+        """Make the residual stream that the kernel has written the current one."""
         self._current ^= 1
 
     def _write(self, name: str, values: Sequence[int]) -> None:
@@ -126,7 +125,7 @@ class BatchBuffers:
             self._version += 1
 
     def _write_tables(self, tables: list[list[int]]) -> None:
-        """Write the block tables, which change only when the batch does or a sequence enters a new block."""
+        """Write the block tables, if the batch has changed or a sequence has a new block."""
         known = self._tables
         if len(known) == len(tables) and all(
             table is written and length == len(table)
@@ -145,16 +144,15 @@ class BatchBuffers:
 
 
 class BufferPool:
-    """Buffers that no pass uses at the moment. Not thread-safe: it belongs to whoever drives the passes."""
+    """Buffers that no batch uses now. Not thread-safe: it belongs to the engine thread."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty pool."""
         self._free: list[BatchBuffers] = []
         self._closed = False
 
     def take(self, inputs: BatchInputs) -> BatchBuffers:
-        """Load a pass into free buffers, those of a pass as long if there are some: they are bound
-        already."""
+        """Load a batch into free buffers, preferably of one with as many tokens: those are bound already."""
         tokens = len(inputs.token_ids)
         found = next((at for at, buffers in enumerate(self._free) if buffers.tokens == tokens), -1)
         buffers = self._free.pop(found) if self._free else BatchBuffers()
@@ -162,15 +160,15 @@ class BufferPool:
         return buffers
 
     def give_back(self, buffers: BatchBuffers) -> None:
-        """Nobody uses ``buffers`` any more."""
+        """Return ``buffers`` to the pool, unless they are abandoned or the pool is closed."""
         if not buffers.abandoned and not self._closed:
             self._free.append(buffers)
 
     def clear(self) -> None:
-        """Let go of all free buffers and of the inferences bound to them."""
+        """Drop all free buffers and the inferences bound to them."""
         self._free.clear()
 
     def close(self) -> None:
-        """Keep nothing from here on: what inferences are bound to goes away with them."""
+        """Drop all free buffers, and keep none that are given back later."""
         self._closed = True
         self.clear()

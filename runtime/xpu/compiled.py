@@ -1,4 +1,4 @@
-"""The compiled kernels of one XPU, and inferences of them that are bound to a pass's buffers."""
+"""The compiled kernels of one XPU, and their inferences, bound to the buffers of a batch."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ _PRECISION: Final = "INFERENCE_PRECISION_HINT"
 
 
 class CompiledKernels:
-    """All kernels of one XPU, compiled; weights are in memory once for each kind."""
+    """All kernels of one XPU, compiled; weights are in memory once per kind of kernel."""
 
     def __init__(
         self, pieces: Mapping[KernelKind, Sequence[ov.Model]], device: str, properties: Mapping[str, Any]
     ) -> None:
-        """Compile the pieces that :class:`Partition` has cut, those of each kind in order.
+        """Compile ``pieces``, the models that :class:`.Partition` cuts, those of each kind in order.
 
         Raises:
             ConfigurationError: the device refuses these properties.
         """
         self.device: Final = device
         core = openvino_core()
-        # What is said about CPU threads, say, means nothing to an NPU, which would refuse it.
+        # A device refuses properties it does not know: an NPU, for instance, the number of CPU threads.
         known = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
-        understood = {name: value for name, value in properties.items() if name in known}
-        precision = understood.get(_PRECISION) or core.get_property(device, _PRECISION)
+        supported = {name: value for name, value in properties.items() if name in known}
+        precision = supported.get(_PRECISION) or core.get_property(device, _PRECISION)
         in_bf16 = str(precision) in ("bf16", str(ov.Type.bf16))
         if in_bf16 and "BF16" in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
             pieces = {
                 kind: [
-                    _hand_over_in_bf16(model, len(_outputs(kind, index, len(models))))
+                    _with_bf16_activations(model, len(_activations_of(kind, index, len(models))))
                     for index, model in enumerate(models)
                 ]
                 for kind, models in pieces.items()
             }
         try:
             self._compiled = {
-                kind: [core.compile_model(model, device, understood) for model in models]
+                kind: [core.compile_model(model, device, supported) for model in models]
                 for kind, models in pieces.items()
             }
         except (RuntimeError, TypeError) as error:
@@ -61,28 +61,28 @@ class CompiledKernels:
             ) from error
 
     def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:
-        """An inference of its own of piece ``index`` of one kind."""
+        """Create an inference of piece ``index`` of ``kind``, with these key and value tensors."""
         pieces = self._compiled[kind]
-        return BoundInference(pieces[index], _outputs(kind, index, len(pieces)), caches)
+        return BoundInference(pieces[index], _activations_of(kind, index, len(pieces)), caches)
 
     @property
     def logits(self) -> ov.Output:
-        """The output of the last segment: ``[rows, 1, vocabulary]``."""
+        """The output of the last segment: ``[logits rows, 1, vocabulary]``."""
         return self._compiled[KernelKind.LAYERS][-1].outputs[0]
 
     def release_memory(self) -> None:
-        """Give back what inferences hold between two runs; the next run allocates it again."""
+        """Free the scratch memory of inferences; the next run allocates it again."""
         for compiled in self.models:
             compiled.release_memory()
 
     @property
     def models(self) -> Iterable[ov.CompiledModel]:
-        """All pieces of all kinds."""
+        """All compiled pieces of all kinds."""
         return (compiled for pieces in self._compiled.values() for compiled in pieces)
 
 
-def _outputs(kind: KernelKind, index: int, count: int) -> tuple[str, ...]:
-    """The activations that piece ``index`` of ``count`` returns, in order; none if it returns logits."""
+def _activations_of(kind: KernelKind, index: int, count: int) -> tuple[str, ...]:
+    """Return the activations that piece ``index`` of ``count`` puts out, in order; none if it is logits."""
     if kind is KernelKind.ATTENTION:
         return (ATTENDED,)
     if index == count - 1:
@@ -90,11 +90,11 @@ def _outputs(kind: KernelKind, index: int, count: int) -> tuple[str, ...]:
     return (QUERIES, KEYS, VALUES, HIDDEN) if kind is KernelKind.TOKENS else (HIDDEN,)
 
 
-def _hand_over_in_bf16(piece: ov.Model, outputs: int) -> ov.Model:
-    """A copy of ``piece`` that takes and returns activations in bf16, for a device that computes in it.
+def _with_bf16_activations(piece: ov.Model, outputs: int) -> ov.Model:
+    """Return a copy of ``piece`` with activations in bf16, for a device that computes in it.
 
     An output in f32 would keep the whole residual stream of the piece in f32, with conversions around every
-    addition to it: for one token a twentieth of the time. The uncut model has it in bf16 as well.
+    addition to it: for one token 5 % of the time. The uncut model has it in bf16 as well.
     """
     piece = piece.clone()
     exchange = ov.preprocess.PrePostProcessor(piece)
@@ -107,19 +107,19 @@ def _hand_over_in_bf16(piece: ov.Model, outputs: int) -> ov.Model:
 
 
 class BoundInference:
-    """One compiled piece, bound to the buffers of a pass and the caches of the arena."""
+    """An infer request of one compiled piece, bound to the buffers of a batch and the caches of the arena."""
 
     def __init__(
         self, compiled: ov.CompiledModel, outputs: Sequence[str], caches: Mapping[str, ov.Tensor]
     ) -> None:
-        """Create the infer request and bind the caches for good.
+        """Create the infer request and bind the caches to it.
 
-        ``outputs`` names the activations that it leaves in the buffers; none for the piece that ends in
+        ``outputs`` names the activations that it writes to the buffers; none for the piece that ends in
         logits.
         """
         self.request = compiled.create_infer_request()
         self.seconds = float("inf")
-        """What it last took."""
+        """How long its last run took; infinite before the first."""
         self._inputs: list[tuple[int, str, ov.Output]] = []
         for index, port in enumerate(compiled.inputs):
             name = port.get_any_name()
@@ -128,13 +128,13 @@ class BoundInference:
             else:
                 self._inputs.append((index, name, port))
         self._outputs = list(zip(range(len(outputs)), outputs, compiled.outputs, strict=False))
-        self._moves_stream = HIDDEN in outputs
+        self._writes_stream = HIDDEN in outputs
         self._state: tuple[int, int] | None = None
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
         self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
 
     def bind(self, buffers: BatchBuffers) -> None:
-        """Bind what has changed since the last time; always the same buffers."""
+        """Bind the tensors of ``buffers``, the same at every call, that have changed since the last one."""
         if self._state == buffers.state:
             return
         self._state = buffers.state
@@ -155,10 +155,10 @@ class BoundInference:
                 self._bound_outputs[index] = tensor
 
     def finish(self, buffers: BatchBuffers) -> NDArray[np.float32] | None:
-        """After the inference: move the residual stream on, or return ``[rows, vocabulary]`` logits."""
+        """After the inference: swap the residual stream, or return ``[logits rows, vocabulary]`` logits."""
         if self._outputs:
-            if self._moves_stream:
-                buffers.advance()
+            if self._writes_stream:
+                buffers.swap_stream()
             return None
         logits: NDArray[np.float32] = self.request.get_output_tensor(0).data
         return logits.reshape(logits.shape[0], logits.shape[-1])

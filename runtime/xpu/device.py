@@ -1,4 +1,4 @@
-"""XPUs that are OpenVINO devices."""
+"""An OpenVINO device as an XPU."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .protocol import KernelDone
 from .watchdog import GRACE_S, Watchdog
 
 _LONGEST_WAIT_S: Final = 1e6
-"""What OpenVINO's clock can be asked to wait for."""
+"""The longest time that OpenVINO can wait for an inference."""
 
 _QUICK_S: Final = 0.002
-"""Pieces that last took less are run on the caller's thread."""
+"""Pieces whose last run took less are run on the caller's thread."""
 
 _Work = tuple[Kernel, BatchContext, Callable[[KernelDone], None]]
 
 
 class OpenVINOXPU:
-    """One OpenVINO device. Kernels run on the caller's thread (:meth:`run`) or on its own (:meth:`submit`).
+    """One OpenVINO device. An :class:`.XPU` whose kernels run on the caller's thread or on its own.
 
-    A thread of its own waits for each submitted kernel, rather than a callback of OpenVINO's: those are not
-    called for inferences that fail.
+    :meth:`run` uses the caller's thread. :meth:`submit` uses a thread that waits for each kernel, rather than
+    a callback of OpenVINO's: those are not called for inferences that fail.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class OpenVINOXPU:
         kernels: CompiledKernels,
         recompile: Callable[[], CompiledKernels],
     ) -> None:
-        """``recompile`` builds ``kernels`` anew, for when the XPU has to start afresh."""
+        """``recompile`` compiles ``kernels`` anew for :meth:`rebuild`."""
         self._role = role
         self._pool = pool
         self._recompile = recompile
         self.kernels = kernels
         self._caches: Mapping[str, ov.Tensor] = {}
         self._epoch = 0
-        """Counts rebuilds: who finds it changed while waiting for a kernel was given up."""
+        """Counts abandoned kernels: a thread that finds it changed while it waited has been abandoned."""
         self._running: tuple[BoundInference, BatchBuffers] | None = None
         self._lock = threading.Lock()
         self._work: SimpleQueue[_Work | None] | None = None
@@ -63,7 +63,7 @@ class OpenVINOXPU:
         return self._role
 
     def attach(self, caches: Mapping[str, ov.Tensor]) -> None:
-        """Use these key and value tensors, by input name. To be called once, before the first pass."""
+        """Use ``caches``, key and value tensors by input name. Call it once, before the first batch."""
         self._caches = caches
 
     def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
@@ -72,7 +72,10 @@ class OpenVINOXPU:
         if self._work is None:
             self._work = SimpleQueue()
             self._thread = threading.Thread(
-                target=self._serve, args=(self._work,), name=f"agentrt-{self._role.value}", daemon=True
+                target=self._run_submitted,
+                args=(self._work,),
+                name=f"agentrt-{self._role.value}",
+                daemon=True,
             )
             self._thread.start()
         self._work.put((kernel, context, on_done))
@@ -98,7 +101,7 @@ class OpenVINOXPU:
 
     def rebuild(self) -> None:
         """See :meth:`XPU.rebuild`."""
-        self._give_up()
+        self._abandon_running()
         self._pool.clear()
         try:
             self.kernels = self._recompile()
@@ -107,13 +110,13 @@ class OpenVINOXPU:
 
     def close(self) -> None:
         """See :meth:`XPU.close`."""
-        self._give_up()
+        self._abandon_running()
         self._watchdog.close()
         self._caches = {}
 
     def _load(self, context: BatchContext) -> None:
         if context.buffers is None:
-            assert context.inputs is not None, "a pass without inputs can only be simulated"
+            assert context.inputs is not None, "a batch without inputs can only be simulated"
             context.buffers = self._pool.take(context.inputs)
 
     def _execute(
@@ -124,7 +127,7 @@ class OpenVINOXPU:
         *,
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
-        """Run the pieces of ``kernel``, quick ones on this thread if it may be lost."""
+        """Run ``kernel``, its quick pieces on this thread if ``on_lost`` is given. None if it hangs."""
         epoch = self._epoch
         buffers: BatchBuffers = context.buffers
         started = time.perf_counter()
@@ -147,22 +150,22 @@ class OpenVINOXPU:
                 inference.seconds = time.perf_counter() - begun
                 context.logits = inference.finish(buffers)
         except RuntimeError as fault:
-            error = self._explain(kernel, fault)
+            error = self._error_of(kernel, fault)
         if self._epoch == epoch:
             self._running = None
         return KernelDone(context, kernel, self._role, started, time.perf_counter(), error)
 
     def _inference(self, buffers: BatchBuffers, kind: KernelKind, index: int) -> BoundInference:
-        """The inference of one piece that is bound to ``buffers``."""
+        """Return the inference of one piece that is bound to ``buffers``."""
         key = (self._role, kind, index)
-        found: tuple[int, BoundInference] | None = buffers.requests.get(key)
+        found: tuple[int, BoundInference] | None = buffers.inferences.get(key)
         if found is None or found[0] != self._epoch:
             found = (self._epoch, self.kernels.bind(kind, index, self._caches))
-            buffers.requests[key] = found
+            buffers.inferences[key] = found
         return found[1]
 
-    def _serve(self, work: SimpleQueue[_Work | None]) -> None:
-        """Run what is submitted until told to stop or given up."""
+    def _run_submitted(self, work: SimpleQueue[_Work | None]) -> None:
+        """Run submitted kernels until ``work`` ends with None or is replaced."""
         while (item := work.get()) is not None:
             kernel, context, on_done = item
             done = self._execute(kernel, context, _LONGEST_WAIT_S)
@@ -172,8 +175,8 @@ class OpenVINOXPU:
                 if done is not None:
                     on_done(done)
 
-    def _give_up(self) -> None:
-        """Part with the running kernel, if there is one, and with the thread that waits for it."""
+    def _abandon_running(self) -> None:
+        """Abandon the running kernel, if there is one, and the thread that waits for it."""
         with self._lock:
             self._epoch += 1
             running, self._running = self._running, None
@@ -182,21 +185,21 @@ class OpenVINOXPU:
             work.put(None)
         if running is not None:
             inference, buffers = running
-            # OpenVINO looks between two operations whether it should stop. One that does not get there may
-            # still write to these buffers, and to the pass's KV blocks, if it ever wakes up.
+            # OpenVINO heeds a cancellation between two operations. A kernel that does not get there may
+            # still write to these buffers, and to the batch's KV blocks, at any later time.
             inference.request.cancel()
             try:
                 stopped = inference.request.wait_for(int(GRACE_S * 1e3))
-            except RuntimeError:  # what a cancelled inference ends with
+            except RuntimeError:  # a cancelled inference ends with it
                 stopped = True
             if not stopped:
                 buffers.abandoned = True
-                threading.Thread(target=_outlive, args=running, name="agentrt-stuck", daemon=True).start()
+                threading.Thread(target=_keep_alive, args=running, name="agentrt-stuck", daemon=True).start()
         if self._thread is not None:
             self._thread.join(GRACE_S)
             self._thread = None
 
-    def _explain(self, kernel: Kernel, fault: RuntimeError) -> DeviceLostError | EngineFailedError:
+    def _error_of(self, kernel: Kernel, fault: RuntimeError) -> DeviceLostError | EngineFailedError:
         device = self.kernels.device
         family = device.partition(".")[0]
         if not any(name.partition(".")[0] == family for name in openvino_core().available_devices):
@@ -207,12 +210,11 @@ class OpenVINOXPU:
         )
 
 
-def _outlive(inference: BoundInference, buffers: BatchBuffers) -> None:
-    """Keep an inference that does not stop, and all that it may write to, until it does.
+def _keep_alive(inference: BoundInference, buffers: BatchBuffers) -> None:
+    """Keep an inference that does not stop, and all memory that it may write to, until it stops.
 
-    Without its last owner the memory would be freed under it, or, whichever comes first, its destructor would
-    wait for it, and everybody with it.
+    Without an owner its memory would be freed while it writes, or its destructor would block this process.
     """
-    with suppress(RuntimeError):  # what a cancelled inference ends with
+    with suppress(RuntimeError):  # a cancelled inference ends with it
         inference.request.wait()
     del inference, buffers

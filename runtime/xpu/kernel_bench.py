@@ -1,4 +1,4 @@
-"""Times kernels of one device, each piece of a pass by itself."""
+"""Times the kernels of one device, each compiled piece by itself."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .device import OpenVINOXPU
 from .platforms import Device
 
 MOST_TOKENS: Final = 1536
-"""Past and new tokens that a pass may have together."""
-SECONDS_A_POINT: Final = 0.25
-_LEAST_RUNS, _MOST_RUNS = 2, 30
+"""Most past and new tokens of a measured batch together."""
+SECONDS_PER_POINT: Final = 0.25
+"""How long each point is measured, at least ``_MIN_RUNS`` times."""
+_MIN_RUNS, _MAX_RUNS = 2, 30
 _TIMEOUT_S: Final = 120.0
 
 
 class KernelBench:
-    """Some kernels on one device with a scratch cache, and how long each of them takes."""
+    """Compiled kernels on one device with a scratch KV cache, to be timed."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class KernelBench:
         pieces: Mapping[KernelKind, Sequence[ov.Model]],
         layout: KVLayout | None = None,
     ) -> None:
-        """Compile ``pieces``. ``layout`` is that of their caches where none of them are LAYERS kernels."""
+        """Compile ``pieces``. ``layout`` is that of their KV caches if none of them are LAYERS kernels."""
         self._counts = {kind: len(models) for kind, models in pieces.items()}
         kernels = CompiledKernels(pieces, device.name, {**properties, **device.properties})
         self._pool = BufferPool()
@@ -61,7 +62,7 @@ class KernelBench:
         past: int = 0,
         kind: KernelKind = KernelKind.LAYERS,
     ) -> list[float]:
-        """Seconds of each piece of one kind in a pass through all of them: the quickest of some runs."""
+        """Return the seconds of each piece of ``kind``, run in order: the quickest of some runs."""
         each = tokens // sequences
         inputs = BatchInputs(
             token_ids=[1] * tokens,
@@ -79,7 +80,7 @@ class KernelBench:
         )
         best = [float("inf")] * count
         begun = time.perf_counter()
-        for run in range(_MOST_RUNS + 1):
+        for run in range(_MAX_RUNS + 1):
             context = BatchContext(0, inputs, inputs.shape, kernels)
             for at, kernel in enumerate(kernels):
                 done = self._xpu.run(kernel, context, _TIMEOUT_S)
@@ -90,12 +91,12 @@ class KernelBench:
                 if run:  # the first one allocates and repacks
                     best[at] = min(best[at], done.ended - done.started)
             self._pool.give_back(context.buffers)
-            if run >= _LEAST_RUNS and time.perf_counter() - begun > SECONDS_A_POINT:
+            if run >= _MIN_RUNS and time.perf_counter() - begun > SECONDS_PER_POINT:
                 break
         return best
 
     def close(self) -> None:
-        """Free the device, and what was compiled for it."""
+        """Free the device and the compiled pieces."""
         self._xpu.close()
         self._pool.clear()
         del self._xpu

@@ -1,4 +1,4 @@
-"""The KV arena: the one place where keys and values live, allocated once and never grown."""
+"""The KV arena: the memory of all keys and values, allocated once and never grown."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .platforms import OpenVINOPlatform
 class KVArena:
     """The cache tensors of one model, sized by a budget in bytes.
 
-    The tensors are plain memory that OpenVINO updates in place; all XPUs of a platform share them. Which
-    block belongs to whom is :class:`BlockPool`'s business.
+    The tensors are plain memory that OpenVINO updates in place; all XPUs of a platform share them.
+    :class:`.BlockPool` accounts for the blocks.
     """
 
     def __init__(self, layout: KVLayout, platform: OpenVINOPlatform, memory_bytes: int) -> None:
-        """Allocate as many blocks as fit into ``memory_bytes`` over all layers, and attach ``platform``.
+        """Allocate as many blocks as ``memory_bytes`` holds over all layers, and attach them to ``platform``.
 
         Raises:
             ConfigurationError: not even one block fits, or the machine does not have that much memory.
@@ -46,7 +46,7 @@ class KVArena:
             raise ConfigurationError(
                 f"memory_bytes={memory_bytes} cannot be allocated on this machine. Choose a smaller arena."
             ) from error
-        # The platform alone holds the tensors, so that closing it frees them.
+        # Only the platform holds the tensors, so that closing it frees them.
         platform.attach(tensors)
 
     @property

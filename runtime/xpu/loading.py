@@ -1,4 +1,4 @@
-"""From a model directory to kernels that can be submitted: profile, granularity, compilation."""
+"""Loads a model directory onto a platform: profile, granularity, compilation."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ from ..model.paged import read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
-from .machine import busy_share, measure_read_bandwidth, usable_cores
+from .machine import load_per_core, measure_read_bandwidth, usable_cores
 from .platforms import Device, OpenVINOPlatform, find_platform
 from .profiler import Profiler
 
-_BUSY: Final = 0.5
+_BUSY_LOAD: Final = 0.5
+"""Load per core from which measurements are unreliable."""
+
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model on a platform: its kernels, what they cost, and what its KV blocks look like."""
+    """A model on a platform: its kernels, their costs, and the layout of its KV blocks."""
 
     platform: OpenVINOPlatform
-    """:meth:`OpenVINOPlatform.attach` it to an arena of :attr:`layout` before the first pass."""
+    """Create a :class:`.KVArena` of :attr:`layout` on it before the first batch."""
     graph: ExecutionGraph
     profile: Profile
     layout: KVLayout
@@ -57,7 +59,7 @@ def load_model(
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
-    The profile is measured first if there is none yet for this model on these devices, which takes seconds.
+    Measures the profile first if none is stored for this model on these devices, which takes seconds.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
@@ -98,7 +100,7 @@ def build_model(
     if not partition.complete:
         warnings.warn(
             f"the graph of {directory.graph} can be cut in front of {len(partition.seams)} of its "
-            f"{partition.layers - 1} inner layers only: its kernels are longer than they need be, so that a "
+            f"{partition.layers - 1} inner layers only: its kernels are longer than necessary, so that a "
             "reactive request may wait longer behind a proactive one, and its prefill cannot be shared "
             "between an NPU and a GPU. Export the model again with a current optimum-intel.",
             RuntimeWarning,
@@ -140,34 +142,18 @@ def load_profile(
     fresh: bool = False,
     advance: Callable[[str], None] = lambda step: None,
 ) -> Profile:
-    """The profile of a model on a platform: stored, or measured and stored.
+    """Return the profile of a model on a platform: the stored one, or a measured one, which is stored.
 
-    ``fresh`` measures it in any case. ``advance`` is told of each step before it is taken.
+    ``fresh`` measures in any case. ``advance`` is called with the name of each step before it starts.
     """
-    core = openvino_core()
-    machine = {
-        "processor": core.get_property("CPU", "FULL_DEVICE_NAME"),
-        "cores": usable_cores(),
-    }
-    name = fingerprint(
-        platform=platform,
-        devices={
-            role.value: [device.name, core.get_property(device.name, "FULL_DEVICE_NAME"), device.properties]
-            for role, device in devices.items()
-        },
-        openvino=ov.__version__,
-        graph=hashlib.sha256(directory.graph.read_bytes()).hexdigest(),
-        weights=directory.graph.with_suffix(".bin").stat().st_size,
-        properties=properties,
-        max_chunk_tokens=max_chunk_tokens,
-        **machine,
-    )
+    machine = _machine_facts()
+    name = _profile_name(directory, platform, devices, properties, max_chunk_tokens)
 
     def measure() -> Profile:
-        load = busy_share()
-        if load > _BUSY:
+        load = load_per_core()
+        if load > _BUSY_LOAD:
             _log.warning(
-                "%s is measured on a busy machine (load %.1f a core) and will be cut by what that shows. "
+                "%s is measured on a busy machine (load %.1f per core), so its profile is too slow. "
                 "Measure it again when the machine is idle: agentrt profile %s",
                 directory.model_id,
                 load,
@@ -191,6 +177,38 @@ def load_profile(
     return store.profile(name, measure)
 
 
+def _machine_facts() -> dict[str, Any]:
+    """What figures of this machine depend on."""
+    return {
+        "processor": openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
+        "cores": usable_cores(),
+    }
+
+
+def _profile_name(
+    directory: ModelDirectory,
+    platform: str,
+    devices: Mapping[Role, Device],
+    properties: Mapping[str, Any],
+    max_chunk_tokens: int,
+) -> str:
+    """The fingerprint of everything that a profile depends on."""
+    core = openvino_core()
+    return fingerprint(
+        platform=platform,
+        devices={
+            role.value: [device.name, core.get_property(device.name, "FULL_DEVICE_NAME"), device.properties]
+            for role, device in devices.items()
+        },
+        openvino=ov.__version__,
+        graph=hashlib.sha256(directory.graph.read_bytes()).hexdigest(),
+        weights=directory.graph.with_suffix(".bin").stat().st_size,
+        properties=properties,
+        max_chunk_tokens=max_chunk_tokens,
+        **_machine_facts(),
+    )
+
+
 def _recompile(
     role: Role,
     device: Device,
@@ -198,14 +216,14 @@ def _recompile(
     directory: ModelDirectory,
     properties: Mapping[str, Any],
 ) -> CompiledKernels:
-    """Compile afresh what an XPU runs, from disk: keeping the model would keep a copy of its weights."""
+    """Compile the kernels of an XPU again, from disk: a model in memory would be a copy of its weights."""
     return _compile(role, device, graph, Partition(read_paged_graph(directory)), properties)
 
 
 def _compile(
     role: Role, device: Device, graph: ExecutionGraph, partition: Partition, properties: Mapping[str, Any]
 ) -> CompiledKernels:
-    """Cut what the XPU of ``role`` runs of a model, and compile it."""
+    """Cut the pieces of a model that the XPU of ``role`` runs, and compile them."""
     split = graph.bounds[-1]
     pieces: dict[KernelKind, list[ov.Model]] = {}
     if role is Role.DECODE:

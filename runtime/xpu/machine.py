@@ -1,4 +1,4 @@
-"""The machine's own figures: read bandwidth, as STREAM would measure it, and power where it is reported."""
+"""Figures of this machine: cores, load, read bandwidth as STREAM measures it, and power by RAPL."""
 
 from __future__ import annotations
 
@@ -13,48 +13,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BYTES: Final = 256 * 2**20
-"""Far beyond any cache."""
+"""Bytes that are read, more than any CPU cache holds."""
 _TIMES: Final = 5
 _POWERCAP: Final = Path("/sys/class/powercap")
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def busy_share() -> float:
-    """Processes that ran or wanted to over the last minute, for each core; 0 where nobody counts
-    (Windows)."""
+def load_per_core() -> float:
+    """Return the load average of the last minute per core; 0 where the system has none (Windows)."""
     return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
 
 
 def measure_read_bandwidth(advance: Callable[[], None] = lambda: None) -> float:
-    """Bytes a second that all cores together read from memory, the best of a few tries; about half a second.
+    """Measure the bytes per second that all cores together read from memory: the best of a few tries.
 
-    ``advance`` is called after each try.
+    Takes about half a second. ``advance`` is called after each try.
     """
     threads = usable_cores()
-    parts = [np.ones(_BYTES // threads // 8, np.int64) for _ in range(threads)]
+    shares = [np.ones(_BYTES // threads // 8, np.int64) for _ in range(threads)]
     best = 0.0
     for _ in range(_TIMES):
-        workers = [threading.Thread(target=_read, args=(part,)) for part in parts]
+        workers = [threading.Thread(target=_read, args=(share,)) for share in shares]
         started = time.perf_counter()
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        best = max(best, sum(part.nbytes for part in parts) / (time.perf_counter() - started))
+        best = max(best, sum(share.nbytes for share in shares) / (time.perf_counter() - started))
         advance()
     return best
 
 
-def _read(part: NDArray[np.int64]) -> None:
-    part.max()  # numpy's quickest reduction, without the GIL
+def _read(share: NDArray[np.int64]) -> None:
+    share.max()  # numpy's quickest reduction, without the GIL
 
 
 class PowerMeter:
-    """Energy that the processor packages have used, from Linux' RAPL counters."""
+    """Energy used by the processor packages, from Linux' RAPL counters."""
 
     def __init__(self, counters: list[Path]) -> None:
         """``counters`` are folders with ``energy_uj`` and ``max_energy_range_uj``."""
@@ -66,8 +65,8 @@ class PowerMeter:
 
     @classmethod
     def find(cls, powercap: Path = _POWERCAP) -> PowerMeter | None:
-        """The meter of this machine; None where there is none, or where only root may read it."""
-        packages = sorted(powercap.glob("intel-rapl:[0-9]*"))  # AMD's are called the same
+        """Return the meter of this machine; None if it has none, or if only root may read it."""
+        packages = sorted(powercap.glob("intel-rapl:[0-9]*"))  # AMD's have the same names
         packages = [folder for folder in packages if folder.name.count(":") == 1]
         try:
             return cls(packages) if packages else None
@@ -75,7 +74,7 @@ class PowerMeter:
             return None
 
     def joules(self) -> float:
-        """Energy used since the meter was made."""
+        """Return the energy used since the meter was created, in joules."""
         for at, (counter, span) in enumerate(self._counters):
             now = _number(counter)
             self._joules += ((now - self._last[at]) % (span + 1)) / 1e6

@@ -1,4 +1,4 @@
-"""Platforms of OpenVINO devices: which device takes which role, over one arena that all of them share."""
+"""Platforms of OpenVINO devices: the device of each role, over one KV arena that all of them share."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .device import OpenVINOXPU
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An OpenVINO device in a role."""
+    """An OpenVINO device, and its properties in a role."""
 
     name: str
-    """``CPU``, ``GPU``, ``NPU``, or one of several: ``GPU.1``."""
+    """``CPU``, ``GPU`` or ``NPU``; with several of a kind, ``GPU.1`` and so on."""
     properties: Mapping[str, Any] = field(default_factory=dict)
-    """On top of the runtime's own."""
+    """OpenVINO properties beside those of the runtime's configuration."""
 
 
 PLATFORMS: Final[Mapping[str, Mapping[Role, Device]]] = {
     "cpu": {Role.DECODE: Device("CPU")},
-    # Two XPUs on any machine: what needs two can be tried, and tested, everywhere. One-thread models are
-    # pinned to the first core unless they are told not to be.
+    # Two XPUs on any machine, so that features that need two can be tested everywhere. OpenVINO pins
+    # one-thread models to the first core unless pinning is disabled.
     "emulated": {
         role: Device("CPU", {"INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}) for role in Role
     },
     "intel-ultra": {Role.PREFILL: Device("NPU"), Role.DECODE: Device("GPU")},
 }
-"""Which device has which role, by the name of the platform."""
+"""The device of each role, by the name of the platform."""
 
 
 def find_platform(name: str) -> tuple[str, Mapping[Role, Device]]:
-    """The devices of a platform; ``"auto"`` takes the NPU and the GPU where both are there, else the CPU.
+    """Return a platform's name and devices; ``"auto"`` is NPU and GPU where both exist, else the CPU.
 
     Raises:
         ConfigurationError: there is no such platform, or this machine lacks a device of it.
@@ -63,10 +63,10 @@ def find_platform(name: str) -> tuple[str, Mapping[Role, Device]]:
 
 
 class OpenVINOPlatform:
-    """XPUs over one arena; see :class:`Platform` for what is promised."""
+    """OpenVINO XPUs over one arena. A :class:`.Platform`."""
 
     def __init__(self, name: str, xpus: Mapping[Role, OpenVINOXPU], pool: BufferPool) -> None:
-        """``pool`` is the one that all the XPUs take their buffers from."""
+        """``pool`` is the buffer pool that all ``xpus`` share."""
         self._name = name
         self._xpus = dict(xpus)
         self._pool = pool
@@ -82,19 +82,19 @@ class OpenVINOPlatform:
         return self._xpus
 
     def allocate(self, element_type: ov.Type, shape: ov.Shape) -> ov.Tensor:
-        """Memory for keys or values that the attending device reads and writes in place.
+        """Allocate memory for keys or values that the DECODE device reads and writes in place.
 
         Raises:
-            RuntimeError: there is not that much.
+            RuntimeError: there is not enough memory.
         """
         compiled = next(iter(self._xpus[Role.DECODE].kernels.models))
         if self._xpus[Role.DECODE].kernels.device.startswith("CPU"):
             return ov.Tensor(element_type, shape)
-        # Host memory of any other kind would be copied to an integrated GPU for each kernel, and never back.
+        # Any other host memory would be copied to an integrated GPU for each kernel, and never back.
         return compiled.get_context().create_host_tensor(element_type, shape)
 
     def attach(self, caches: Mapping[str, ov.Tensor]) -> None:
-        """Use these key and value tensors, by input name. To be called once, before the first pass."""
+        """Use ``caches``, key and value tensors by input name. Call it once, before the first batch."""
         for xpu in self._xpus.values():
             xpu.attach(caches)
 
@@ -110,10 +110,10 @@ class OpenVINOPlatform:
             self._pool.give_back(buffers)
 
     def reclaim(self) -> None:
-        """Give back the scratch memory of kernels that do not run (Agent.xpu §6.5, kernel memory reclaim).
+        """Free the scratch memory of all kernels (Agent.xpu §6.5, kernel memory reclaim).
 
-        For when nothing is to be done: the next run of each kernel allocates it again. No kernel may be
-        running; passes that are paused stay valid.
+        For idle times: the next run of each kernel allocates it again. No kernel may be running; paused
+        batches stay valid.
         """
         for xpu in self._xpus.values():
             xpu.kernels.release_memory()

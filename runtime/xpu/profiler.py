@@ -15,14 +15,14 @@ from ..heg.partition import Partition, with_static_tokens
 from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile, fit_roofline
 from ..heg.work import ModelWork
 from ..model.kv_layout import KVLayout
-from .kernel_bench import MOST_TOKENS, SECONDS_A_POINT, KernelBench
+from .kernel_bench import MOST_TOKENS, SECONDS_PER_POINT, KernelBench
 from .machine import PowerMeter
 from .platforms import Device
 
 BATCHES: Final = (1, 2, 4, 8, 16)
 """Decode batches that are measured."""
 CHUNKS: Final = (32, 64, 128, 256, 512)
-"""Prefill chunks that are measured, as far as a pass may be so long."""
+"""Prefill chunks that are measured, up to ``max_chunk_tokens``."""
 STATIC_CHUNKS: Final = (64, 128, 256)
 """Candidates for the static shape of token-level kernels."""
 
@@ -31,11 +31,11 @@ _SATURATED: Final = 0.9
 """The shortest static chunk with this share of the best throughput is the turning point of §5.2."""
 
 _ESTIMATED_WATTS: Final = 10.0
-"""Where no meter can be read every XPU counts as much: comparing energy becomes comparing time."""
+"""Power of every XPU if no meter can be read: comparing energy then becomes comparing time."""
 
 
 def count_steps(devices: Mapping[Role, Device], max_chunk_tokens: int) -> int:
-    """How often :class:`Profiler` tells of a step, for a model that can be cut."""
+    """Return how many steps :class:`Profiler` reports, for a model that can be cut."""
     static = len(_static_chunks(max_chunk_tokens)) if Role.PREFILL in devices else 0
     return len(BATCHES) + len(_chunks(max_chunk_tokens)) + 2 + static
 
@@ -60,7 +60,7 @@ class Profiler:
         bandwidth: float,
         advance: Callable[[str], None] = lambda step: None,
     ) -> None:
-        """``model`` is a paged-attention model; ``advance`` is told of each step before it is taken."""
+        """``model`` is a paged-attention model; ``advance`` is called with the name of each step first."""
         self._partition = Partition(model)
         self._work = ModelWork.of(self._partition)
         self._properties = dict(properties)
@@ -69,10 +69,10 @@ class Profiler:
         self._advance = advance
         self._meter = PowerMeter.find()
         self._idle_watts = 0.0
-        self._idle_watts = self._watts(lambda: time.sleep(SECONDS_A_POINT))
+        self._idle_watts = self._watts(lambda: time.sleep(SECONDS_PER_POINT))
 
     def measure(self, devices: Mapping[Role, Device], fingerprint: str) -> Profile:
-        """Profile every device of a platform that can run kernels of this model."""
+        """Measure every device of a platform that can run kernels of this model."""
         partition, work = self._partition, self._work
         splits = len(devices) > 1 and partition.splits
         decode, layout = self._measure_layers(devices[Role.DECODE], splits)
@@ -96,7 +96,7 @@ class Profiler:
         )
 
     def _measure_layers(self, device: Device, splits: bool) -> tuple[XPUProfile, KVLayout]:
-        """LAYERS kernels of every shape, in the finest pieces there are and whole."""
+        """Measure LAYERS kernels of every shape, cut at all seams and uncut."""
         partition, work = self._partition, self._work
         bounds = (0, *sorted(partition.seams))
         sizes = [end - start for start, end in zip(bounds, [*bounds[1:], partition.layers], strict=True)]
@@ -154,7 +154,7 @@ class Profiler:
         ), layout
 
     def _fit_attention(self, fine: KernelBench) -> tuple[float, float]:
-        """Seconds a layer takes to read a token of past, and for each pair of a new token and one of past."""
+        """Return a layer's seconds per token of past, and per pair of a new token and a token of past."""
         longest = self._chunks[-1]
         layers = self._partition.layers
 
@@ -167,7 +167,7 @@ class Profiler:
         return max(0.0, one - pair_s), pair_s
 
     def _measure_attention(self, device: Device, layout: KVLayout) -> float:
-        """An ATTENTION kernel alone, with nothing in the cache."""
+        """Measure an ATTENTION kernel with nothing in the KV cache."""
         bench = KernelBench(
             device, self._properties, {KernelKind.ATTENTION: [self._partition.attention(0)]}, layout
         )
@@ -176,7 +176,7 @@ class Profiler:
         return seconds
 
     def _measure_groups(self, device: Device) -> XPUProfile:
-        """Static token-level groups: the first, one from the middle and the last, at each candidate chunk."""
+        """Measure static token-level groups (first, middle, last) at each candidate chunk."""
         groups = self._partition.token_groups(min(2, self._partition.layers - 1))
         found: dict[int, list[float]] = {}
         watts = _ESTIMATED_WATTS
@@ -208,18 +208,18 @@ class Profiler:
         )
 
     def _watts(self, work: Callable[[], object]) -> float:
-        """Power above idle while ``work`` is done over and over."""
+        """Measure the power above idle while ``work`` is repeated."""
         if self._meter is None:
             return _ESTIMATED_WATTS
         joules, started = self._meter.joules(), time.perf_counter()
-        while time.perf_counter() - started < SECONDS_A_POINT:
+        while time.perf_counter() - started < SECONDS_PER_POINT:
             work()
         watts = (self._meter.joules() - joules) / (time.perf_counter() - started)
         return max(watts - self._idle_watts, 0.1)
 
 
 def _curve(points: Mapping[int, float]) -> Curve:
-    """Noise only ever adds: no count takes longer than a larger one."""
+    """Return a monotone curve: noise only adds time, so no count takes longer than a larger one."""
     counts = sorted(points)
     least = [min(points[larger] for larger in counts[at:]) for at in range(len(counts))]
     return Curve(counts=tuple(counts), seconds=tuple(least))

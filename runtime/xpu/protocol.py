@@ -1,4 +1,4 @@
-"""What the scheduler and the engine may expect of the machine: XPUs, platforms of them, and their costs."""
+"""The protocols of XPUs and platforms: what the engine may expect of the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..heg.kernel import BatchContext, Kernel, Role
 
 @dataclass(frozen=True, slots=True)
 class KernelDone:
-    """A kernel has ended. Times are seconds on the platform's clock (:meth:`Platform.now`)."""
+    """The end of a kernel. Times are seconds on the platform's clock (:meth:`Platform.now`)."""
 
     context: BatchContext
     kernel: Kernel
@@ -19,7 +19,7 @@ class KernelDone:
     started: float
     ended: float
     error: Exception | None = None
-    """Why it failed, if it did; the residual stream is then undefined, and the pass has to begin again."""
+    """Why it failed, if it did; the residual stream is then undefined, and the batch must be restarted."""
 
 
 class XPU(Protocol):
@@ -27,16 +27,16 @@ class XPU(Protocol):
 
     @property
     def role(self) -> Role:
-        """What it is for on its platform."""
+        """Its role on its platform."""
 
     def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
         """Start ``kernel`` of ``context`` and return at once.
 
-        ``kernel`` must be ``context.next_kernel``, must list this XPU's role, and nothing else may be running
-        here: order is the scheduler's business, so there is no queue. ``on_done`` is called exactly once,
+        ``kernel`` must be ``context.next_kernel`` and must list this XPU's role, and no other kernel may be
+        running here: the scheduler orders kernels, so there is no queue. ``on_done`` is called exactly once,
         from any thread, possibly before ``submit`` returns; it must neither block nor raise. It is never
         called for a kernel that was running when :meth:`rebuild` or :meth:`close` was called. A kernel that
-        cannot even start is reported by ``on_done`` as well.
+        cannot be started is reported by ``on_done`` as well.
         """
 
     def run(
@@ -52,29 +52,30 @@ class XPU(Protocol):
         model takes 0.3 ms, and a callback that wakes another thread adds a quarter to it.
 
         Returns:
-            None if it has not ended after ``timeout_s``: it hangs, and only :meth:`rebuild` helps.
+            None if it has not ended after ``timeout_s``: it hangs, and the XPU needs :meth:`rebuild`.
 
         Raises:
-            LostThread: it did not even let go of the calling thread, and ``on_lost`` was called on another
-                one, which has to go on with :meth:`rebuild` instead. What raises this late touches nothing.
+            LostThread: the kernel blocked the calling thread beyond ``timeout_s`` and cancellation, and
+                ``on_lost`` was called on another thread, which continues with :meth:`rebuild`. By the time
+                this is raised the XPU no longer uses anything of this call.
         """
 
     def rebuild(self) -> None:
-        """Give up on the running kernel, which does not return, and start afresh (Agent.xpu §6.5).
+        """Abandon the running kernel, which does not return, and compile anew (Agent.xpu §6.5).
 
-        Blocks for as long as compiling takes. The hung pass has lost its residual stream: release it and
-        begin it again; what it wrote of keys and values it will write again. All other passes stay valid.
+        Blocks for as long as compiling takes. The hung batch has lost its residual stream: release it and
+        restart it; the keys and values it wrote are written again. All other batches stay valid.
 
         Raises:
-            DeviceLostError: the device is gone; the platform cannot go on.
+            DeviceLostError: the device is gone; the platform can no longer be used.
         """
 
     def close(self) -> None:
-        """Free the device. Waits for a running kernel a short while, never for one that hangs."""
+        """Free the device. Waits for a running kernel for a short time, but not for one that hangs."""
 
 
 class Platform(Protocol):
-    """The XPUs of a machine, one a role, over one KV arena in memory that all of them share."""
+    """The XPUs of a machine, one per role, over one KV arena in memory that all of them share."""
 
     @property
     def name(self) -> str:
@@ -82,22 +83,22 @@ class Platform(Protocol):
 
     @property
     def xpus(self) -> Mapping[Role, XPU]:
-        """By role; :attr:`Role.DECODE` is always there."""
+        """The XPUs by role; :attr:`Role.DECODE` is always among them."""
 
     def now(self) -> float:
         """Seconds on the clock of this platform: ``time.perf_counter``, or virtual time."""
 
     def release(self, context: BatchContext) -> None:
-        """Take back the buffers of a pass that is through, cancelled or failed.
+        """Take back the buffers of a batch that is completed, dropped or failed.
 
-        None of its kernels may be running. ``context.logits`` are invalid from here on. Releasing a pass that
+        None of its kernels may be running. ``context.logits`` are invalid afterwards. Releasing a batch that
         was never submitted does nothing.
         """
 
     def reclaim(self) -> None:
-        """Give back memory that kernels can do without while they do not run (Agent.xpu §6.5).
+        """Free the memory that kernels need only while they run (Agent.xpu §6.5).
 
-        None may be running; the next run of each takes it again.
+        No kernel may be running; the next run of each allocates it again.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Profiles of machines that are not here, from their peak figures (Agent.xpu §3.1, §5.3)."""
+"""Profiles of simulated machines, from their published peak figures (Agent.xpu §3.1, §5.3)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _BLOCK_TOKENS: Final = 32
 
 
 def simulated_machines() -> list[str]:
-    """The names of the machines that ship with the runtime."""
+    """Return the names of the machines that ship with the runtime."""
     return sorted(file.stem for file in _MACHINES.glob("*.toml"))
 
 
 def simulated_profile(machine: str) -> Profile:
-    """The profile of a machine that ships with the runtime, each kernel at the roof of its XPU.
+    """Return the profile of a machine that ships with the runtime, each kernel at its XPU's roofline.
 
     Raises:
         ConfigurationError: no such machine ships.
@@ -45,7 +45,7 @@ def simulated_profile(machine: str) -> Profile:
     def xpu(role: Role, given: dict[str, Any]) -> XPUProfile:
         flops = given["peak_flops"] * given["efficiency"]
         read = bandwidth * given["bandwidth_share"]
-        # A layer's own tokens and their attention; what is in the cache costs read_s and pair_s.
+        # A layer with nothing in the KV cache; what is in the cache costs read_s and pair_s.
         layer = Curve(
             counts=_COUNTS,
             seconds=tuple(max(count * 2 * weights / flops, layer_bytes / read) for count in _COUNTS),

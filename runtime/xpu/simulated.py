@@ -1,8 +1,8 @@
-"""XPUs in virtual time: kernels take as long as the profile says, and longer where they share the memory.
+"""Simulated XPUs in virtual time: kernels take their estimated time, longer where they share the memory.
 
-Two kernels that together want more than the machine's bandwidth slow each other down as in Agent.xpu §3.1
-(Fig. 3): the memory is shared fairly, so that a compute-bound kernel, which wants little, hardly notices, and
-a memory-bound one gets what is left.
+Two kernels that together need more than the machine's bandwidth slow each other down as in Agent.xpu §3.1
+(Fig. 3): bandwidth is shared max-min fairly, so that a compute-bound kernel, which needs little, is hardly
+slowed down, and a memory-bound one gets what is left.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .protocol import KernelDone
 from .rooflines import simulated_profile
 
 PREFIX: Final = "simulated:"
-"""How the names of simulated platforms begin; the machine's follows."""
+"""Prefix of the names of simulated platforms; the machine's name follows."""
 
 
 class VirtualClock:
-    """Time that passes only when told to. Not thread-safe."""
+    """A clock that only :meth:`advance` and :meth:`advance_to` move. Not thread-safe."""
 
     def __init__(self) -> None:
-        """Begin at 0."""
+        """Start at 0 without events."""
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -42,11 +42,11 @@ class VirtualClock:
         return self._events[0][0] if self._events else float("inf")
 
     def call_at(self, time: float, event: Callable[[], None]) -> None:
-        """Call ``event`` at ``time``, or at once on the next :meth:`advance` if that has passed."""
+        """Schedule ``event`` for ``time``, or for now if that is over. Only advancing calls it."""
         heapq.heappush(self._events, (max(time, self.now), next(self._order), event))
 
     def advance(self) -> bool:
-        """Go to the next event and call it. False if there is none."""
+        """Advance to the next event and call it; return False if there is none."""
         if not self._events:
             return False
         self.now, _, event = heapq.heappop(self._events)
@@ -54,7 +54,7 @@ class VirtualClock:
         return True
 
     def advance_to(self, time: float) -> None:
-        """Go to ``time``, calling everything that is due on the way."""
+        """Advance to ``time``, calling every event that is due on the way."""
         while self.next_event <= time:
             self.advance()
         self.now = max(self.now, time)
@@ -65,25 +65,25 @@ class _Running:
     """A kernel in progress on some XPU."""
 
     left_s: float
-    """Seconds that it has yet to run, if nobody else wants the memory."""
+    """Seconds that it has yet to run with the memory to itself."""
     share: float
-    """Of the memory's bandwidth, what it wants."""
+    """The share of the memory bandwidth that it needs to run at full speed."""
     on_done: Callable[[], None]
     rate: float = 1.0
 
 
 class SharedMemory:
-    """What the kernels of all XPUs of a machine read from: bandwidth, shared max-min fairly."""
+    """The memory bandwidth of a machine, shared max-min fairly by the kernels of its XPUs."""
 
     def __init__(self, clock: VirtualClock) -> None:
-        """Nothing runs yet."""
+        """Create the memory without running kernels. Ends of kernels become events of ``clock``."""
         self._clock = clock
         self._running: list[_Running] = []
         self._settled = 0.0
         self._version = 0
 
     def start(self, seconds: float, share: float, on_done: Callable[[], None]) -> object:
-        """Begin a kernel that would take ``seconds`` alone; returns what :meth:`stop` wants."""
+        """Start a kernel that takes ``seconds`` alone; return a handle for :meth:`stop`."""
         running = _Running(seconds, share, on_done)
         self._settle()
         self._running.append(running)
@@ -91,23 +91,23 @@ class SharedMemory:
         return running
 
     def stop(self, running: object) -> None:
-        """End a kernel that is in progress; it is never done."""
+        """Remove a running kernel; its ``on_done`` is not called."""
         self._settle()
         self._running = [other for other in self._running if other is not running]
         self._plan()
 
     def _settle(self) -> None:
-        """Let all kernels have done what they have done until now."""
-        passed = self._clock.now - self._settled
+        """Account for the progress of all kernels until now."""
+        elapsed = self._clock.now - self._settled
         self._settled = self._clock.now
         for running in self._running:
-            running.left_s -= passed * running.rate
+            running.left_s -= elapsed * running.rate
 
     def _plan(self) -> None:
-        """Share the bandwidth anew, and see to it that the next kernel to end does."""
-        left, wanting = 1.0, sorted(self._running, key=lambda running: running.share)
-        for at, running in enumerate(wanting):
-            given = min(running.share, left / (len(wanting) - at))
+        """Share the bandwidth among the running kernels, and schedule the end of the next to end."""
+        left, by_share = 1.0, sorted(self._running, key=lambda running: running.share)
+        for at, running in enumerate(by_share):
+            given = min(running.share, left / (len(by_share) - at))
             left -= given
             running.rate = given / running.share if running.share > 0 else 1.0
         self._version += 1
@@ -119,13 +119,13 @@ class SharedMemory:
 
     def _end(self, running: _Running, version: int) -> None:
         if version != self._version:
-            return  # the bandwidth has been shared anew since
+            return  # the bandwidth has been shared again since
         self.stop(running)
         running.on_done()
 
 
 class SimulatedXPU:
-    """An XPU that computes nothing, for as long as its profile says."""
+    """An XPU that computes nothing, for as long as the cost model estimates."""
 
     def __init__(self, role: Role, costs: CostModel, clock: VirtualClock, memory: SharedMemory) -> None:
         """``memory`` is the machine's, shared with its other XPUs."""
@@ -135,7 +135,7 @@ class SimulatedXPU:
         self._memory = memory
         self._running: object | None = None
         self.hang_next = False
-        """The next kernel never ends, until :meth:`rebuild`."""
+        """Whether the next kernel hangs until :meth:`rebuild`."""
         self.rebuilds = 0
 
     @property
@@ -144,7 +144,7 @@ class SimulatedXPU:
         return self._role
 
     def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
-        """See :meth:`XPU.submit`. ``on_done`` is called by the clock."""
+        """See :meth:`XPU.submit`. ``on_done`` is called as an event of the clock."""
         assert self._running is None, "an XPU runs one kernel at a time"
         started = self._clock.now
         cost = self._costs.estimate(kernel, context.shape, self._role)
@@ -164,7 +164,7 @@ class SimulatedXPU:
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
-        """See :meth:`XPU.run`. Lets the time pass that it takes; no thread is ever lost."""
+        """See :meth:`XPU.run`. Advances the clock until the kernel ends; no thread is ever lost."""
         ended: list[KernelDone] = []
         deadline = self._clock.now + timeout_s
         self.submit(kernel, context, ended.append)
@@ -176,7 +176,7 @@ class SimulatedXPU:
         return ended[0]
 
     def rebuild(self) -> None:
-        """See :meth:`XPU.rebuild`. Takes no time."""
+        """See :meth:`XPU.rebuild`. Takes no virtual time."""
         self.close()
         self.rebuilds += 1
 
@@ -191,7 +191,7 @@ class SimulatedPlatform:
     """The XPUs of a profile in virtual time; see :class:`Platform`."""
 
     def __init__(self, name: str, profile: Profile) -> None:
-        """``profile`` says which XPUs there are."""
+        """Create the XPUs of ``profile`` and a clock at 0."""
         self._name = name
         self.clock: Final = VirtualClock()
         memory = SharedMemory(self.clock)
@@ -212,10 +212,10 @@ class SimulatedPlatform:
         return self.clock.now
 
     def release(self, context: BatchContext) -> None:
-        """See :meth:`Platform.release`. There is nothing to take back."""
+        """See :meth:`Platform.release`. Does nothing: there are no buffers."""
 
     def reclaim(self) -> None:
-        """See :meth:`Platform.reclaim`. There is nothing to give back."""
+        """See :meth:`Platform.reclaim`. Does nothing: kernels have no memory."""
 
     def close(self) -> None:
         """See :meth:`Platform.close`."""
@@ -226,13 +226,15 @@ class SimulatedPlatform:
 def simulate(
     name: str, *, max_chunk_tokens: int, quantum_s: float
 ) -> tuple[SimulatedPlatform, ExecutionGraph]:
-    """The platform ``simulated:<machine>`` and the kernels of that machine's model on it.
+    """Return the platform ``simulated:<machine>`` and the execution graph of its model.
 
     Raises:
         ConfigurationError: no such machine ships with the runtime.
     """
     if not name.startswith(PREFIX):
-        raise ConfigurationError(f"{name!r} is no simulated platform. Those are called {PREFIX}<machine>.")
+        raise ConfigurationError(
+            f"{name!r} is not a simulated platform. Use a name of the form {PREFIX}<machine>."
+        )
     profile = simulated_profile(name.removeprefix(PREFIX))
     graph = choose_granularity(
         profile,

@@ -1,7 +1,8 @@
-"""Runs each compiled piece once before the first request, so that nobody waits for what OpenVINO puts off.
+"""Runs each compiled piece once before the first request, so that no request waits for OpenVINO's lazy work.
 
-Weights are laid out for the processor when a piece first runs. The pages of the file that they are read from
-stay in the process beside that, though next to nothing reads them again: they are let go of piece by piece.
+OpenVINO lays weights out for the processor when a piece first runs. The pages of the file that they are read
+from would stay in the process beside that copy, although they are hardly read again: they are released after
+each piece.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _MADV_DONTNEED: Final = 4
 
 
 def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weights: Path) -> None:
-    """Run all that ``platform`` has compiled for ``graph``. Writes to the first of the arena's ``blocks``.
+    """Run every compiled piece of ``platform`` once. Writes to the first blocks of the KV arena.
 
-    ``weights`` is the file that they were compiled from.
+    The arena has ``blocks`` blocks; ``weights`` is the file that the model was compiled from.
 
     Raises:
         EngineFailedError: a piece failed or did not end.
@@ -36,7 +37,7 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
     for tokens, kernels in runs:
         table = list(range(-(-tokens // graph.block_tokens)))
         if len(table) <= blocks:
-            # One row is sampled: without any the last layer's end and the head would have nothing to do.
+            # One row is sampled: without it the end of the last layer and the head would compute nothing.
             rows = [tokens - 1]
             inputs = BatchInputs([0] * tokens, list(range(tokens)), [0], [0, tokens], [table], tokens, rows)
             _run(platform, BatchContext(-1, inputs, inputs.shape, kernels), weights)
@@ -52,15 +53,15 @@ def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> No
                     f"{kernel.layers.stop}. Copy or export it again, or choose another platform."
                 ) from (None if done is None else done.error)
             context.position += 1
-            let_go_of_pages(weights)
+            release_file_pages(weights)
     finally:
         platform.release(context)
 
 
-def let_go_of_pages(file: Path) -> None:
-    """Drop this process's pages of ``file`` where it is mapped for reading; whoever reads one gets it back.
+def release_file_pages(file: Path) -> None:
+    """Drop this process's pages of ``file`` where it is mapped for reading; reading one loads it again.
 
-    Does nothing where the system has no such call.
+    Does nothing where the system has no such call (all but Linux).
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""Cancels inferences that do not come back to the thread that runs them, and then gives up that thread."""
+"""Cancels inferences that block the thread that runs them, and abandons the thread if that fails."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 import openvino as ov
 
 GRACE_S: Final = 0.5
-"""How long an inference that was told to stop may take until it is given up."""
+"""How long a cancelled inference may take to stop until it is abandoned."""
 
-_LOOK_EVERY_S: Final = 0.25
+_CHECK_EVERY_S: Final = 0.25
 
 
 class LostThread(Exception):
-    """This thread was given up while it ran an inference; another one has gone on since."""
+    """This thread was abandoned while it ran an inference; another one has continued in its place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,34 +30,34 @@ class _Watched:
 
 
 class Watchdog:
-    """Runs inferences on the calling thread, and looks from another one at how long they take.
+    """Runs inferences on the calling thread, and watches from another thread how long they take.
 
     Handing an inference to one of OpenVINO's threads and waiting for it there costs some 25 µs, which is
-    little for most kernels and a fifteenth of a small model's decode step. What is run here comes back when
-    OpenVINO heeds a cancellation, which it does between two operations. Of one operation that never ends the
-    thread is given up: it keeps alive all that the operation may still write to, and ends with it.
+    little for most kernels and a fifteenth of a small model's decode step. An inference that is run here
+    returns when OpenVINO heeds a cancellation, which it does between two operations. If one operation never
+    ends, its thread is abandoned: it keeps all memory alive that the operation may still write to.
     """
 
     def __init__(self) -> None:
-        """Nothing runs; the looking thread starts with the first inference."""
+        """Create an idle watchdog; its thread starts with the first inference."""
         self._watched: _Watched | None = None
         self._lock = threading.Lock()
-        """Held while it is decided whether what is watched has ended, was cancelled or is lost."""
+        """Held while the watched inference is marked as ended, cancelled or lost."""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def infer(
         self, request: ov.InferRequest, deadline: float, on_lost: Callable[[], None] | None = None
     ) -> bool:
-        """Run ``request``; False if it was cancelled after ``deadline``, a time of perf_counter.
+        """Run ``request``; return False if it was cancelled after ``deadline``, a time of perf_counter.
 
-        If it does not heed that, ``on_lost`` is called on the looking thread, where there is one.
+        If it does not heed the cancellation, ``on_lost``, if given, is called on the watchdog thread.
 
         Raises:
-            LostThread: after that, when it has come back at last.
+            LostThread: the inference returned after ``on_lost`` was called.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._look, name="agentrt-watchdog", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name="agentrt-watchdog", daemon=True)
             self._thread.start()
         watched = self._watched = _Watched(request, deadline, on_lost)
         ended = True
@@ -76,11 +76,11 @@ class Watchdog:
         return ended
 
     def close(self) -> None:
-        """End the looking thread."""
+        """End the watchdog thread."""
         self._closed.set()
 
-    def _look(self) -> None:
-        while not self._closed.wait(_LOOK_EVERY_S):
+    def _watch(self) -> None:
+        while not self._closed.wait(_CHECK_EVERY_S):
             on_lost = None
             with self._lock:
                 watched = self._watched

@@ -162,7 +162,7 @@ def test_a_quick_kernel_that_never_returns_is_cancelled_where_it_runs(
     loaded: LoadedModel, hang_next: Callable[..., SimpleQueue[Hang]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
-    monkeypatch.setattr(watchdog, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(watchdog, "_CHECK_EVERY_S", 0.01)
     expected = forward(loaded, Piece(TOKENS))
     hung = begin(loaded, Piece(TOKENS))
     hangs = hang_next(heeds_cancel=True)

@@ -22,8 +22,8 @@ from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_mode
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures what is always measured, but not well."""
-    monkeypatch.setattr(kernel_bench, "SECONDS_A_POINT", 0.0)
-    monkeypatch.setattr(kernel_bench, "_LEAST_RUNS", 1)
+    monkeypatch.setattr(kernel_bench, "SECONDS_PER_POINT", 0.0)
+    monkeypatch.setattr(kernel_bench, "_MIN_RUNS", 1)
     monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
 
 
@@ -139,7 +139,7 @@ def test_measuring_on_a_busy_machine_is_said(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for share in (0.9, 0.1):
-        monkeypatch.setattr(loading, "busy_share", lambda share=share: share)
+        monkeypatch.setattr(loading, "load_per_core", lambda share=share: share)
         caplog.clear()
         measure(tiny_model(tiny_folder, "qwen2"), "cpu", tmp_path / str(share), [])
         assert ("agentrt profile" in caplog.text) == (share > 0.5)

@@ -11,7 +11,7 @@ from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu.device import OpenVINOXPU
 from agentrt.runtime.xpu.protocol import KernelDone
-from agentrt.runtime.xpu.warm_up import let_go_of_pages, warm_up
+from agentrt.runtime.xpu.warm_up import release_file_pages, warm_up
 from tests.runtime.tiny import load, tiny_model
 
 PAGES = 64
@@ -43,7 +43,7 @@ def test_pages_of_a_mapped_file_are_let_go_of_and_come_back_when_read(tmp_path: 
     ):
         assert bytes(mapped) == bytes(kept) == content
         assert resident(file) == len(content)
-        let_go_of_pages(file)
+        release_file_pages(file)
         assert resident(file) == 0
         assert resident(other) == len(content)
         assert bytes(mapped) == content

@@ -1,4 +1,12 @@
-"""agentrt: speculative tool execution for the agents you have, and a local LLM runtime under them."""
+"""agentrt: speculative tool execution for existing agents, and a local LLM runtime.
+
+Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.config``, ``.errors``,
+``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, ``.adapters`` (with ``.langchain``, ``.mcp`` and
+``.openai``) and ``.runtime`` (with ``.server``, ``.gateway`` and ``.nano``). Everything else is private and
+may change in any release.
+"""
+
+from typing import TYPE_CHECKING
 
 from .calls import ToolCall
 from .config import SpeculationConfig
@@ -22,5 +30,18 @@ __all__ = [
     "run_scope",
     "speculable",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        """Load ``__version__`` when it is first used (PEP 562)."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .version import read_version
+
+        return globals().setdefault(name, read_version())
+
 
 keep_openvino_quiet()

@@ -8,6 +8,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from .settings import Settings
 
+__all__ = ["Budget", "SpeculationConfig", "TurnAhead"]
+
 
 class Budget(Settings):
     """The most that speculation may spend in vain; None is no bound.

@@ -42,6 +42,39 @@ from __future__ import annotations
 import os
 from typing import Any
 
+__all__ = [
+    "AgentRTError",
+    "BenchPeerError",
+    "ConfigurationError",
+    "DeadlineExceededError",
+    "DeviceLostError",
+    "EngineError",
+    "EngineFailedError",
+    "HistoryCorruptError",
+    "HistoryLockedError",
+    "HistoryStoreError",
+    "InvalidRequestError",
+    "KernelFailedError",
+    "MissingExtraError",
+    "ModelError",
+    "ModelFormatError",
+    "ModelNotFoundError",
+    "NotRecordedError",
+    "NotSpeculableError",
+    "OverloadedError",
+    "PredictorError",
+    "PredictorPausedError",
+    "ProfileFormatError",
+    "PromptTooLongError",
+    "RecordedToolError",
+    "RequestError",
+    "RuntimeClosedError",
+    "SpeculationError",
+    "WorkloadError",
+    "WorkloadFormatError",
+    "WorkloadNotFoundError",
+]
+
 
 class AgentRTError(Exception):
     """Base of every error that agentrt raises on purpose. All of them can be pickled."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from .errors import ConfigurationError
 
+__all__ = ["EngineTimes", "EngineTurn", "TurnTimes", "saved_seconds"]
+
 
 def saved_seconds(lead: float, tool: float) -> float:
     """What one claimed call saves by Eq. 1: ``(G + T) - max{G, g + T}``, with ``lead`` for ``G - g``."""

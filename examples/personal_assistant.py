@@ -36,7 +36,7 @@ from langgraph.types import Command
 
 from agentrt import Priority, priority, speculable
 from agentrt.adapters.langchain import speculate
-from agentrt.reports.events import SpeculationObserver
+from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator

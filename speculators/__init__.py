@@ -1,6 +1,7 @@
 """Who guesses the next tool call. Each can be given to a session or to an adapter's ``speculate``."""
 
-from agentrt.drafts import Speculator
+from agentrt.answers import AnswerStream
+from agentrt.drafts import DraftCost, Learner, Speculator
 
 from .endpoint import EndpointSpeculator
 from .ensemble import EnsembleSpeculator
@@ -9,8 +10,11 @@ from .pattern import PatternSpeculator
 from .stream import StreamSpeculator
 
 __all__ = [
+    "AnswerStream",
+    "DraftCost",
     "EndpointSpeculator",
     "EnsembleSpeculator",
+    "Learner",
     "LocalSpeculator",
     "PatternSpeculator",
     "Speculator",

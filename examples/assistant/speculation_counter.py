@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from agentrt.reports.events import (
+from agentrt.reports import (
     CallClaimed,
     CallMissed,
     SpeculationEvent,

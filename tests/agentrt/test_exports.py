@@ -1,25 +1,70 @@
-"""The names that users rely on, and what importing them does not pull in."""
+"""The public names: exactly these, documentation and examples use no others, and importing them is cheap."""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 
+import agentrt
+from agentrt import errors
+from agentrt.version import read_version
+from tests.house.project import PYPROJECT, ROOT
+
+ERRORS = {
+    name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)
+}
+
+# A module is public if it is listed here; every other one is private, whatever its file is called.
 EXPORTS = {
     "agentrt": {
         *("DraftRequest", "Priority", "SpeculationConfig", "SpeculationReport", "SpeculationSession"),
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
-    "agentrt.adapters.langchain": {"ChatAgentRT", "RunRecorder", "report_of", "speculate"},
-    "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
-    "agentrt.speculators": {
-        *("EndpointSpeculator", "EnsembleSpeculator", "LocalSpeculator"),
-        *("PatternSpeculator", "Speculator", "StreamSpeculator"),
+    "agentrt.adapters": {
+        *("Invocation", "ResultSource", "SpeculableOptions", "SpeculableTool", "TakeResult"),
+        *("current_result_source", "offering_results", "register_tool_type", "result_text"),
     },
+    "agentrt.adapters.langchain": {"ChatAgentRT", "RunRecorder", "report_of", "speculate"},
     "agentrt.adapters.mcp": {"McpTool", "speculable_tools"},
+    "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
+    "agentrt.calls": {
+        *("MAX_CALL_CHARACTERS", "MAX_KEY_CHARACTERS", "CallArgumentsDelta", "CallFinished", "CallScanner"),
+        *("CallShape", "CallStarted", "JsonCallScanner", "ParserEvent", "TextDelta", "ToolCall"),
+        *("ToolCallFormat", "ToolCallParser", "canonical_key", "detect_tool_call_format"),
+        *("find_tool_call_format", "parse_arguments", "parse_tool_calls", "tool_call_formats"),
+        "tool_call_parser",
+    },
+    "agentrt.config": {"Budget", "SpeculationConfig", "TurnAhead"},
+    "agentrt.errors": ERRORS,
+    "agentrt.perfmodel": {"EngineTimes", "EngineTurn", "TurnTimes", "saved_seconds"},
+    "agentrt.reports": {
+        *("AheadKept", "AheadReport", "AheadStarted", "AheadWasted", "CallClaimed", "CallMissed"),
+        *("CallReport", "DiscardFailed", "DraftArrived", "DraftJudged", "DraftRefused", "PredictorCharged"),
+        *("PredictorFailed", "PredictorReport", "PredictorSkipped", "PredictorStarted", "RecordedAnswer"),
+        *("RecordedCall", "Recording", "SpeculationEvent", "SpeculationObserver", "SpeculationReport"),
+        *("SpeculationStarted", "SpeculationWasted", "ToolReport", "TurnAnswered", "TurnReport"),
+        "TurnStarted",
+    },
+    "agentrt.runtime": {
+        *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),
+        *("GenerationOptions", "GenerationStream", "LocalRuntime", "LogprobsDelta", "RuntimeConfig"),
+        *("RuntimeStatistics", "SamplingParams", "Timing", "TokenLogprobs", "Usage"),
+    },
+    "agentrt.runtime.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},
+    "agentrt.runtime.nano": {"DRAFT_DIRECTORY", "MODEL_DIRECTORY"},
+    "agentrt.runtime.server": {"ServerConfig", "bind", "create_app", "serve"},
+    "agentrt.speculators": {
+        *("AnswerStream", "DraftCost", "EndpointSpeculator", "EnsembleSpeculator", "Learner"),
+        *("LocalSpeculator", "PatternSpeculator", "Speculator", "StreamSpeculator"),
+    },
     "agentrt.testing": {
         *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "replay", "run_in_virtual_time"),
     },
@@ -31,6 +76,63 @@ def test_the_exported_names(module: str) -> None:
     imported = importlib.import_module(module)
     assert set(imported.__all__) == EXPORTS[module]
     assert all(hasattr(imported, name) for name in imported.__all__)
+
+
+def test_the_docstring_names_the_public_modules() -> None:
+    (below, *_) = (agentrt.__doc__ or "").split("Everything else")
+    named = set(re.findall(r"``(?:agentrt)?\.(\w+)``", below))
+    assert named == {name.rpartition(".")[2] for name in EXPORTS} - {"agentrt"}
+
+
+def python_for_users() -> Iterator[tuple[str, str]]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        blocks = re.findall(r"^ *```python\n(.*?)^ *```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        yield from ((path.name, block) for block in blocks)
+    for path in sorted((ROOT / "examples").rglob("*.py")):
+        yield path.name, path.read_text(encoding="utf-8")
+
+
+def private_imports(code: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(inspect.cleandoc(code))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            yield from (name for name in names if name.split(".")[0] == "agentrt" and name not in EXPORTS)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "agentrt":
+            public = EXPORTS.get(node.module, set())
+            modules = {name.rpartition(".")[2] for name in EXPORTS if name.startswith(node.module + ".")}
+            names = [alias.name for alias in node.names]
+            yield from (f"{node.module}.{name}" for name in names if name not in public | modules)
+
+
+def test_documentation_and_examples_import_public_names_only() -> None:
+    assert [f"{file}: {name}" for file, code in python_for_users() for name in private_imports(code)] == []
+
+
+@pytest.mark.parametrize(
+    "code", ["import agentrt.turns.turn", "from agentrt.calls import key", "from agentrt import nothing"]
+)
+def test_a_private_import_is_found(code: str) -> None:
+    assert list(private_imports(code))
+
+
+def test_the_version() -> None:
+    assert agentrt.__version__ == read_version()
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        agentrt.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_version_of_a_source_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_installed(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    assert read_version() == PYPROJECT["project"]["version"]
+
+
+def test_importing_agentrt_does_not_read_the_version() -> None:
+    program = "import sys, agentrt; print('agentrt.version' in sys.modules, '__version__' in vars(agentrt))"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert printed.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.parametrize(

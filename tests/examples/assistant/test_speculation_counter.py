@@ -1,5 +1,5 @@
 from agentrt.examples.assistant.speculation_counter import SpeculationCounter, SpeculationCounts
-from agentrt.reports.events import (
+from agentrt.reports import (
     CallClaimed,
     CallMissed,
     DraftArrived,

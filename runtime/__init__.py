@@ -20,7 +20,7 @@ from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
     from .config import RuntimeConfig
-    from .engine.sampler import SamplingParams, TokenLogprobs
+    from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
     from .output.generation import (
         CallAnswered,
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
         Usage,
     )
     from .output.stream import GenerationStream
-    from .request.processor import GenerationOptions
+    from .request.options import GenerationOptions
+    from .request.sampling_params import SamplingParams
     from .service import LocalRuntime, RuntimeStatistics
 
 __all__ = [
@@ -62,15 +63,15 @@ _DEFINED_IN = {
     "Finished": ".output.generation",
     "Generation": ".output.generation",
     "GenerationEvent": ".output.generation",
-    "GenerationOptions": ".request.processor",
+    "GenerationOptions": ".request.options",
     "GenerationStream": ".output.stream",
     "LocalRuntime": ".service",
     "LogprobsDelta": ".output.generation",
     "RuntimeConfig": ".config",
     "RuntimeStatistics": ".service",
-    "SamplingParams": ".engine.sampler",
+    "SamplingParams": ".request.sampling_params",
     "Timing": ".output.generation",
-    "TokenLogprobs": ".engine.sampler",
+    "TokenLogprobs": ".engine.logprobs",
     "Usage": ".output.generation",
 }
 

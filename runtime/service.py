@@ -6,27 +6,28 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, Unpack
 
 from agentrt.calls import detect_tool_call_format
+from agentrt.concurrency.handover import Handover
 
 from .config import RuntimeConfig
-from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
-from .engine.answer_text import AnswerText
 from .engine.engine import Engine
-from .engine.request import EngineRequest, OnText, RequestOutput
+from .engine.request import OutputListener
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .model.directory import open_model_directory
 from .model.tokenizer import Tokenizer
-from .output.generation import Finished, Generation, GenerationBuilder, GenerationEvent
+from .output.generation import Generation, GenerationEvent
+from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
-from .request.processor import GenerationOptions, InputProcessor, Message, Request
+from .request.options import GenerationOptions, Message
+from .request.processor import InputProcessor
+from .request.request import Request
 from .scheduler.scheduler import Scheduler
 from .toolcache.outputs import ToolOutputs
 from .toolcache.proposer import ToolCacheProposer
@@ -81,7 +82,6 @@ class LocalRuntime:
         self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
         warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
-        self._salts = PrefixSalts()
         self._pool = BlockPool(arena.blocks)
         self._arena = arena
         self.config = config
@@ -108,7 +108,13 @@ class LocalRuntime:
             max_batch_size=config.max_batch_size,
             share_sampled=not arena.quantised_keys,
         )
-        self._engine = Engine(loaded.platform, scheduler, loaded.vocabulary_size, arena.block_tokens)
+        self._engine = Engine(
+            loaded.platform,
+            scheduler,
+            loaded.vocabulary_size,
+            arena.block_tokens,
+            self._tokenizer.detokenizer,
+        )
         # Closes when nobody holds the runtime any more, and at the latest before the interpreter goes away
         # under the engine thread.
         self._finalizer = weakref.finalize(self, self._engine.close)
@@ -167,7 +173,7 @@ class LocalRuntime:
     @property
     def constrains_calls(self) -> bool:
         """Whether every tool call that an answer begins is a valid one, so that it may be shown at once."""
-        return self._input_processor.opening_token is not None
+        return self._input_processor.call_token is not None
 
     def token_text(self, token: int) -> bytes:
         """The text of one token, which need not be whole characters."""
@@ -176,59 +182,45 @@ class LocalRuntime:
         return self._tokenizer.decode([token]).encode("utf-8")
 
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
-        """Generate one answer and block until it is there."""
-        request = self._input_processor.prepare(messages, **options)
-        job = self._submit(request)
-        try:
-            return self._assemble(request, job, job.completion.result())
-        finally:
-            self._engine.cancel(job)  # does something only if the wait was interrupted
+        """Generate one answer and block until it is complete."""
+        with self._submit(self._input_processor.process(messages, **options)) as pending:
+            return pending.generation()
 
     async def agenerate(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> Generation:
-        """Generate one answer without blocking the event loop. Cancelling the task frees everything."""
-        request = await self._aprepare(messages, options)
-        job = self._submit(request)
-        try:
-            return self._assemble(request, job, await asyncio.wrap_future(job.completion))
-        finally:
-            self._engine.cancel(job)
+        """Generate one answer without blocking the event loop. Cancelling the task cancels the request."""
+        with self._submit(await self._process(messages, options)) as pending:
+            await asyncio.wrap_future(pending.output)
+            return pending.generation()
 
     def iter_stream(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> Iterator[GenerationEvent]:
-        """Generate one answer piece by piece; the last event is :class:`Finished`.
+        """Generate one answer as events; the last is :class:`Finished`.
 
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        return self._iterate(self._input_processor.prepare(messages, **options))
+        return self._events(self._input_processor.process(messages, **options))
 
-    def _iterate(self, request: Request) -> Iterator[GenerationEvent]:
-        pieces: SimpleQueue[str | ToolTurn | None] = SimpleQueue()
-        job = self._submit(request, pieces.put)
-        job.completion.add_done_callback(lambda _: pieces.put(None))
-        builder = GenerationBuilder(request.call_format)
-        try:
-            while (piece := pieces.get()) is not None:
-                yield from builder.feed(piece)
-            completion = job.completion.result()
-            request.check_followed()
-            events = builder.finish(completion, job.sampler.logprobs)
-            self._note_calls(job, events[-1])
-            yield from events
-        finally:
-            self._engine.cancel(job)
+    def _events(self, request: Request) -> Iterator[GenerationEvent]:
+        pieces = Handover[str | ToolTurn]()
+        with self._submit(request, pieces.put) as pending:
+            pending.output.add_done_callback(lambda _: pieces.close())
+            with closing(pieces.batches_blocking()) as batches:
+                for batch in batches:
+                    yield from pending.feed(batch)
+            yield from pending.finish()
 
     async def stream(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> AsyncIterator[GenerationEvent]:
-        """Generate one answer piece by piece; the last event is :class:`Finished`.
+        """Generate one answer as events; the last is :class:`Finished`.
 
-        Closing the iterator, or cancelling the task that waits on it, cancels the request.
+        Closing the iterator, or cancelling the task that waits for it, cancels the request.
         """
-        running = await self.start(messages, **options)
-        async with aclosing(running.events()) as events:
+        stream = await self.start(messages, **options)
+        async with aclosing(stream.events()) as events:
             async for event in events:
                 yield event
 
@@ -236,60 +228,34 @@ class LocalRuntime:
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
     ) -> GenerationStream:
         """Start one answer and return once the request is checked and accepted; read its events next."""
-        request = await self._aprepare(messages, options)
-        outputs = ToolOutputs(
-            request.rules.tools if request.rules is not None else (),
+        request = await self._process(messages, options)
+        tool_outputs = ToolOutputs(
+            request.tool_choice.tools if request.tool_choice is not None else (),
             tokenize=self._renderer.tokenize_call,
-            max_reply_tokens=self.context_length - len(request.prompt),
+            max_reply_tokens=self.context_length - len(request.prompt_token_ids),
         )
-        return GenerationStream(request, self._submit, self._engine.cancel, self._note_calls, outputs)
+        tool_cache = self._tool_cache(request, tool_outputs)
+        return GenerationStream(
+            lambda listener: self._submit(request, listener, tool_cache), tool_outputs, owner=self
+        )
 
-    async def _aprepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
+    async def _process(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
-        return await asyncio.to_thread(self._input_processor.prepare, messages, **options)
+        return await asyncio.to_thread(self._input_processor.process, messages, **options)
 
     def _submit(
-        self, request: Request, on_text: OnText | None = None, outputs: ToolOutputs | None = None
-    ) -> EngineRequest:
-        prompt_tokens = len(request.prompt)
-        most = min(self.context_length, self._arena.capacity_tokens)
-        if request.params.max_tokens is not None:
-            most = min(most, prompt_tokens + request.params.max_tokens)
-        end_tokens = frozenset(request.params.stop_token_ids)
-        if not request.params.ignore_eos:
-            end_tokens |= self._tokenizer.end_token_ids
-        return self._engine.submit(
-            request.prompt,
-            request.params,
-            request.priority,
-            AnswerText(self._tokenizer.detokenizer(), request.params.stop),
-            end_tokens=end_tokens,
-            max_total_tokens=most,
-            constraint=request.constraint,
-            on_text=on_text,
-            arrived=request.arrived,
-            deadline_s=request.deadline_s,
-            prefix_salt=self._salts.salt_for(request.app),
-            tool_cache=None if outputs is None else self._tool_cache(request, outputs),
-        )
+        self,
+        request: Request,
+        listener: OutputListener | None = None,
+        tool_cache: ToolCacheProposer | None = None,
+    ) -> PendingGeneration:
+        return PendingGeneration(self._engine, request, listener, tool_cache)
 
     def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheProposer | None:
-        """What answers calls from ``outputs``; None if there are none, or a call is all that is wanted."""
-        if request.call_format is None or request.rules is None or request.rules.required:
+        """Return the proposer of ``outputs``; None if the request has no tools, or must return a call."""
+        if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
             return None
-        opening = self._input_processor.opening_token
-        return ToolCacheProposer(outputs, self._renderer, request.call_format, opening, self.context_length)
-
-    def _assemble(self, request: Request, job: EngineRequest, completion: RequestOutput) -> Generation:
-        request.check_followed()
-        builder = GenerationBuilder(request.call_format)
-        builder.feed(completion.text)
-        finished = builder.finish(completion, job.sampler.logprobs)[-1]
-        self._note_calls(job, finished)
-        assert isinstance(finished, Finished)
-        return finished.generation
-
-    def _note_calls(self, job: EngineRequest, last: GenerationEvent) -> None:
-        """Keep the context of an answer that calls tools: its next turn comes when they are done."""
-        if isinstance(last, Finished) and last.generation.finish_reason == "tool_calls":
-            self._engine.tool_wait(job)
+        call_token = self._input_processor.call_token
+        return ToolCacheProposer(
+            outputs, self._renderer, request.call_format, call_token, self.context_length
+        )

@@ -156,7 +156,7 @@ def _point(
     requests: int,
 ) -> Point:
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedAnswer, SimulatedRequest
+    from agentrt.runtime.engine.simulation import SimulatedOutput, SimulatedRequest
 
     simulation = _simulation(SYSTEMS[system])
     rng = random.Random(11)
@@ -167,7 +167,7 @@ def _point(
     user = random.Random(12)
     last = now
 
-    def ask(answer: SimulatedAnswer | None = None) -> None:
+    def ask(answer: SimulatedOutput | None = None) -> None:
         assert interval is not None
         at = simulation.clock.now + user.expovariate(1 / interval)
         if at < last:
@@ -178,7 +178,7 @@ def _point(
     simulation.run()
 
     def mean(priority: Priority) -> float | None:
-        times = [a.normalized_latency_s for a in simulation.answers if a.request.priority is priority]
+        times = [a.normalized_latency_s for a in simulation.outputs if a.request.priority is priority]
         return 1e3 * statistics.mean(times) if times else None
 
     return Point(system, workload, rate, interval, mean(Priority.REACTIVE), mean(Priority.PROACTIVE))

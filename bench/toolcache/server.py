@@ -83,21 +83,21 @@ def _serve(connection: Connection, reasoning_tokens: int) -> None:
 
 def _let_think(runtime: LocalRuntime, count: int) -> None:
     """Make answers that may call tools begin with ``tokens`` tokens of text, followed by a call."""
-    preparer, tokenizer = runtime._input_processor, runtime._tokenizer
-    prepare = preparer.prepare
+    processor, tokenizer = runtime._input_processor, runtime._tokenizer
+    process = processor.process
     # They end with a full stop: white space before a call is not part of the content that clients send back.
     # The call begins as nano begins calls: behind a text, which it never learned, it may spell it otherwise.
     begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
     thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
 
-    def prepare_thinking(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        request = prepare(messages, **options)
-        if request.constraint is None or messages[-1]["role"] == "tool":
+    def process_thinking(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        request = process(messages, **options)
+        if request.grammar is None or messages[-1]["role"] == "tool":
             return request
-        thinking: Any = _Thinking(request.constraint, thoughts)
-        return dataclasses.replace(request, constraint=thinking)
+        thinking: Any = _Thinking(request.grammar, thoughts)
+        return dataclasses.replace(request, grammar=thinking)
 
-    preparer.prepare = prepare_thinking  # type: ignore[method-assign]
+    processor.process = process_thinking  # type: ignore[method-assign]
 
 
 class _Thinking:

@@ -1,4 +1,4 @@
-"""What the engine asks of any source of drafts."""
+"""The Drafter protocol: a source of draft tokens for speculative decoding."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 MAX_DRAFT_TOKENS: Final = 128
-"""More are not verified at once: a pass that long would keep others waiting."""
+"""Maximum number of draft tokens verified at once: a longer batch would delay the other requests."""
 
 
 class Drafter(Protocol):
-    """Proposes what one sequence goes on with. Called on the engine thread only, and must be quick.
+    """Proposes draft tokens for one sequence. Called on the engine thread only, and must be quick.
 
-    A draft changes nothing but the number of passes: the model computes all of its tokens in one, and the
-    sequence's sampler chooses token by token from the results as it always would. Those that it chooses
-    just so are kept; at the first that differs the rest is forgotten. So what the drafter proposes need only
-    be likely, and tokens are the same with and without it, also under sampling, where the same random
-    numbers meet the same probabilities: in f32 to the last bits of a sum, and elsewhere as nearly as a
-    batch of another size has the same logits.
+    A draft changes the number of forward passes and nothing else. The model computes all draft tokens in one
+    forward pass; the sequence's sampler then samples token by token from their logits, as it would without
+    a draft. Draft tokens that are equal to the sampled ones are accepted, and the first that differs ends
+    the draft. So a draft needs only to be likely, and the tokens are the same with and without it, also when
+    sampling, because the same random numbers meet the same probabilities: in f32 up to the last bits of a
+    sum, and at other precisions as closely as logits agree between batches of different sizes.
     """
 
     def draft(self, token: int) -> Sequence[int]:
-        """Take note of the ``token`` that was chosen, and say what may come behind it, or nothing.
+        """Take the sampled ``token`` and return the tokens that may follow it, or none.
 
-        Called once for each token of the answer, in order, also for those that were drafted; what it
-        returns for any but the last of a pass is ignored.
+        Called once per token of the answer, in order, including accepted draft tokens. Only what it returns
+        for the last token of a batch is used, and of that the first :data:`MAX_DRAFT_TOKENS`.
         """
         ...

@@ -5,307 +5,317 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections import abc
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
-from agentrt.priority import Priority
 
 from ..context.block_hashes import BlockHashes
+from ..drafting.protocol import Drafter
 from ..heg.kernel import Role
+from ..model.detokenizer import Detokenizer
+from ..request.request import Request
 from ..scheduler.batch import inputs_of
+from ..scheduler.running_kernels import ScheduledKernel
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence
-from ..structured_output.grammar_matcher import GrammarMatcher
-from ..toolcache.proposer import ToolCacheProposer
 from ..xpu.protocol import KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .answer_text import AnswerText
 from .output_processor import OutputProcessor
-from .request import EngineRequest, OnText
-from .sampler import SamplingParams, TokenSampler
+from .request import EngineRequest, OutputListener, ToolCache
+from .sampler import TokenSampler
 from .statistics import EngineStatistics
 from .trace import Trace
 
-_REST_AFTER_S: Final = 30.0
-"""Checking and giving back memory take milliseconds, which the next request should not wait for."""
+_RECLAIM_AFTER_S: Final = 30.0
+"""Idle seconds before memory is reclaimed. It takes milliseconds, which should not delay the next request."""
 
 _Command: TypeAlias = tuple[Callable[[Any], None], Any]
 
 
 class Engine:
-    """Runs jobs on one platform until closed. What other threads may call says so.
+    """Runs requests on one platform until closed. Only methods that say so may be called on other threads.
 
-    A kernel is never interrupted: whatever is asked takes effect when the one that is running has ended.
+    A running kernel is never interrupted: commands take effect when it has ended.
     """
 
-    def __init__(self, platform: Platform, plan: Scheduler, vocabulary_size: int, block_tokens: int) -> None:
-        """Take over ``platform`` and ``plan``, and start the thread."""
+    def __init__(
+        self,
+        platform: Platform,
+        scheduler: Scheduler,
+        vocabulary_size: int,
+        block_tokens: int,
+        new_detokenizer: Callable[[], Detokenizer],
+    ) -> None:
+        """Take over ``platform`` and ``scheduler``, and start the thread.
+
+        ``new_detokenizer`` is called on the threads that submit requests, once per request.
+        """
         self._platform = platform
-        self._scheduler = plan
+        self._scheduler = scheduler
         self._vocabulary_size = vocabulary_size
         self._block_tokens = block_tokens
-        # With one XPU there is nothing to do while it runs, and waiting for it here is the quickest way.
-        self._alone = len(platform.xpus) == 1
-        self._ids = itertools.count()
+        self._new_detokenizer = new_detokenizer
+        # A single XPU runs its kernels on this thread, which has nothing else to do meanwhile.
+        self._single_xpu = len(platform.xpus) == 1
+        self._sequence_ids = itertools.count()
         self._commands: SimpleQueue[_Command | None] = SimpleQueue()
-        self._jobs = OutputProcessor(plan, platform.now)
+        self._outputs = OutputProcessor(scheduler, platform.now)
         self._lock = threading.Lock()
-        self._ended: RuntimeClosedError | EngineFailedError | None = None
+        self._shutdown: RuntimeClosedError | EngineFailedError | None = None
         self._kernels = self._rebuilds = 0
         self._progress = platform.now()
-        self._rested = False
+        self._reclaimed = False
         self.trace: Trace | None = None
-        """Where every kernel is noted; may be set and taken away at any time, from any thread."""
+        """Record of every kernel, if set. Any thread may set and remove it at any time."""
         self._stopped = threading.Event()
-        self._start()
+        self._start_thread()
 
     def submit(
         self,
-        prompt: abc.Sequence[int],
-        params: SamplingParams,
-        priority: Priority,
-        answer: AnswerText,
-        *,
-        end_tokens: frozenset[int],
-        max_total_tokens: int,
-        constraint: GrammarMatcher | None = None,
-        on_text: OnText | None = None,
-        arrived: float | None = None,
-        deadline_s: float | None = None,
-        prefix_salt: bytes | None = None,
-        tool_cache: ToolCacheProposer | None = None,
+        request: Request,
+        listener: OutputListener | None = None,
+        drafter: Drafter | None = None,
+        tool_cache: ToolCache | None = None,
     ) -> EngineRequest:
-        """Queue a prompt and return at once; ``completion`` of the job is set when it has ended. Thread-safe.
+        """Queue ``request`` and return at once; its ``output`` is set when it has ended. Thread-safe.
 
-        ``on_text`` is called on the engine thread with each piece of text and must not block. ``deadline_s``
-        counts from ``arrived``. Prompts with equal ``prefix_salt`` share the blocks of a common beginning.
+        ``listener`` is called on the engine thread and must not block; if it raises, the request ends with
+        its error. ``drafter`` proposes draft tokens, ``tool_cache`` answers tool turns.
 
         Raises:
             InvalidRequestError: the prompt is empty.
             RuntimeClosedError, EngineFailedError: the engine no longer runs.
         """
-        tokens = list(prompt)
-        if not tokens:
-            raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
-        arrived = self._platform.now() if arrived is None else arrived
-        keys = None
-        if prefix_salt is not None:
-            keys = BlockHashes(prefix_salt, self._block_tokens)
-            keys.compute(tokens, len(tokens) // self._block_tokens)  # here, not on the engine thread
-        sequence = Sequence(
-            next(self._ids),
-            priority,
-            tokens,
-            keys,
-            arrived,
-            None if deadline_s is None else arrived + deadline_s,
-        )
-        job = EngineRequest(
-            sequence,
-            TokenSampler(params, self._vocabulary_size, tokens, constraint),
-            answer,
-            end_tokens=end_tokens,
-            max_total_tokens=max_total_tokens,
-            on_text=on_text,
+        submitted = EngineRequest(
+            request,
+            self._sequence_of(request),
+            TokenSampler(
+                request.sampling_params, self._vocabulary_size, request.prompt_token_ids, request.grammar
+            ),
+            AnswerText(self._new_detokenizer(), request.sampling_params.stop),
+            listener=listener,
+            drafter=drafter,
             tool_cache=tool_cache,
         )
         with self._lock:
-            if self._ended is not None:
-                raise self._refusal()
-            self._commands.put((self._jobs.add, job))
-        return job
+            if self._shutdown is not None:
+                raise self._shutdown_error()
+            self._commands.put((self._outputs.add, submitted))
+        return submitted
 
-    def cancel(self, job: EngineRequest) -> None:
-        """End ``job`` wherever it is; what it holds is free after the running kernel. Thread-safe."""
-        if not job.completion.done():
-            self._commands.put((self._jobs.cancel, job))
+    def cancel(self, request: EngineRequest) -> None:
+        """End ``request`` in any state; its KV blocks are free after the running kernel. Thread-safe."""
+        if not request.output.done():
+            self._commands.put((self._outputs.cancel, request))
 
-    def tool_wait(self, job: EngineRequest) -> None:
-        """Hold on to the context of an ended ``job``: a turn that will follow when its tools are done.
-
-        Thread-safe.
-        """
-        self._commands.put((self._jobs.tool_wait, job))
+    def hold_for_next_turn(self, request: EngineRequest) -> None:
+        """Hold the KV blocks of a finished ``request`` for its next turn while tools run. Thread-safe."""
+        self._commands.put((self._outputs.hold_for_next_turn, request))
 
     def close(self) -> None:
-        """Stop and free the XPUs; jobs that have not ended get :class:`RuntimeClosedError`. Thread-safe.
+        """Stop and free the XPUs; requests that have not ended get :class:`RuntimeClosedError`. Thread-safe.
 
         May be called again.
         """
-        self._end(
+        self._refuse_requests(
             RuntimeClosedError("the runtime was closed. Open it again with LocalRuntime.open to go on.")
         )
         self._commands.put(None)
         if threading.current_thread() is not self._thread:
-            self._stopped.wait()  # which thread it will be is not said yet
+            self._stopped.wait()  # before the join: a lost thread is replaced by another one
             self._thread.join()
 
     def statistics(self) -> EngineStatistics:
-        """Count what has happened so far. Cheap, and callable from any thread at any time."""
-        jobs = self._jobs
-        busy = bool(jobs) or not self._commands.empty()
+        """Return the counters. Cheap, and callable from any thread at any time."""
+        outputs = self._outputs
+        busy = bool(outputs) or not self._commands.empty()
         return EngineStatistics(
             running=self._scheduler.num_running,
             waiting=self._scheduler.num_waiting,
-            steps=jobs.steps,
+            steps=outputs.steps,
             kernels=self._kernels,
-            computed_tokens=jobs.computed,
-            cached_tokens=jobs.cached,
-            sampled_tokens=jobs.sampled,
-            drafted_tokens=jobs.drafted,
-            accepted_tokens=jobs.accepted,
-            given_tokens=jobs.given,
-            finished=jobs.finished,
-            cancelled=jobs.cancelled,
-            failed=jobs.failed,
+            computed_tokens=outputs.computed,
+            cached_tokens=outputs.cached,
+            sampled_tokens=outputs.sampled,
+            drafted_tokens=outputs.drafted,
+            accepted_tokens=outputs.accepted,
+            given_tokens=outputs.given,
+            finished=outputs.finished,
+            cancelled=outputs.cancelled,
+            failed=outputs.failed,
             preemptions=self._scheduler.preemptions,
             evictions=self._scheduler.evictions,
             rebuilds=self._rebuilds,
             seconds_since_progress=self._platform.now() - self._progress if busy else 0.0,
         )
 
-    def _start(self, hung: Role | None = None) -> None:
-        """Start the engine thread, or another one after one was lost to the kernel on ``hung``."""
+    def _sequence_of(self, request: Request) -> Sequence:
+        """Return a new sequence of the prompt, with the hashes of its blocks. Thread-safe."""
+        tokens = list(request.prompt_token_ids)
+        if not tokens:
+            raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
+        hashes = None
+        if request.prefix_salt is not None:
+            hashes = BlockHashes(request.prefix_salt, self._block_tokens)
+            hashes.compute(tokens, len(tokens) // self._block_tokens)  # here, to spare the engine thread
+        return Sequence(
+            next(self._sequence_ids),
+            request.priority,
+            tokens,
+            hashes,
+            request.arrived,
+            None if request.deadline_s is None else request.arrived + request.deadline_s,
+            request.request_id,
+        )
+
+    def _start_thread(self, hung: Role | None = None) -> None:
+        """Start the engine thread, or its successor if it is lost in a hung kernel on ``hung``."""
         self._thread = threading.Thread(target=self._run, args=(hung,), name="agentrt-engine", daemon=True)
         self._thread.start()
 
-    # What follows runs on the engine thread, except _end.
-
     def _run(self, hung: Role | None) -> None:
         try:
-            going_on = hung is not None and self._ended is None
-            if hung is not None and going_on:
-                self._kernel_hangs(hung)
-            while self._obey(wait=not going_on):
-                going_on = self._advance()
+            busy = hung is not None and self._shutdown is None
+            if hung is not None and busy:
+                self._kernel_hung(hung)
+            while self._run_commands(wait=not busy):
+                busy = self._step()
         except LostThread:
-            return  # another thread has taken over everything
-        except BaseException as fault:  # noqa: BLE001 - whatever it was, those who wait must hear of it
+            return  # another engine thread has taken over
+        except BaseException as fault:  # noqa: BLE001 - it becomes the error of every request
             failure = EngineFailedError(
                 f"the engine thread stopped on {type(fault).__name__}: {fault}. "
                 "Close this runtime and open it again; please report the cause below."
             )
             failure.__cause__ = fault
-            self._end(failure)
+            self._refuse_requests(failure)
         try:
             self._stop()
         finally:
             self._stopped.set()
 
     def _stop(self) -> None:
-        """Free everything and tell everyone who waits."""
+        """Close the platform and end every request with the reason of the shutdown."""
         self._platform.close()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
-        unheard: list[EngineRequest] = []
+        not_added: list[EngineRequest] = []
         while not self._commands.empty():
             command = self._commands.get()
-            if command is not None and isinstance(job := command[1], EngineRequest):
-                unheard.append(job)
-        self._jobs.refuse(self._refusal, unheard)
+            if command is not None and isinstance(request := command[1], EngineRequest):
+                not_added.append(request)
+        self._outputs.fail_all(self._shutdown_error, not_added)
         self._release_dropped()
 
-    def _end(self, reason: RuntimeClosedError | EngineFailedError) -> None:
-        """Refuse what is submitted from now on; the first reason stays."""
+    def _refuse_requests(self, reason: RuntimeClosedError | EngineFailedError) -> None:
+        """Refuse requests from now on; the first reason stays. Thread-safe."""
         with self._lock:
-            self._ended = self._ended or reason
+            self._shutdown = self._shutdown or reason
 
-    def _refusal(self) -> RuntimeClosedError | EngineFailedError:
-        """Why nothing runs any more, as an error of its own for each one who is told."""
-        assert self._ended is not None
-        refusal = type(self._ended)(*self._ended.args)
-        refusal.__cause__ = self._ended.__cause__
-        return refusal
+    def _shutdown_error(self) -> RuntimeClosedError | EngineFailedError:
+        """Return a copy of the reason of the shutdown: each request raises an error of its own."""
+        assert self._shutdown is not None
+        error = type(self._shutdown)(*self._shutdown.args)
+        error.__cause__ = self._shutdown.__cause__
+        return error
 
-    def _obey(self, *, wait: bool) -> bool:
-        """Carry out what was asked meanwhile, or ``wait`` until something is due; False when closed."""
+    def _run_commands(self, *, wait: bool) -> bool:
+        """Run the queued commands, or ``wait`` for one until a timeout; False when closed."""
         commands = self._commands
         while wait or not commands.empty():
             try:
-                command = commands.get(timeout=self._patience())
+                command = commands.get(timeout=self._wait_timeout())
             except Empty:
-                if not self._jobs and not self._rested and not self._scheduler.busy_roles:
-                    self._rest()
+                if not self._outputs and not self._reclaimed and not self._scheduler.busy_roles:
+                    self._reclaim_memory()
                 return True
             if command is None:
                 return False
-            if not self._jobs:
+            if not self._outputs:
                 self._progress = self._platform.now()
-            act, what = command
-            act(what)
+            run, argument = command
+            run(argument)
             wait = False
         return True
 
-    def _patience(self) -> float | None:
-        """Seconds until something is due that no command will tell of."""
-        if not self._jobs:
-            return None if self._rested else _REST_AFTER_S
+    def _wait_timeout(self) -> float | None:
+        """Return the seconds until the engine has work without a command; None for no limit."""
+        if not self._outputs:
+            return None if self._reclaimed else _RECLAIM_AFTER_S
         due = self._scheduler.next_timeout()
         return None if due == float("inf") else max(0.0, due - self._platform.now())
 
-    def _rest(self) -> None:
-        """Use the time that nobody wants: give memory back that kernels will ask for again (§6.5)."""
-        self._rested = True
+    def _reclaim_memory(self) -> None:
+        """Give back memory that kernels allocate again when they run (§6.5); the engine is idle."""
+        self._reclaimed = True
         self._scheduler.check_integrity()
         self._platform.reclaim()
 
-    def _advance(self) -> bool:
-        """Start what may start; whether there is more to do before anybody says anything."""
+    def _step(self) -> bool:
+        """Start the kernels that the scheduler selects; return whether the next step may follow at once."""
         now = self._platform.now()
-        plan = self._scheduler
-        self._jobs.expire(now)
-        decisions = plan.schedule(now)
+        self._outputs.expire(now)
+        scheduled = self._scheduler.schedule(now)
         self._release_dropped()
-        for decision in decisions:
-            context = decision.batch.context
-            if context.inputs is None:
-                context.inputs = inputs_of(decision.batch.chunks)
-                self._jobs.begin(decision.batch, now)
-            xpu = self._platform.xpus[decision.role]
-            if self._alone:
-                lost = functools.partial(self._start, decision.role)
-                done = xpu.run(decision.kernel, context, plan.hang_timeout_s(decision.cost), lost)
-                self._kernel_ended(done) if done is not None else self._kernel_hangs(decision.role)
-            else:
-                xpu.submit(decision.kernel, context, self._post)
-        overdue = [] if self._alone else plan.hung_kernels(self._platform.now())
-        for role in overdue:
-            self._kernel_hangs(role)
-        return bool(overdue or (self._alone and decisions))
+        for kernel in scheduled:
+            self._start_kernel(kernel, now)
+        if self._single_xpu:
+            return bool(scheduled)
+        hung = self._scheduler.hung_kernels(self._platform.now())
+        for role in hung:
+            self._kernel_hung(role)
+        return bool(hung)
+
+    def _start_kernel(self, scheduled: ScheduledKernel, now: float) -> None:
+        batch, role = scheduled.batch, scheduled.role
+        context = batch.context
+        if context.inputs is None:
+            context.inputs = inputs_of(batch.chunks)
+            self._outputs.mark_started(batch, now)
+        xpu = self._platform.xpus[role]
+        if not self._single_xpu:
+            xpu.submit(scheduled.kernel, context, self._post)
+            return
+        on_lost = functools.partial(self._start_thread, role)
+        done = xpu.run(scheduled.kernel, context, self._scheduler.hang_timeout_s(scheduled.cost), on_lost)
+        if done is not None:
+            self._kernel_done(done)
+        else:
+            self._kernel_hung(role)
 
     def _post(self, done: KernelDone) -> None:
-        """Called on a thread of an XPU."""
-        self._commands.put((self._kernel_ended, done))
+        """Queue the end of a kernel; called on a thread of an XPU."""
+        self._commands.put((self._kernel_done, done))
 
-    def _kernel_ended(self, done: KernelDone) -> None:
+    def _kernel_done(self, done: KernelDone) -> None:
         if done.error is not None:
             self._kernel_failed(done.role, done.error)
             return
         self._kernels += 1
         self._progress = done.ended
-        self._rested = False
+        self._reclaimed = False
         if (trace := self.trace) is not None:
-            trace.note(done, self._scheduler.batch_on(done.role))
+            trace.record(done, self._scheduler.batch_on(done.role))
         batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
-            self._jobs.process(batch, done.ended)
+            self._outputs.process_batch(batch, done.ended)
             self._platform.release(batch.context)
 
-    def _kernel_hangs(self, role: Role) -> None:
-        """Start the XPU of ``role`` afresh, and let the requests that were on it go on (Agent.xpu §6.5)."""
+    def _kernel_hung(self, role: Role) -> None:
+        """Rebuild the XPU of ``role``; the requests that ran on it go on (Agent.xpu §6.5)."""
         self._rebuilds += 1
         self._platform.xpus[role].rebuild()
-        self._jobs.give_up(self._scheduler.fail_kernel(role, hung=True), None)
-        self._jobs.fit()
+        self._outputs.fail_faulty(self._scheduler.fail_kernel(role, hung=True), None)
+        self._outputs.apply_memory_limit()
 
     def _kernel_failed(self, role: Role, error: Exception) -> None:
-        """Try again what failed, unless the device is gone."""
+        """Retry what failed, unless the device is lost."""
         if isinstance(error, AgentRTError) and not isinstance(error, EngineFailedError):
             raise error
-        self._jobs.give_up(self._scheduler.fail_kernel(role, hung=False), error)
+        self._outputs.fail_faulty(self._scheduler.fail_kernel(role, hung=False), error)
 
     def _release_dropped(self) -> None:
         for context in self._scheduler.take_dropped_contexts():

@@ -1,4 +1,4 @@
-"""The requests in the engine: what sampled tokens make of each, and how it ends."""
+"""Applies sampled tokens to requests: text, draft tokens, tool calls, end of generation."""
 
 from __future__ import annotations
 
@@ -13,229 +13,249 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 
+from ..drafting.protocol import MAX_DRAFT_TOKENS
 from ..scheduler.batch import Batch, ScheduledChunk
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
 from ..toolcache.tool_turn import ToolTurn
+from .logprobs import Logits
 from .request import EngineRequest, StopReason
-from .sampler import Logits, sample_batch
+from .sampler import sample_batch
 
 
 class OutputProcessor:
-    """Every request that has not ended, by the number of its sequence. Belongs to the engine thread."""
+    """The requests that have not ended, by the id of their sequence. Used on the engine thread only."""
 
-    def __init__(self, plan: Scheduler, now: Callable[[], float]) -> None:
-        """No request has come yet. ``now`` is the platform's clock."""
-        self._scheduler = plan
+    def __init__(self, scheduler: Scheduler, now: Callable[[], float]) -> None:
+        """``now`` is the platform's clock."""
+        self._scheduler = scheduler
         self._now = now
-        self._jobs: dict[int, EngineRequest] = {}
-        # What EngineStatistics tells of them.
+        self._requests: dict[int, EngineRequest] = {}
+        # Counters: see EngineStatistics.
         self.steps = self.computed = self.cached = self.sampled = 0
         self.drafted = self.accepted = self.given = 0
         self.finished = self.cancelled = self.failed = 0
 
     def __len__(self) -> int:
-        """How many have not ended."""
-        return len(self._jobs)
+        """Return the number of requests that have not ended."""
+        return len(self._requests)
 
-    def add(self, job: EngineRequest) -> None:
-        """Let a new request in; whoever is shed for it gets an :class:`OverloadedError`."""
-        self._jobs[job.sequence.id] = job
-        shed = self._scheduler.add(job.sequence, self._now())
+    def add(self, request: EngineRequest) -> None:
+        """Add a new request. If too many wait, the least urgent one ends with :class:`OverloadedError`."""
+        self._requests[request.sequence.id] = request
+        shed = self._scheduler.add(request.sequence, self._now())
         if shed is not None:
             self._fail(
-                self._jobs[shed.id],
+                self._requests[shed.id],
                 OverloadedError(
-                    f"{self._scheduler.policy.max_waiting} requests wait already, and this one would be the "
-                    "last. Try again later, or open the runtime with a larger max_waiting_requests."
+                    f"{self._scheduler.policy.max_waiting} requests are waiting, and request "
+                    f"{shed.request_id} is the least urgent. Try again later, or open the runtime with a "
+                    "larger max_waiting_requests."
                 ),
             )
-        self._fit(job)
+        self._apply_memory_limit(request)
 
-    def cancel(self, job: EngineRequest) -> None:
-        """End a request wherever it is; without effect if it has ended."""
-        if job.sequence.id in self._jobs:
+    def cancel(self, request: EngineRequest) -> None:
+        """End a request in any state; without effect if it has ended."""
+        if request.sequence.id in self._requests:
             self.cancelled += 1
-            self._finish(job, "cancelled")
+            self._finish(request, "cancelled")
 
-    def tool_wait(self, job: EngineRequest) -> None:
-        """Hold the context of a request that has ended: its next turn comes when its tools are done."""
-        if job.sequence.state is SequenceState.FINISHED:
-            self._scheduler.hold_for_next_turn(job.sequence, self._now())
+    def hold_for_next_turn(self, request: EngineRequest) -> None:
+        """Hold the KV blocks of a finished request while its tools run, for its next turn."""
+        if request.sequence.state is SequenceState.FINISHED:
+            self._scheduler.hold_for_next_turn(request.sequence, self._now())
 
     def expire(self, now: float) -> None:
-        """End those whose deadline has passed."""
+        """End the requests whose deadline has passed."""
         for sequence in self._scheduler.expire(now):
             self._fail(
-                self._jobs[sequence.id],
+                self._requests[sequence.id],
                 DeadlineExceededError(
-                    "the request's deadline passed before its answer was complete. "
+                    f"the deadline of request {sequence.request_id} passed before its answer was complete. "
                     "Allow more time, or ask for fewer tokens."
                 ),
             )
 
-    def begin(self, batch: Batch, now: float) -> None:
-        """Note that the first kernel of ``run`` starts."""
+    def mark_started(self, batch: Batch, now: float) -> None:
+        """Note that the first kernel of ``batch`` starts."""
         for sequence in batch.sequences:
-            job = self._jobs[sequence.id]
-            if job.started is None:
-                job.started = now
+            request = self._requests[sequence.id]
+            if request.started is None:
+                request.started = now
 
-    def give_up(self, sequences: Iterable[Sequence], cause: Exception | None) -> None:
-        """End those under whom too many kernels have failed, of ``cause``, or hung, if there is none."""
+    def fail_faulty(self, sequences: Iterable[Sequence], cause: Exception | None) -> None:
+        """End the requests whose kernels failed too often with ``cause``, or hung if it is None."""
         for sequence in sequences:
             failure = KernelFailedError(
-                f"{sequence.faults} kernels {'failed' if cause else 'hung'} on this request"
-                f"{f' ({cause})' if cause else ''}. Try it again; if others fail as well, close this runtime "
-                "and open it again."
+                f"{sequence.faults} kernels of request {sequence.request_id} "
+                f"{f'failed ({cause})' if cause else 'hung'}. Try it again; if others fail as well, "
+                "close this runtime and open it again."
             )
             failure.__cause__ = cause
-            self._fail(self._jobs[sequence.id], failure)
+            self._fail(self._requests[sequence.id], failure)
 
-    def fit(self) -> None:
-        """Shorten or end those that the memory left by hung kernels cannot hold to their end."""
-        for job in list(self._jobs.values()):
-            self._fit(job)
+    def apply_memory_limit(self) -> None:
+        """Shorten or end the requests that no longer fit the memory left by hung kernels."""
+        for request in list(self._requests.values()):
+            self._apply_memory_limit(request)
 
-    def refuse(self, refusal: Callable[[], AgentRTError], unheard: Iterable[EngineRequest]) -> None:
-        """End all, and those who are ``unheard`` as yet: nothing runs any more."""
-        for job in self._jobs.values():
-            self._scheduler.finish(job.sequence)
-        for job in (*self._jobs.values(), *unheard):
-            if not job.completion.done():
-                job.completion.set_exception(refusal())
-        self._jobs.clear()
+    def fail_all(self, new_error: Callable[[], AgentRTError], not_added: Iterable[EngineRequest]) -> None:
+        """End all requests, and those ``not_added`` yet, each with an error of its own."""
+        for request in self._requests.values():
+            self._scheduler.finish(request.sequence)
+        for request in (*self._requests.values(), *not_added):
+            if not request.output.done():
+                request.output.set_exception(new_error())
+        self._requests.clear()
 
-    def process(self, batch: Batch, now: float) -> None:
-        """Sample from a pass that is through."""
+    def process_batch(self, batch: Batch, now: float) -> None:
+        """Sample from the logits of a completed batch."""
         self.steps += 1
         sampling: list[tuple[EngineRequest | None, ScheduledChunk]] = []
-        firsts: list[int] = []
+        first_rows: list[int] = []
         rows = 0
         for chunk in batch.chunks:
             self.computed += chunk.length + len(chunk.draft)
             if chunk.samples:
-                # None: it ended while the pass was on its way.
-                sampling.append((self._jobs.get(chunk.sequence.id), chunk))
-                firsts.append(rows)
+                # None: the request ended while the batch was running.
+                sampling.append((self._requests.get(chunk.sequence.id), chunk))
+                first_rows.append(rows)
                 rows += chunk.logits_rows
         if not sampling:
             return
         logits = batch.context.logits
         assert logits is not None
-        samplers = [None if job is None else job.sampler for job, _ in sampling]
-        tokens = sample_batch(samplers, logits if rows == len(firsts) else logits[firsts])
-        for (job, chunk), first, token in zip(sampling, firsts, tokens, strict=True):
-            if job is not None:
-                self._verify(job, token, chunk.draft, logits[first + 1 : first + chunk.logits_rows], now)
+        samplers = [None if request is None else request.sampler for request, _ in sampling]
+        tokens = sample_batch(samplers, logits if rows == len(first_rows) else logits[first_rows])
+        for (request, chunk), first, token in zip(sampling, first_rows, tokens, strict=True):
+            if request is not None:
+                draft_logits = logits[first + 1 : first + chunk.logits_rows]
+                self._verify_draft(request, token, chunk.draft, draft_logits, now)
 
-    def _verify(
-        self, job: EngineRequest, token: int | Exception, draft: abc.Sequence[int], logits: Logits, now: float
+    def _verify_draft(
+        self,
+        request: EngineRequest,
+        token: int | Exception,
+        draft: abc.Sequence[int],
+        logits: Logits,
+        now: float,
     ) -> None:
-        """Take a sampled ``token``, and those behind it as long as they are sampled as they were drafted.
+        """Append the sampled ``token``, then sample further ones for as long as they equal the draft.
 
-        ``logits``, ``[draft, vocabulary]``, are those behind each drafted token. They are sampled from as if
-        the tokens had come one by one, so that drafts change nothing but the number of passes.
+        ``logits``, ``[draft, vocabulary]``, are those after each draft token. They are sampled from as if the
+        tokens had been computed one by one, so that drafts change nothing but the number of forward passes.
         """
-        for place in range(len(draft) + 1):
+        for position in range(len(draft) + 1):
             if isinstance(token, Exception):
-                self._fail(job, token)
+                self._fail(request, token)
                 return
-            agrees = place < len(draft) and token == draft[place]
-            self.drafted += place < len(draft)
-            self.accepted += agrees
-            if not self._take(job, token, now, computed=agrees) or not agrees:
+            accepted = position < len(draft) and token == draft[position]
+            self.drafted += position < len(draft)
+            self.accepted += accepted
+            if not self._append_token(request, token, now, computed=accepted) or not accepted:
                 return
-            (token,) = sample_batch([job.sampler], logits[place : place + 1])
+            (token,) = sample_batch([request.sampler], logits[position : position + 1])
 
-    def _take(self, job: EngineRequest, token: int, now: float, *, computed: bool) -> bool:
-        """Append a sampled token, pass its text on, and end the job if this was its last.
+    def _append_token(self, request: EngineRequest, token: int, now: float, *, computed: bool) -> bool:
+        """Append a sampled token, emit its text, and end the request if this was its last.
 
         Returns:
-            Whether a token is to be sampled behind it.
+            Whether the next token is to be sampled.
         """
         self.sampled += 1
-        sequence = job.sequence
-        if job.first_token is None:
-            job.first_token = now
+        sequence = request.sequence
+        if request.first_token is None:
+            request.first_token = now
             self.cached += sequence.cached_tokens or 0
         sequence.tokens.append(token)
         if computed:
             self._scheduler.accept_draft_token(sequence)
-        if token in job.end_tokens:
-            if not self._go_on_behind_tools(job, token):
-                self._finish(job, "stop")
+        if token in request.end_tokens:
+            if not self._answer_tool_turn(request, token):
+                self._finish(request, "stop")
             return False
-        text = job.answer.push(token)
-        if text and job.on_text is not None and not self._tell(job, text):
+        text = request.answer.push(token)
+        if text and not self._emit(request, text):
             return False
-        if job.answer.stopped:
-            self._finish(job, "stop")
+        if request.answer.stopped:
+            self._finish(request, "stop")
             return False
-        if len(sequence.tokens) >= job.max_total_tokens:
-            self._finish(job, "length")
+        if len(sequence.tokens) >= request.max_total_tokens:
+            self._finish(request, "length")
             return False
-        if job.tool_cache is not None:
-            draft = tuple(job.tool_cache.draft(token))
-            self._scheduler.set_draft(sequence, draft[: job.max_total_tokens - len(sequence.tokens) - 1])
+        if request.drafter is not None:
+            most = min(MAX_DRAFT_TOKENS, request.max_total_tokens - len(sequence.tokens) - 1)
+            self._scheduler.set_draft(sequence, tuple(request.drafter.draft(token))[:most])
         return True
 
-    def _go_on_behind_tools(self, job: EngineRequest, end: int) -> bool:
-        """Answer the calls of a turn from the tool cache, if it can be (SpecTools, O3)."""
-        sequence = job.sequence
-        turn = job.tool_cache and job.tool_cache.answer_turn(end, job.turn_text, len(sequence.tokens))
-        if not turn or len(sequence.tokens) + len(turn.reply.tokens) >= self._scheduler.usable_tokens:
+    def _answer_tool_turn(self, request: EngineRequest, end: int) -> bool:
+        """Answer the calls of a tool turn from the tool cache, if it has all their outputs (SpecTools, O3).
+
+        Returns:
+            Whether the sequence goes on, or the request has ended with an error of its listener.
+        """
+        if request.tool_cache is None:
             return False
-        rest = job.answer.close()
-        if job.on_text is not None and not ((not rest or self._tell(job, rest)) and self._tell(job, turn)):
+        length = len(request.sequence.tokens)
+        turn = request.tool_cache.answer_turn(end, request.turn_text, length)
+        if turn is None or length + len(turn.reply.tokens) >= self._scheduler.usable_tokens:
+            return False
+        text = request.answer.close()
+        if (text and not self._emit(request, text)) or not self._emit(request, turn):
             return True
-        given = turn.reply.tokens
-        self.given += len(given)
-        self._scheduler.extend(sequence, given)
-        job.begin_turn(given, self._scheduler.usable_tokens)
+        tokens = turn.reply.tokens
+        self.given += len(tokens)
+        self._scheduler.extend(request.sequence, tokens)
+        request.extend_prompt(tokens, self._scheduler.usable_tokens)
         return True
 
-    def _tell(self, job: EngineRequest, text: str | ToolTurn) -> bool:
-        """Hand something to the listener. A listener that raises ends its own job and nobody else's."""
-        assert job.on_text is not None
+    def _emit(self, request: EngineRequest, piece: str | ToolTurn) -> bool:
+        """Call the listener, if there is one. A listener that raises ends its own request only.
+
+        Returns:
+            Whether the request goes on.
+        """
+        if request.listener is None:
+            return True
         try:
-            job.on_text(text)
-        except Exception as error:  # noqa: BLE001 - it belongs to the one who waits for this job
+            request.listener(piece)
+        except Exception as error:  # noqa: BLE001 - it becomes the output of this request
             self.cancelled += 1
-            self._remove(job)
-            job.completion.set_exception(error)
+            self._remove(request)
+            request.output.set_exception(error)
             return False
         return True
 
-    def _fit(self, job: EngineRequest) -> None:
-        if job.max_total_tokens <= self._scheduler.usable_tokens:
+    def _apply_memory_limit(self, request: EngineRequest) -> None:
+        if request.max_total_tokens <= self._scheduler.usable_tokens:
             return
-        job.max_total_tokens = self._scheduler.usable_tokens
-        if job.sequence.prompt_tokens >= job.max_total_tokens and not job.completion.done():
+        request.max_total_tokens = self._scheduler.usable_tokens
+        if request.sequence.prompt_tokens >= request.max_total_tokens and not request.output.done():
             self._fail(
-                job,
+                request,
                 PromptTooLongError(
-                    job.sequence.prompt_tokens,
-                    job.max_total_tokens,
-                    "what hung kernels have left of the KV arena",
+                    request.sequence.prompt_tokens,
+                    request.max_total_tokens,
+                    "the part of the KV arena that hung kernels have left",
                     "Close this runtime and open it again.",
                 ),
             )
 
-    def _finish(self, job: EngineRequest, reason: StopReason) -> None:
-        rest = job.answer.close() if reason != "cancelled" else ""
-        if rest and job.on_text is not None and not self._tell(job, rest):
+    def _finish(self, request: EngineRequest, reason: StopReason) -> None:
+        text = request.answer.close() if reason != "cancelled" else ""
+        if text and not self._emit(request, text):
             return
-        self._remove(job)
+        self._remove(request)
         self.finished += reason != "cancelled"
-        job.complete(reason, self._now())
+        request.finish(reason, self._now())
 
-    def _fail(self, job: EngineRequest, error: Exception) -> None:
-        """End one job with an error; nobody else notices."""
+    def _fail(self, request: EngineRequest, error: Exception) -> None:
+        """End one request with an error, without effect on the others."""
         self.failed += 1
-        self._remove(job)
-        job.completion.set_exception(error)
+        self._remove(request)
+        request.output.set_exception(error)
 
-    def _remove(self, job: EngineRequest) -> None:
-        self._scheduler.finish(job.sequence)
-        del self._jobs[job.sequence.id]
+    def _remove(self, request: EngineRequest) -> None:
+        self._scheduler.finish(request.sequence)
+        del self._requests[request.sequence.id]

@@ -1,93 +1,140 @@
-"""One request in the engine, and what became of it."""
+"""A request in the engine, and its output."""
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
+from ..drafting.protocol import Drafter
+from ..request.request import Request
 from ..scheduler.sequence import Sequence
-from ..toolcache.proposer import ToolCacheProposer
 from ..toolcache.tool_turn import ToolTurn
 from .answer_text import AnswerText
+from .logprobs import TokenLogprobs
 from .sampler import TokenSampler
 
-OnText: TypeAlias = Callable[["str | ToolTurn"], None]
+OutputListener: TypeAlias = Callable[["str | ToolTurn"], None]
+"""Receives each piece of text and each tool turn that the engine answered, in order."""
+
 StopReason: TypeAlias = Literal["stop", "length", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOutput:
-    """What became of one request. Times are seconds since it arrived."""
+class ToolCache(Protocol):
+    """The tool outputs cached for one request, which can answer a tool turn in the engine (SpecTools, O3).
 
+    Called on the engine thread only, and must be quick.
+    """
+
+    def answer_turn(self, end_token: int, text: str, total_tokens: int) -> ToolTurn | None:
+        """Return the answered turn, or None if it calls no tool or the caller has to run one of its calls.
+
+        ``text`` is what the model wrote in this turn, ``end_token`` the token that ended it, and
+        ``total_tokens`` the length of the sequence so far.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOutput:
+    """The result of one request. Times are seconds since its arrival."""
+
+    request_id: str
     text: str
     token_ids: tuple[int, ...]
-    """Every sampled token, also one that ended the answer."""
+    """Every sampled token, including the one that ended the answer."""
     stop_reason: StopReason
     prompt_tokens: int
-    """Tokens that were not sampled: the prompt's, and those of tools' outputs behind it."""
+    """Number of tokens that were not sampled: the prompt and the tool outputs appended to it."""
     cached_tokens: int
-    """Prompt tokens whose keys and values were already in memory."""
+    """Number of prompt tokens whose keys and values were already in memory."""
     queued_s: float
     time_to_first_token_s: float
     total_s: float
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One entry per sampled token, if the request asked for them."""
 
 
 class EngineRequest:
-    """One submitted request. The engine thread owns everything but :attr:`completion`."""
+    """A request that was submitted to the engine.
+
+    Other threads may use :attr:`output`, :attr:`request_id` and :attr:`logprobs`; the engine thread owns
+    everything else.
+    """
 
     def __init__(
         self,
+        request: Request,
         sequence: Sequence,
         sampler: TokenSampler,
         answer: AnswerText,
         *,
-        end_tokens: frozenset[int],
-        max_total_tokens: int,
-        on_text: OnText | None,
-        tool_cache: ToolCacheProposer | None,
+        listener: OutputListener | None = None,
+        drafter: Drafter | None = None,
+        tool_cache: ToolCache | None = None,
     ) -> None:
-        """``max_total_tokens`` bounds prompt and answer together."""
-        self.completion: Future[RequestOutput] = Future()
-        # From the start, so that nobody but the engine can decide how it ends.
-        self.completion.set_running_or_notify_cancel()
+        """``sequence``, ``sampler`` and ``answer`` are new and belong to this request."""
+        self.request_id = request.request_id
+        self.output: Future[RequestOutput] = Future()
+        # Running from the start, so that Future.cancel has no effect: only the engine ends a request.
+        self.output.set_running_or_notify_cancel()
         self.sequence = sequence
         self.sampler = sampler
         self.answer = answer
-        self.end_tokens = end_tokens
-        self.max_total_tokens = max_total_tokens
-        self.on_text = on_text
+        self.end_tokens = request.end_tokens
+        self.max_total_tokens = request.max_total_tokens
+        self.listener = listener
+        self.drafter = drafter
         self.tool_cache = tool_cache
-        self._turn_begins = 0
         self.started: float | None = None
-        """When its first kernel was started."""
+        """Start time of its first kernel."""
         self.first_token: float | None = None
+        """Time of its first token."""
+        self._request = request
+        self._turn_begin = 0
+
+    @property
+    def logprobs(self) -> abc.Sequence[TokenLogprobs]:
+        """The entries so far; the engine thread appends to them."""
+        return self.sampler.logprobs
 
     @property
     def turn_text(self) -> str:
-        """What the model has written since the last turn of tools."""
-        return self.answer.text[self._turn_begins :]
+        """The text since the last answered tool turn."""
+        return self.answer.text[self._turn_begin :]
 
-    def begin_turn(self, given: tuple[int, ...], most: int) -> None:
-        """Go on behind tokens that were ``given``: they are not counted as the answer's."""
-        assert self.tool_cache is not None
-        self._turn_begins = len(self.answer.text)
-        self.max_total_tokens = min(self.max_total_tokens + len(given), self.tool_cache.context_tokens, most)
-        self.sampler.begin_turn(given)
+    def extend_prompt(self, tokens: tuple[int, ...], usable_tokens: int) -> None:
+        """Begin a turn after ``tokens`` that were appended without being sampled.
 
-    def complete(self, reason: StopReason, now: float) -> None:
-        """Tell the one who waits what it came to."""
+        They do not count as tokens of the answer; ``usable_tokens`` is what the KV arena holds.
+        """
+        self._turn_begin = len(self.answer.text)
+        self.max_total_tokens = min(
+            self.max_total_tokens + len(tokens), self._request.context_length, usable_tokens
+        )
+        self.sampler.extend_prompt(tokens)
+
+    def finish(self, reason: StopReason, now: float) -> None:
+        """Set the output, or the error of a grammar that could not be followed to its end."""
+        error = self._request.grammar_error()
+        if error is not None:
+            self.output.set_exception(error)
+            return
         sequence = self.sequence
-        self.completion.set_result(
+        token_ids = tuple(sequence.sampled_tokens)
+        self.output.set_result(
             RequestOutput(
+                request_id=self.request_id,
                 text=self.answer.text,
-                token_ids=tuple(sequence.sampled_tokens),
+                token_ids=token_ids,
                 stop_reason=reason,
-                prompt_tokens=len(sequence.tokens) - len(sequence.sampled_tokens),
+                prompt_tokens=len(sequence.tokens) - len(token_ids),
                 cached_tokens=sequence.cached_tokens or 0,
                 queued_s=(self.started or now) - sequence.arrived,
                 time_to_first_token_s=(self.first_token or now) - sequence.arrived,
                 total_s=now - sequence.arrived,
+                logprobs=tuple(self.sampler.logprobs),
             )
         )

@@ -1,7 +1,7 @@
-"""The engine in virtual time: the same scheduler on simulated XPUs, for benches, replays and what-ifs.
+"""The engine in virtual time: the scheduler on simulated XPUs, for benches, replays and what-if studies.
 
-Nothing is computed, so that an hour of a machine that is not here takes seconds; everything else is the real
-thing. Two runs of the same requests are the same to the last kernel.
+Kernels take the time that the machine's profile predicts and compute nothing, so that an hour of a machine
+takes seconds. Two simulations of the same requests are equal down to the last kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRequest:
-    """A request of which only the size matters."""
+    """A request described by the lengths of its prompt and its answer."""
 
     prompt_tokens: int
     answer_tokens: int
@@ -34,8 +34,8 @@ class SimulatedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedAnswer:
-    """What became of a request. Times are seconds on the virtual clock."""
+class SimulatedOutput:
+    """The times of a finished request, in seconds on the virtual clock."""
 
     request: SimulatedRequest
     arrived: float
@@ -49,15 +49,15 @@ class SimulatedAnswer:
 
     @property
     def normalized_latency_s(self) -> float:
-        """Time to the first token by length of the prompt (Agent.xpu §8.1)."""
+        """Time to the first token divided by the length of the prompt (Agent.xpu §8.1)."""
         return self.time_to_first_token_s / self.request.prompt_tokens
 
 
-OnAnswer: TypeAlias = Callable[[SimulatedAnswer], None]
+OnOutput: TypeAlias = Callable[[SimulatedOutput], None]
 
 
 class Simulation:
-    """Requests on a simulated platform under a policy."""
+    """Requests on a simulated platform under one scheduling policy."""
 
     def __init__(
         self,
@@ -68,39 +68,44 @@ class Simulation:
         blocks: int,
         max_batch_size: int,
     ) -> None:
-        """``platform`` and ``graph`` are what :func:`.xpu.simulate` returns; ``blocks`` is the KV arena."""
+        """``platform`` and ``graph`` come from ``xpu.simulated.simulate``; ``blocks`` counts KV blocks."""
         self.clock = platform.clock
         self.trace = Trace()
-        self.answers: list[SimulatedAnswer] = []
-        """In the order in which they ended."""
+        self.outputs: list[SimulatedOutput] = []
+        """The finished requests, in the order in which they ended."""
         self.scheduler = Scheduler(
             BlockPool(blocks), graph, policy, max_batch_size=max_batch_size, share_sampled=False
         )
         self._platform = platform
-        self._ids = itertools.count()
-        self._alive: dict[Sequence, tuple[SimulatedRequest, OnAnswer | None]] = {}
-        self._first: dict[Sequence, float] = {}
-        self._to_come = 0
-        self._watched = float("inf")
+        self._sequence_ids = itertools.count()
+        self._alive: dict[Sequence, tuple[SimulatedRequest, OnOutput | None]] = {}
+        self._first_tokens: dict[Sequence, float] = {}
+        self._not_arrived = 0
+        self._next_check = float("inf")
 
     def submit(
-        self, request: SimulatedRequest, at: float | None = None, on_answer: OnAnswer | None = None
+        self, request: SimulatedRequest, at: float | None = None, on_output: OnOutput | None = None
     ) -> None:
-        """Let ``request`` arrive ``at`` a time, now if None; ``on_answer`` is told when it is answered."""
-        self._to_come += 1
-        self.clock.call_at(self.clock.now if at is None else at, lambda: self._arrive(request, on_answer))
+        """Let ``request`` arrive at time ``at``, now if None; ``on_output`` receives its output."""
+        self._not_arrived += 1
+        self.clock.call_at(self.clock.now if at is None else at, lambda: self._arrive(request, on_output))
 
     def run(self, until: float = float("inf")) -> None:
-        """Let time pass until every request is answered, or ``until`` a time."""
-        while (self._to_come or self._alive) and self.clock.next_event <= until:
+        """Advance the clock until every request has ended, or to time ``until``."""
+        while (self._not_arrived or self._alive) and self.clock.next_event <= until:
             self.clock.advance()
 
-    def _arrive(self, request: SimulatedRequest, on_answer: OnAnswer | None) -> None:
-        self._to_come -= 1
+    def _arrive(self, request: SimulatedRequest, on_output: OnOutput | None) -> None:
+        self._not_arrived -= 1
+        number = next(self._sequence_ids)
         sequence = Sequence(
-            next(self._ids), request.priority, [0] * request.prompt_tokens, arrived=self.clock.now
+            number,
+            request.priority,
+            [0] * request.prompt_tokens,
+            arrived=self.clock.now,
+            request_id=f"request-{number}",
         )
-        self._alive[sequence] = (request, on_answer)
+        self._alive[sequence] = (request, on_output)
         shed = self.scheduler.add(sequence, self.clock.now)
         if shed is not None:
             del self._alive[shed]
@@ -109,41 +114,41 @@ class Simulation:
     def _dispatch(self) -> None:
         for scheduled in self.scheduler.schedule(self.clock.now):
             xpu = self._platform.xpus[scheduled.role]
-            xpu.submit(scheduled.kernel, scheduled.batch.context, self._kernel_ended)
+            xpu.submit(scheduled.kernel, scheduled.batch.context, self._kernel_done)
         for context in self.scheduler.take_dropped_contexts():
             self._platform.release(context)
         due = self.scheduler.next_timeout()
-        if due < self._watched:
-            self._watched = due
-            self.clock.call_at(due, self._look_after)
+        if due < self._next_check:
+            self._next_check = due
+            self.clock.call_at(due, self._rebuild_hung)
 
-    def _look_after(self) -> None:
-        """Start XPUs afresh whose kernels hang; what was on them goes on."""
-        self._watched = float("inf")
+    def _rebuild_hung(self) -> None:
+        """Rebuild the XPUs whose kernels hang; the requests on them go on."""
+        self._next_check = float("inf")
         for role in self.scheduler.hung_kernels(self.clock.now):
             self._platform.xpus[role].rebuild()
             for sequence in self.scheduler.fail_kernel(role, hung=True):
                 del self._alive[sequence]
         self._dispatch()
 
-    def _kernel_ended(self, done: KernelDone) -> None:
-        self.trace.note(done, self.scheduler.batch_on(done.role))
-        through = self.scheduler.complete_kernel(done.role, done.ended)
-        for chunk in through.chunks if through is not None else ():
+    def _kernel_done(self, done: KernelDone) -> None:
+        self.trace.record(done, self.scheduler.batch_on(done.role))
+        batch = self.scheduler.complete_kernel(done.role, done.ended)
+        for chunk in batch.chunks if batch is not None else ():
             if chunk.samples and chunk.sequence.state is not SequenceState.FINISHED:
-                self._take(chunk.sequence)
+                self._append_token(chunk.sequence)
         self._dispatch()
 
-    def _take(self, sequence: Sequence) -> None:
+    def _append_token(self, sequence: Sequence) -> None:
         now = self.clock.now
         sequence.tokens.append(0)
-        first = self._first.setdefault(sequence, now)
-        request, on_answer = self._alive[sequence]
+        first_token = self._first_tokens.setdefault(sequence, now)
+        request, on_output = self._alive[sequence]
         if len(sequence.tokens) < request.prompt_tokens + request.answer_tokens:
             return
         self.scheduler.finish(sequence)
-        del self._alive[sequence], self._first[sequence]
-        answer = SimulatedAnswer(request, sequence.arrived, first, now)
-        self.answers.append(answer)
-        if on_answer is not None:
-            on_answer(answer)
+        del self._alive[sequence], self._first_tokens[sequence]
+        output = SimulatedOutput(request, sequence.arrived, first_token, now)
+        self.outputs.append(output)
+        if on_output is not None:
+            on_output(output)

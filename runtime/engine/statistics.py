@@ -1,4 +1,4 @@
-"""What the engine counts."""
+"""The counters of the engine."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineStatistics:
-    """A snapshot of the engine. Counters only grow."""
+    """A snapshot of the engine. Counters only grow; ``running`` and ``waiting`` are the present numbers."""
 
     running: int
     """Sequences that hold KV blocks."""
     waiting: int
-    """Sequences that hold none yet."""
+    """Sequences that hold no KV blocks."""
     steps: int
-    """Forward passes."""
+    """Completed forward passes."""
     kernels: int
-    """Kernels that those and others, not through yet, consisted of."""
+    """Kernels executed so far, including those of forward passes that are not complete."""
     computed_tokens: int
-    """Tokens that went through the model, prompts and recomputation included."""
+    """Tokens computed by the model, including prompts and recomputation."""
     cached_tokens: int
-    """Prompt tokens that did not have to, because their keys and values were in memory."""
+    """Prompt tokens that were not computed, because their keys and values were in memory."""
     sampled_tokens: int
     drafted_tokens: int
-    """Tokens that were verified; behind the first wrong one of a draft none is."""
+    """Draft tokens that were verified; those after the first wrong one of a draft are not."""
     accepted_tokens: int
-    """Those that were sampled just so."""
+    """Draft tokens that were equal to the sampled ones."""
     given_tokens: int
-    """Tokens of tools' outputs that followed a call at once (SpecTools, O3)."""
+    """Tokens of cached tool outputs that were appended to a sequence after its calls (SpecTools, O3)."""
     finished: int
     cancelled: int
     failed: int
-    """Requests that ended with an error: shed, late, or their kernels or their sampling failed."""
+    """Requests that ended with an error: shed, past their deadline, or with a failed kernel or sampler."""
     preemptions: int
-    """Passes that were left between two kernels for a more urgent one."""
+    """Forward passes that were paused between two kernels for a more urgent one."""
     evictions: int
-    """Sequences that lost their blocks to more urgent ones and had to compute them again."""
+    """Sequences whose KV blocks were taken by more urgent ones, and which were recomputed."""
     rebuilds: int
-    """XPUs that were started afresh because a kernel hung."""
+    """XPUs that were rebuilt because a kernel hung."""
     seconds_since_progress: float
-    """Time since the last kernel ended, 0 while there is nothing to do: the measure of health."""
+    """Seconds since the last kernel ended, 0 while the engine is idle: the measure of health."""

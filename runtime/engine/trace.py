@@ -1,10 +1,10 @@
-"""What ran where and when: a record of kernels, for people (Perfetto, chrome://tracing) and for pictures."""
+"""A record of the kernels that ran, for trace viewers (Perfetto, chrome://tracing) and for figures."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,56 +18,63 @@ from ..xpu.protocol import KernelDone
 
 @dataclass(frozen=True, slots=True)
 class TracedKernel:
-    """One kernel as it ran. Times are seconds on the platform's clock."""
+    """One kernel that ran. Times are seconds on the platform's clock."""
 
     role: Role
     started: float
     ended: float
-    pass_id: int
+    batch_id: int
     index: int
-    kernels: int
-    """It was the ``index``-th of so many of its pass."""
+    """Position of the kernel in its batch, from 0."""
+    kernel_count: int
+    """Number of kernels of its batch."""
     kind: str
     stage: str
     """``"prefill"``, ``"decode"`` or ``"mixed"``."""
     reactive: bool
-    """Whether a user waits for one of its requests."""
-    requests: tuple[int, ...]
+    """Whether one of its requests is reactive."""
+    request_ids: tuple[str, ...]
     tokens: int
+
+    @property
+    def priority(self) -> str:
+        """``"reactive"`` or ``"proactive"``."""
+        return "reactive" if self.reactive else "proactive"
 
 
 class Trace:
-    """The kernels of a run, the last so many of them. The engine writes, anybody may read."""
+    """The most recent kernels. The engine thread writes; any thread may read."""
 
     def __init__(self, limit: int = 100_000) -> None:
-        """``limit`` bounds the memory; the oldest kernels are forgotten first."""
+        """``limit`` bounds the number of kernels; the oldest are dropped first."""
         self._kernels: deque[TracedKernel] = deque(maxlen=limit)
 
     @property
     def kernels(self) -> tuple[TracedKernel, ...]:
-        """All that were noted, in the order in which they ended."""
+        """The recorded kernels, in the order in which they ended."""
         return tuple(self._kernels)
 
-    def note(self, done: KernelDone, batch: Batch) -> None:
-        """Record a kernel of ``run`` that has ended."""
+    def record(self, done: KernelDone, batch: Batch) -> None:
+        """Record a kernel of ``batch`` that has ended."""
+        sequences = batch.sequences
         self._kernels.append(
             TracedKernel(
-                done.role,
-                done.started,
-                done.ended,
-                done.context.id,
-                done.kernel.index,
-                len(done.context.kernels),
-                done.kernel.kind.value,
-                batch.stage.value,
-                any(sequence.priority is Priority.REACTIVE for sequence in batch.sequences),
-                tuple(sequence.id for sequence in batch.sequences),
-                done.context.shape.tokens,
+                role=done.role,
+                started=done.started,
+                ended=done.ended,
+                batch_id=done.context.id,
+                index=done.kernel.index,
+                kernel_count=len(done.context.kernels),
+                kind=done.kernel.kind.value,
+                stage=batch.stage.value,
+                reactive=any(sequence.priority is Priority.REACTIVE for sequence in sequences),
+                request_ids=tuple(sequence.request_id for sequence in sequences),
+                tokens=done.context.shape.tokens,
             )
         )
 
     def to_chrome(self, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The trace in Chrome's Trace Event Format, which Perfetto opens: a track for each XPU."""
+        """Return the trace in Chrome's Trace Event Format, which Perfetto opens: one track per XPU."""
         kernels = self.kernels
         begin = min((kernel.started for kernel in kernels), default=0.0)
         tracks = {role: number for number, role in enumerate(Role, 1)}
@@ -79,29 +86,24 @@ class Trace:
         return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(metadata or {})}
 
     def write_chrome(self, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
-        """Write :meth:`to_chrome` to a file."""
+        """Write :meth:`to_chrome` to a JSON file."""
         path.write_text(json.dumps(self.to_chrome(metadata)), encoding="utf-8")
 
 
 def _event(kernel: TracedKernel, track: int, begin: float) -> dict[str, Any]:
-    who = "reactive" if kernel.reactive else "proactive"
     return {
         "ph": "X",
         "pid": 1,
         "tid": track,
-        "name": f"{who} {kernel.stage} {_names(kernel.requests)}",
-        "cat": who,
+        "name": f"{kernel.priority} {kernel.stage} {', '.join(kernel.request_ids)}",
+        "cat": kernel.priority,
         "ts": round((kernel.started - begin) * 1e6, 1),
         "dur": round((kernel.ended - kernel.started) * 1e6, 1),
         "args": {
-            "pass": kernel.pass_id,
-            "kernel": f"{kernel.index + 1} of {kernel.kernels}",
+            "batch": kernel.batch_id,
+            "kernel": f"{kernel.index + 1} of {kernel.kernel_count}",
             "kind": kernel.kind,
-            "requests": list(kernel.requests),
+            "requests": list(kernel.request_ids),
             "tokens": kernel.tokens,
         },
     }
-
-
-def _names(requests: Iterable[int]) -> str:
-    return ", ".join(f"#{request}" for request in requests)

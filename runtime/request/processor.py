@@ -1,90 +1,28 @@
-"""From what a caller asks for to what the engine runs."""
+"""Input processing: from messages and options to a checked, tokenized request."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.priority import Priority, current_priority
 
-from ..engine.sampler import SamplingParams
+from ..context.block_hashes import PrefixSalts
 from ..model.tokenizer import Tokenizer
-from ..structured_output.grammar_matcher import GrammarMatcher
 from ..structured_output.manager import StructuredOutputManager
 from ..structured_output.response_format import response_schema
 from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
+from .options import Message
+from .request import Request
+from .sampling_params import SamplingParams
 from .validation import check_messages, check_tools
-
-Message = Mapping[str, Any]
-"""One chat message in OpenAI's shape."""
-
-
-class GenerationOptions(TypedDict, total=False):
-    """What a request may ask for beside its messages. See :class:`SamplingParams` for the numbers."""
-
-    tools: Sequence[Mapping[str, Any]] | None
-    """Function definitions in OpenAI's shape. Only with them is the answer searched for calls."""
-    tool_choice: str | Mapping[str, Any] | None
-    """``"auto"`` (the default), ``"none"``, ``"required"``, or OpenAI's object that names one function."""
-    parallel_tool_calls: bool
-    """Whether the answer may make more than one call. It may, unless this says no."""
-    response_format: Mapping[str, Any] | None
-    """OpenAI's object: the answer is JSON, of a schema if one is given."""
-    priority: Priority | None
-    """None takes the one in force, :func:`agentrt.current_priority`."""
-    app: str
-    """Who asks: prompts with a common beginning share memory, and time, within one app and never between."""
-    deadline_s: float | None
-    """Seconds from now after which nobody needs the answer any more; then the request ends with an error."""
-    max_tokens: int | None
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    repetition_penalty: float
-    seed: int | None
-    ignore_eos: bool
-    stop: str | Sequence[str]
-    stop_token_ids: Sequence[int]
-    logit_bias: Mapping[int, float] | None
-    logprobs: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A checked request: nothing about it can fail any more for a reason the caller could mend."""
-
-    prompt: list[int]
-    params: SamplingParams
-    priority: Priority
-    call_format: ToolCallFormat | None
-    """How to read calls out of the answer; None if it can have none."""
-    rules: ToolChoice | None
-    """What it may call."""
-    constraint: GrammarMatcher | None
-    app: str
-    deadline_s: float | None
-    arrived: float
-
-    def check_followed(self) -> None:
-        """Check, when the answer is complete, that its grammar was followed to the end.
-
-        Raises:
-            InvalidRequestError: the grammar turned out too complex on the way.
-        """
-        if self.constraint is not None and self.constraint.error is not None:
-            raise InvalidRequestError(
-                "response_format",
-                f"the answer could not follow its schema ({self.constraint.error}). Use a simpler schema.",
-            )
 
 
 class InputProcessor:
-    """Checks, renders and tokenizes requests for one model. Thread-safe; takes milliseconds a request."""
+    """Checks, renders and tokenizes requests for one model. Thread-safe; takes milliseconds per request."""
 
     def __init__(
         self,
@@ -98,7 +36,7 @@ class InputProcessor:
         memory_bytes: int,
         vocabulary_size: int,
     ) -> None:
-        """``memory_bytes`` is the arena's size, named where a prompt does not fit its ``arena_tokens``."""
+        """``arena_tokens`` and ``memory_bytes`` are the size of the KV arena; errors name the bytes."""
         self._tokenizer = tokenizer
         self._model_id = model_id
         self._call_format = call_format
@@ -106,16 +44,17 @@ class InputProcessor:
         self._arena_tokens = arena_tokens
         self._memory_bytes = memory_bytes
         self._vocabulary_size = vocabulary_size
+        self._salts = PrefixSalts()
         self._structured_output = StructuredOutputManager(
             call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
         )
 
     @property
-    def opening_token(self) -> int | None:
-        """The token that opens a call, where calls are constrained."""
+    def call_token(self) -> int | None:
+        """The token that opens a tool call, where calls are constrained; else None."""
         return self._structured_output.call_token
 
-    def prepare(
+    def process(
         self,
         messages: Sequence[Message],
         *,
@@ -131,21 +70,17 @@ class InputProcessor:
         logit_bias: Mapping[int, float] | None = None,
         **numbers: Any,
     ) -> Request:
-        """Make a request of :class:`GenerationOptions`.
+        """Return the request of ``messages`` and :class:`GenerationOptions`.
 
         Raises:
-            InvalidRequestError: a field is wrong; it is named.
-            PromptTooLongError: the prompt leaves no place for a single token of answer.
+            InvalidRequestError: a field is wrong; ``field`` names it.
+            PromptTooLongError: the prompt leaves no room for a single token of the answer.
         """
         arrived = time.perf_counter()
         checked_messages = check_messages(messages)
         checked_tools = check_tools(tools)
-        rules = parse_tool_choice(checked_tools, tool_choice, parallel_tool_calls)
-        if rules is not None and self._call_format is None:
-            raise InvalidRequestError(
-                "tools", f"the chat template of {self._model_id} has no place for tools. Use another model."
-            )
-        constraint = self._structured_output.matcher(rules, response_schema(response_format))
+        choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
+        grammar = self._structured_output.matcher(choice, response_schema(response_format))
         params = SamplingParams(
             stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
             stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),
@@ -153,21 +88,35 @@ class InputProcessor:
             **numbers,
         )
         params.check_vocabulary(self._vocabulary_size)
-        # All tools are shown, also where only one may be called: the model knows them from earlier calls.
-        shown = None if rules is None else checked_tools
-        prompt = self._tokenizer.encode(self._tokenizer.render(checked_messages, shown))
+        # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
+        prompt = self._tokenizer.encode(
+            self._tokenizer.render(checked_messages, None if choice is None else checked_tools)
+        )
         self._check_length(len(prompt))
         return Request(
-            prompt,
-            params,
-            current_priority() if priority is None else _as_priority(priority),
-            None if rules is None else self._call_format,
-            rules,
-            constraint,
-            _as_app(app),
-            _as_deadline(deadline_s),
-            arrived,
+            prompt_token_ids=prompt,
+            sampling_params=params,
+            priority=current_priority() if priority is None else _as_priority(priority),
+            end_tokens=self._end_tokens(params),
+            max_total_tokens=self._max_total_tokens(len(prompt), params),
+            context_length=self._context_length,
+            arrived=arrived,
+            deadline_s=_as_deadline(deadline_s),
+            prefix_salt=self._salts.salt_for(_as_app(app)),
+            grammar=grammar,
+            call_format=None if choice is None else self._call_format,
+            tool_choice=choice,
         )
+
+    def _tool_choice(
+        self, tools: list[dict[str, Any]] | None, tool_choice: object, parallel_tool_calls: object
+    ) -> ToolChoice | None:
+        choice = parse_tool_choice(tools, tool_choice, parallel_tool_calls)
+        if choice is not None and self._call_format is None:
+            raise InvalidRequestError(
+                "tools", f"the chat template of {self._model_id} has no place for tools. Use another model."
+            )
+        return choice
 
     def _check_length(self, prompt_tokens: int) -> None:
         if prompt_tokens >= self._context_length:
@@ -184,6 +133,14 @@ class InputProcessor:
                 "the KV arena",
                 f"Open the runtime with a larger memory_bytes; it is {self._memory_bytes} now.",
             )
+
+    def _end_tokens(self, params: SamplingParams) -> frozenset[int]:
+        stop = frozenset(params.stop_token_ids)
+        return stop if params.ignore_eos else stop | self._tokenizer.end_token_ids
+
+    def _max_total_tokens(self, prompt_tokens: int, params: SamplingParams) -> int:
+        most = min(self._context_length, self._arena_tokens)
+        return most if params.max_tokens is None else min(most, prompt_tokens + params.max_tokens)
 
 
 def _as_tuple(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -213,6 +170,6 @@ def _as_deadline(seconds: object) -> float | None:
         return None
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
         raise InvalidRequestError(
-            "deadline_s", f"{seconds!r} is not a time to come. Give seconds from now, more than 0."
+            "deadline_s", f"{seconds!r} is not a time in the future. Give seconds from now, more than 0."
         )
     return float(seconds)

@@ -41,7 +41,7 @@ class SequenceState(enum.Enum):
 class Sequence:
     """The tokens of one request, its block table, and how many of its tokens have been computed.
 
-    The sampler's side appends to ``tokens``; every field below ``deadline`` belongs to the scheduler.
+    The sampler's side appends to ``tokens``; every field below ``request_id`` belongs to the scheduler.
     """
 
     id: int
@@ -54,6 +54,8 @@ class Sequence:
     arrived: float = 0.0
     deadline: float | None = None
     """When the request is ended. Both are seconds on the platform's clock."""
+    request_id: str = ""
+    """Names the request in traces and error messages."""
 
     prompt_tokens: int = field(init=False)
     state: SequenceState = SequenceState.WAITING

@@ -19,7 +19,7 @@ from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Generation
 from ..output.stream import GenerationStream
-from ..request.processor import GenerationOptions
+from ..request.options import GenerationOptions
 from .chat_answer import ChoiceStream, Envelope, usage, whole
 from .chat_request import ChatRequest
 from .state import Service, service_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from ..engine.sampler import TokenLogprobs
+from ..engine.logprobs import TokenLogprobs
 from ..http.ids import new_completion_id
 from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
 from ..service import LocalRuntime

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..http.errors import ApiError
-from ..request.processor import GenerationOptions
+from ..request.options import GenerationOptions
 from .common_request import Asked
 
 _MAX_CHOICES = 16

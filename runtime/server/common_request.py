@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentrt.priority import Priority
 
 from ..http.errors import ApiError
-from ..request.processor import GenerationOptions
+from ..request.options import GenerationOptions
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 

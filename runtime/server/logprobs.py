@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..engine.sampler import TokenLogprobs
+from ..engine.logprobs import TokenLogprobs
 from ..service import LocalRuntime
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from ..http.errors import ApiError
-from ..request.processor import GenerationOptions
+from ..request.options import GenerationOptions
 from .common_request import Asked
 
 _TEXT_PARTS = frozenset({"input_text", "output_text", "text"})

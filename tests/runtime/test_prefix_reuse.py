@@ -82,12 +82,12 @@ def test_kept_blocks_make_way_for_whoever_needs_them(open_runtime: Callable[...,
     runtime = open_with(open_runtime, blocks=12)
     blocks = runtime.statistics().blocks
     first = submit(runtime, 4, prompt=list(range(300, 300 + 5 * BLOCK)), prefix_salt=b"salt")
-    first.completion.result(30)
+    first.output.result(30)
     assert runtime.statistics().cached_blocks == 5
     filling = [400 + n % 900 for n in range((blocks - 1) * BLOCK)]
-    assert submit(runtime, 4, prompt=filling, prefix_salt=b"salt").completion.result(30).cached_tokens == 0
+    assert submit(runtime, 4, prompt=filling, prefix_salt=b"salt").output.result(30).cached_tokens == 0
     again = submit(runtime, 4, prompt=first.sequence.tokens[: 5 * BLOCK], prefix_salt=b"salt")
-    assert again.completion.result(30).cached_tokens == 0
+    assert again.output.result(30).cached_tokens == 0
 
 
 def test_a_turn_that_waits_for_its_tool_keeps_its_context_under_pressure(
@@ -96,20 +96,20 @@ def test_a_turn_that_waits_for_its_tool_keeps_its_context_under_pressure(
     runtime = open_with(open_runtime, blocks=12)
     prompt = list(range(300, 300 + 5 * BLOCK))
     first = submit(runtime, 4, prompt=prompt, prefix_salt=b"salt")
-    first.completion.result(30)
-    runtime._engine.tool_wait(first)
+    first.output.result(30)
+    runtime._engine.hold_for_next_turn(first)
     room = runtime.statistics().blocks - 6
     background = [300 + n % 900 for n in range(room * BLOCK)]
     for _ in range(3):  # together they would need all the memory
-        job = submit(runtime, 4, prompt=background, priority=Priority.PROACTIVE, prefix_salt=b"other")
-        job.completion.result(30)
+        request = submit(runtime, 4, prompt=background, priority=Priority.PROACTIVE, prefix_salt=b"other")
+        request.output.result(30)
         background = [token + 1 for token in background]
     second = submit(runtime, 4, prompt=first.sequence.tokens + [7] * 10, prefix_salt=b"salt")
-    assert second.completion.result(30).cached_tokens == 5 * BLOCK
+    assert second.output.result(30).cached_tokens == 5 * BLOCK
     # Work that a person waits for may take it.
-    runtime._engine.tool_wait(first)
+    runtime._engine.hold_for_next_turn(first)
     filling = [300 + n % 800 for n in range((room + 5) * BLOCK)]
-    assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").completion.result(30).stop_reason == "length"
+    assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").output.result(30).stop_reason == "length"
 
 
 def test_an_app_is_a_name(runtime: LocalRuntime) -> None:

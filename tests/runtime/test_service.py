@@ -15,6 +15,7 @@ from agentrt import errors
 from agentrt.calls import TextDelta
 from agentrt.priority import Priority, priority
 from agentrt.runtime import EngineStatistics, Finished, Generation, LocalRuntime, RuntimeConfig
+from agentrt.runtime.request.request import Request
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 # Special tokens have no text, and would not be handed over to anybody.
@@ -78,9 +79,9 @@ def test_priority_in_force_is_taken(runtime: LocalRuntime, monkeypatch: pytest.M
     seen: list[Priority] = []
     submit = runtime._engine.submit
 
-    def spy(prompt: Any, params: Any, priority: Priority, *args: Any, **kwargs: Any) -> Any:
-        seen.append(priority)
-        return submit(prompt, params, priority, *args, **kwargs)
+    def spy(request: Request, *args: Any) -> Any:
+        seen.append(request.priority)
+        return submit(request, *args)
 
     monkeypatch.setattr(runtime._engine, "submit", spy)
     runtime.generate(HELLO, max_tokens=1)

@@ -81,24 +81,26 @@ def test_requests_go_on_although_the_operation_never_ends(
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9 if quick else 0.0)
     runtime = open_runtime(platform=platform)
-    expected = submit(runtime, 12).completion.result(120)
+    expected = submit(runtime, 12).output.result(120)
     monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 3.0)
     lost = runtime._engine._thread
-    sampled = threading.Semaphore(0)
-    job = submit(runtime, 12, on_text=lambda _: sampled.release())
-    sampled.acquire(timeout=30)
-    sticky.armed.set()
-    assert job.completion.result(120).token_ids == expected.token_ids
+
+    def arm(_: object) -> None:  # on the engine thread: before the next kernel, however slow this thread is
+        if not sticky.reached.is_set():
+            sticky.armed.set()
+
+    request = submit(runtime, 12, listener=arm)
+    assert request.output.result(120).token_ids == expected.token_ids
     assert sticky.reached.is_set()
     assert not sticky.let_go.is_set(), "it is stuck to this moment"
-    assert submit(runtime, 12, prompt=PROMPT[:20]).completion.result(60).stop_reason == "length"
+    assert submit(runtime, 12, prompt=PROMPT[:20]).output.result(60).stop_reason == "length"
     assert runtime.statistics().engine.rebuilds == 1
     assert (lost is not runtime._engine._thread) == quick
     sticky.let_go.set()  # it comes back after all: nobody hears of it
     if quick:
         lost.join(30)
         assert not lost.is_alive()
-    assert submit(runtime, 12).completion.result(60).token_ids == expected.token_ids
+    assert submit(runtime, 12).output.result(60).token_ids == expected.token_ids
 
 
 def test_a_runtime_closes_although_the_operation_never_ends(
@@ -106,11 +108,11 @@ def test_a_runtime_closes_although_the_operation_never_ends(
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
     runtime = open_runtime()
-    submit(runtime, 2).completion.result(60)
+    submit(runtime, 2).output.result(60)
     monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 0.5)
     sticky.armed.set()
-    job = submit(runtime, 12)
+    request = submit(runtime, 12)
     assert sticky.reached.wait(30)
     runtime.close()
-    assert job.completion.exception(1) is not None
+    assert request.output.exception(1) is not None
     assert not sticky.let_go.is_set()

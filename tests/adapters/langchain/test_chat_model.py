@@ -112,9 +112,9 @@ def test_the_priority_in_force_goes_along(chat: ChatAgentRT, monkeypatch: pytest
     engine = chat.runtime._engine
     submit = engine.submit
 
-    def note(prompt: Any, params: Any, given: Priority, *rest: Any, **named: Any) -> Any:
-        asked.append(given)
-        return submit(prompt, params, given, *rest, **named)
+    def note(request: Any, *rest: Any) -> Any:
+        asked.append(request.priority)
+        return submit(request, *rest)
 
     monkeypatch.setattr(engine, "submit", note)
     with priority(Priority.PROACTIVE):

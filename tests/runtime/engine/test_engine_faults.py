@@ -65,16 +65,16 @@ def faulty(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 def test_requests_go_on_after_a_fault_and_say_the_same(faulty: Any, kind: str, precision: str) -> None:
     runtime, fault = faulty(kv_cache_precision=precision)
-    expected = [submit(runtime, 40, prompt=prompt).completion.result(60) for prompt in (PROMPT, LONG)]
+    expected = [submit(runtime, 40, prompt=prompt).output.result(60) for prompt in (PROMPT, LONG)]
     reached = threading.Semaphore(0)
-    jobs = [
-        submit(runtime, 40, prompt=prompt, on_text=lambda _: reached.release()) for prompt in (PROMPT, LONG)
+    requests = [
+        submit(runtime, 40, prompt=prompt, listener=lambda _: reached.release()) for prompt in (PROMPT, LONG)
     ]
     setattr(fault, kind, 1)
     for _ in range(12):
         reached.acquire(timeout=30)
     setattr(fault, kind, 1)
-    results = [job.completion.result(60) for job in jobs]
+    results = [request.output.result(60) for request in requests]
     assert [result.token_ids for result in results] == [result.token_ids for result in expected]
     assert fault.rebuilds == runtime.statistics().engine.rebuilds == (2 if kind == "hang" else 0)
 
@@ -82,9 +82,9 @@ def test_requests_go_on_after_a_fault_and_say_the_same(faulty: Any, kind: str, p
 def test_a_request_under_which_kernels_keep_hanging_is_given_up(faulty: Any) -> None:
     runtime, fault = faulty()
     fault.hang = 3
-    with pytest.raises(KernelFailedError, match=r"3 kernels hung.*Try it again"):
-        submit(runtime).completion.result(60)
-    assert submit(runtime, 5).completion.result(60).stop_reason == "length", "the engine is well"
+    with pytest.raises(KernelFailedError, match=r"3 kernels of request gen_\w+ hung.*Try it again"):
+        submit(runtime).output.result(60)
+    assert submit(runtime, 5).output.result(60).stop_reason == "length", "the engine is well"
     assert runtime.statistics().engine.failed == 1
 
 
@@ -92,19 +92,19 @@ def test_a_request_whose_kernels_keep_failing_is_told_why(faulty: Any) -> None:
     runtime, fault = faulty()
     fault.fail = 3
     with pytest.raises(KernelFailedError, match="out of luck") as caught:
-        submit(runtime).completion.result(60)
+        submit(runtime).output.result(60)
     assert isinstance(caught.value.__cause__, EngineFailedError)
 
 
 def test_blocks_a_hung_kernel_may_write_to_are_used_no_more(faulty: Any) -> None:
     runtime, fault = faulty()
     fault.hang = 1
-    submit(runtime, prompt=LONG).completion.result(60)
+    submit(runtime, prompt=LONG).output.result(60)
     statistics = runtime.statistics()
     assert statistics.blocks - 256 // 32 <= statistics.free_blocks < statistics.blocks
     too_long = [300] * (statistics.free_blocks * 32)
     with pytest.raises(PromptTooLongError, match="hung kernels"):
-        submit(runtime, prompt=too_long).completion.result(60)
+        submit(runtime, prompt=too_long).output.result(60)
 
 
 def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate: Any) -> None:
@@ -117,8 +117,8 @@ def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate
     bad.sampler.sample = broken  # type: ignore[method-assign]
     gate.open()
     with pytest.raises(InvalidRequestError, match="cannot be followed"):
-        bad.completion.result(30)
-    assert good.completion.result(30).stop_reason == "length"
+        bad.output.result(30)
+    assert good.output.result(30).stop_reason == "length"
 
 
 def test_a_deadline_ends_a_request_wherever_it_is(runtime: LocalRuntime, gate: Any) -> None:
@@ -130,11 +130,11 @@ def test_a_deadline_ends_a_request_wherever_it_is(runtime: LocalRuntime, gate: A
     while now() < running.sequence.arrived + 0.2:
         pass
     gate.open()
-    for job in (running, waiting):
+    for request in (running, waiting):
         with pytest.raises(DeadlineExceededError, match="Allow more time") as caught:
-            job.completion.result(30)
+            request.output.result(30)
         assert isinstance(caught.value, TimeoutError)
-    assert kept.completion.result(30).stop_reason == "length"
+    assert kept.output.result(30).stop_reason == "length"
 
 
 def test_overload_sheds_the_least_urgent(open_runtime: Callable[..., LocalRuntime], hold: Any) -> None:
@@ -145,22 +145,22 @@ def test_overload_sheds_the_least_urgent(open_runtime: Callable[..., LocalRuntim
     shed = [submit(runtime, 3, priority=Priority.PROACTIVE, prompt=PROMPT * n) for n in (1, 2)]
     kept = [submit(runtime, 3) for _ in range(2)]
     gate.open()
-    for job in shed:
+    for request in shed:
         with pytest.raises(OverloadedError, match="max_waiting_requests"):
-            job.completion.result(30)
-    for job in [running, *kept]:
-        assert job.completion.result(30).stop_reason == "length"
+            request.output.result(30)
+    for request in [running, *kept]:
+        assert request.output.result(30).stop_reason == "length"
 
 
 def test_ten_thousand_requests(open_runtime: Callable[..., LocalRuntime], hold: Any) -> None:
     runtime = open_runtime()
     gate = hold(runtime)
-    jobs = [submit(runtime, 1, prompt=PROMPT[:3], priority=Priority.PROACTIVE) for _ in range(9_990)]
+    requests = [submit(runtime, 1, prompt=PROMPT[:3], priority=Priority.PROACTIVE) for _ in range(9_990)]
     gate.arrived()
-    for job in jobs[50:]:
-        runtime._engine.cancel(job)
+    for request in requests[50:]:
+        runtime._engine.cancel(request)
     user = submit(runtime, 2)
     gate.open()
-    assert user.completion.result(60).stop_reason == "length"
-    assert {job.completion.result(60).stop_reason for job in jobs[:50]} == {"length"}
-    assert sum(job.completion.result(60).stop_reason == "cancelled" for job in jobs) >= 9_900
+    assert user.output.result(60).stop_reason == "length"
+    assert {request.output.result(60).stop_reason for request in requests[:50]} == {"length"}
+    assert sum(request.output.result(60).stop_reason == "cancelled" for request in requests) >= 9_900

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentrt.priority import Priority
-from agentrt.runtime.engine.simulation import SimulatedAnswer, SimulatedRequest, Simulation
+from agentrt.runtime.engine.simulation import SimulatedOutput, SimulatedRequest, Simulation
 from agentrt.runtime.engine.trace import Trace
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
@@ -36,11 +36,11 @@ def mixed(policy: Policy, *, background: int = 12, users: int = 6) -> Simulation
         batch.submit(request, rng.uniform(0, 20))
     batch.run()
     batch.scheduler.check_integrity()
-    assert len(batch.answers) == background + users
+    assert len(batch.outputs) == background + users
     return batch
 
 
-def mean(answers: list[SimulatedAnswer], priority: Priority) -> float:
+def mean(answers: list[SimulatedOutput], priority: Priority) -> float:
     times = [answer.time_to_first_token_s for answer in answers if answer.request.priority is priority]
     return sum(times) / len(times)
 
@@ -49,14 +49,14 @@ def mean(answers: list[SimulatedAnswer], priority: Priority) -> float:
 def test_a_replay_is_the_same_to_the_last_kernel(name: str) -> None:
     first, second = mixed(POLICIES[name]), mixed(POLICIES[name])
     assert first.trace.kernels == second.trace.kernels
-    assert first.answers == second.answers
+    assert first.outputs == second.outputs
 
 
 def test_a_user_hardly_notices_the_background() -> None:
     quiet, busy = mixed(Policy(), background=0), mixed(Policy(), background=30)
-    assert mean(busy.answers, Priority.REACTIVE) < 1.25 * mean(quiet.answers, Priority.REACTIVE)
+    assert mean(busy.outputs, Priority.REACTIVE) < 1.25 * mean(quiet.outputs, Priority.REACTIVE)
     fcfs = mixed(POLICIES["fcfs"], background=30)
-    assert mean(busy.answers, Priority.REACTIVE) < 0.7 * mean(fcfs.answers, Priority.REACTIVE)
+    assert mean(busy.outputs, Priority.REACTIVE) < 0.7 * mean(fcfs.outputs, Priority.REACTIVE)
 
 
 def test_preemption_keeps_what_restarting_loses() -> None:
@@ -74,7 +74,7 @@ def test_the_time_to_the_first_token_by_hand() -> None:
     batch = simulation(Policy())
     batch.submit(SimulatedRequest(64, 2, Priority.REACTIVE), 1.0)
     batch.run()
-    (answer,) = batch.answers
+    (answer,) = batch.outputs
     kernels = batch.trace.kernels
     prompt = [kernel for kernel in kernels if kernel.stage == "prefill"]
     assert answer.arrived == prompt[0].started == 1.0
@@ -87,14 +87,14 @@ def test_the_next_turn_comes_after_the_last() -> None:
     batch = simulation(Policy())
     turns: list[float] = []
 
-    def again(answer: SimulatedAnswer) -> None:
+    def again(answer: SimulatedOutput) -> None:
         turns.append(answer.ended)
         if len(turns) < 3:
             batch.submit(answer.request, batch.clock.now + 5, again)
 
-    batch.submit(SimulatedRequest(32, 4, Priority.REACTIVE), on_answer=again)
+    batch.submit(SimulatedRequest(32, 4, Priority.REACTIVE), on_output=again)
     batch.run()
-    arrivals = [answer.arrived for answer in batch.answers]
+    arrivals = [answer.arrived for answer in batch.outputs]
     assert arrivals == [0.0, turns[0] + 5, turns[1] + 5]
 
 
@@ -109,7 +109,7 @@ def test_a_hung_kernel_costs_its_timeout_and_nothing_else() -> None:
     for each in (batch, calm):
         each.run()
         each.scheduler.check_integrity()
-        assert len(each.answers) == 2
+        assert len(each.outputs) == 2
     assert xpu.rebuilds == 1
     assert batch.scheduler.usable_tokens < calm.scheduler.usable_tokens
     assert batch.clock.now - calm.clock.now < 2.6

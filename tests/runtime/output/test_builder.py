@@ -5,14 +5,23 @@ import pytest
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
 from agentrt.runtime import Finished, Timing, Usage
 from agentrt.runtime.engine.request import RequestOutput, StopReason
-from agentrt.runtime.output.generation import GenerationBuilder
+from agentrt.runtime.output.builder import GenerationBuilder
 
 TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_call>'
 
 
-def completion(text: str, reason: StopReason = "stop") -> RequestOutput:
-    times = {"queued_s": 0.1, "time_to_first_token_s": 0.2, "total_s": 0.3}
-    return RequestOutput(text, (5, 6, 2), reason, prompt_tokens=11, cached_tokens=4, **times)
+def output(text: str, reason: StopReason = "stop") -> RequestOutput:
+    return RequestOutput(
+        request_id="gen_7",
+        text=text,
+        token_ids=(5, 6, 2),
+        stop_reason=reason,
+        prompt_tokens=11,
+        cached_tokens=4,
+        queued_s=0.1,
+        time_to_first_token_s=0.2,
+        total_s=0.3,
+    )
 
 
 def build(pieces: list[str], format: ToolCallFormat | None, reason: StopReason = "stop") -> list[object]:
@@ -20,13 +29,14 @@ def build(pieces: list[str], format: ToolCallFormat | None, reason: StopReason =
     events: list[object] = []
     for piece in pieces:
         events += builder.feed(piece)
-    return events + list(builder.finish(completion("".join(pieces), reason)))
+    return events + list(builder.finish(output("".join(pieces), reason)))
 
 
 def test_events_and_generation_of_a_call() -> None:
     *events, last = build([TEXT[:20], TEXT[20:]], ToolCallFormat.HERMES)
     assert isinstance(last, Finished)
     generation = last.generation
+    assert generation.id == "gen_7"
     assert (generation.text, generation.finish_reason) == ("Let me see.", "tool_calls")
     assert (generation.usage, generation.timing) == (Usage(11, 3, 4), Timing(0.1, 0.2, 0.3))
     assert generation.token_ids == (5, 6, 2)
@@ -41,11 +51,10 @@ def test_events_and_generation_of_a_call() -> None:
     assert events[-1] == CallFinished(0, call), "the same id in the event and in the generation"
 
 
-def test_ids_are_never_the_same() -> None:
+def test_call_ids_are_never_the_same() -> None:
     twice = [build([TEXT * 2], ToolCallFormat.HERMES)[-1] for _ in range(2)]
     generations = [last.generation for last in twice if isinstance(last, Finished)]
     assert len({call.id for g in generations for call in g.tool_calls}) == 4
-    assert len({g.id for g in generations}) == 2
 
 
 def test_without_tools_text_is_text() -> None:

@@ -1,0 +1,35 @@
+"""Log probabilities of sampled tokens and of their likeliest alternatives."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Logits: TypeAlias = NDArray[np.float32]
+
+
+class TokenLogprobs(NamedTuple):
+    """Natural log probabilities of a sampled token and of the likeliest tokens at its position.
+
+    They are the model's own: computed before grammar, bias, penalty and temperature.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    """The likeliest tokens and their log probabilities, likeliest first; may include ``token``."""
+
+
+def token_logprobs(logits: Logits, token: int, alternatives: int) -> TokenLogprobs:
+    """Return the log probability of ``token`` and of the ``alternatives`` likeliest tokens.
+
+    ``logits`` is one row, ``[vocabulary]``; it is not changed.
+    """
+    scores = logits.astype(np.float64)
+    scores -= scores.max()
+    scores -= math.log(np.exp(scores).sum())
+    likeliest = np.argsort(-scores, kind="stable")[:alternatives]
+    return TokenLogprobs(token, float(scores[token]), tuple((int(id), float(scores[id])) for id in likeliest))

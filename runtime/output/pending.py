@@ -1,0 +1,100 @@
+"""A submitted request and the generation built from its output: shared by every way to generate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..engine.engine import Engine
+from ..engine.request import OutputListener
+from ..request.request import Request
+from ..toolcache.proposer import ToolCacheProposer
+from ..toolcache.tool_turn import ToolTurn
+from .builder import GenerationBuilder
+from .generation import Finished, Generation, GenerationEvent, LogprobsDelta
+
+
+class PendingGeneration:
+    """One request in the engine. As a context manager it cancels the request on exit, if it has not ended."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: Request,
+        listener: OutputListener | None = None,
+        tool_cache: ToolCacheProposer | None = None,
+    ) -> None:
+        """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread."""
+        self._engine = engine
+        self._request = engine.submit(request, listener, tool_cache, tool_cache)
+        self.output = self._request.output
+        """The output of the request, once it has ended."""
+        self._builder = GenerationBuilder(request.call_format)
+        self._reported = 0
+
+    def __enter__(self) -> Self:
+        """Return the pending generation itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Cancel the request."""
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End the request in any state; without effect if it has ended."""
+        self._engine.cancel(self._request)
+
+    def feed(self, pieces: Sequence[str | ToolTurn]) -> Iterator[GenerationEvent]:
+        """Yield the events of the next pieces of the answer."""
+        for piece in _joined(pieces):
+            yield from self._new_logprobs()
+            yield from self._builder.feed(piece)
+
+    def finish(self) -> list[GenerationEvent]:
+        """Return the last events, of which the last is :class:`Finished`. Waits for the output.
+
+        Raises:
+            AgentRTError: the request ended with an error.
+        """
+        events = self._builder.finish(self.output.result())
+        finished = events[-1]
+        if isinstance(finished, Finished) and finished.generation.finish_reason == "tool_calls":
+            self._engine.hold_for_next_turn(self._request)
+        return [*self._new_logprobs(), *events]
+
+    def generation(self) -> Generation:
+        """Return the whole answer, if no piece of it was fed. Waits for the output.
+
+        Raises:
+            AgentRTError: the request ended with an error.
+        """
+        self._builder.feed(self.output.result().text)
+        finished = self.finish()[-1]
+        assert isinstance(finished, Finished)
+        return finished.generation
+
+    def _new_logprobs(self) -> list[LogprobsDelta]:
+        new = tuple(self._request.logprobs[self._reported :])
+        self._reported += len(new)
+        return [LogprobsDelta(new)] if new else []
+
+
+def _joined(pieces: Sequence[str | ToolTurn]) -> Iterator[str | ToolTurn]:
+    """Yield ``pieces`` with consecutive texts joined to one."""
+    text: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            text.append(piece)
+            continue
+        if text:
+            yield "".join(text)
+            text = []
+        yield piece
+    if text:
+        yield "".join(text)

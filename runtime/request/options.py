@@ -1,0 +1,43 @@
+"""What a caller may ask of one generation, in OpenAI's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+from agentrt.priority import Priority
+
+Message: TypeAlias = Mapping[str, Any]
+"""One chat message in OpenAI's shape."""
+
+
+class GenerationOptions(TypedDict, total=False):
+    """Keyword options of a generation. :class:`SamplingParams` describes those without a comment here."""
+
+    tools: Sequence[Mapping[str, Any]] | None
+    """Function definitions in OpenAI's shape. Without tools the answer is not parsed for tool calls."""
+    tool_choice: str | Mapping[str, Any] | None
+    """``"auto"`` (the default), ``"none"``, ``"required"``, or OpenAI's object that names one function."""
+    parallel_tool_calls: bool
+    """Whether the answer may contain more than one call. True by default."""
+    response_format: Mapping[str, Any] | None
+    """OpenAI's object: the answer is JSON, of a schema if one is given."""
+    priority: Priority | None
+    """Priority of the request; None for :func:`agentrt.current_priority`."""
+    app: str
+    """Name of the requesting app. Requests of one app share the KV blocks of a common prompt prefix; requests
+    of different apps share nothing, so that no timing reveals another app's prompts."""
+    deadline_s: float | None
+    """Seconds from now after which the request ends with :class:`DeadlineExceededError`."""
+    max_tokens: int | None
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    seed: int | None
+    ignore_eos: bool
+    stop: str | Sequence[str]
+    stop_token_ids: Sequence[int]
+    logit_bias: Mapping[int, float] | None
+    logprobs: int | None

@@ -1,0 +1,59 @@
+"""A checked and tokenized request: the input of the engine."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from agentrt.calls import ToolCallFormat
+from agentrt.errors import InvalidRequestError
+from agentrt.priority import Priority
+
+from ..structured_output.grammar_matcher import GrammarMatcher
+from ..structured_output.tool_choice import ToolChoice
+from .sampling_params import SamplingParams
+
+
+def new_request_id() -> str:
+    """Return an unguessable id; the generation has the same one."""
+    return f"gen_{secrets.token_hex(12)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as :class:`InputProcessor` prepares it. Submit it once: the grammar keeps state."""
+
+    prompt_token_ids: list[int]
+    """Token ids of the rendered prompt."""
+    sampling_params: SamplingParams
+    priority: Priority
+    end_tokens: frozenset[int]
+    """Tokens that end the answer: the model's own, unless they are ignored, and the request's stop tokens."""
+    max_total_tokens: int
+    """Upper limit of prompt and answer together."""
+    context_length: int
+    """Upper limit of the whole sequence: prompt, answer, and the tool outputs appended to it."""
+    request_id: str = field(default_factory=new_request_id)
+    arrived: float = field(default_factory=time.perf_counter)
+    """Arrival time on the clock of :meth:`Platform.now`."""
+    deadline_s: float | None = None
+    """Seconds after :attr:`arrived` at which the request ends with an error."""
+    prefix_salt: bytes | None = None
+    """Salt of the block hashes: requests with the same salt share the KV blocks of a common prefix. None
+    shares nothing."""
+    grammar: GrammarMatcher | None = None
+    """Grammar of the answer; None if any text is valid."""
+    call_format: ToolCallFormat | None = None
+    """Format of the answer's tool calls; None if it can have none."""
+    tool_choice: ToolChoice | None = None
+    """Which tools the answer may or must call; None if it can call none."""
+
+    def grammar_error(self) -> InvalidRequestError | None:
+        """Return the error of a grammar that became too complex before the answer was complete, else None."""
+        if self.grammar is None or self.grammar.error is None:
+            return None
+        return InvalidRequestError(
+            "response_format",
+            f"the answer could not follow its schema ({self.grammar.error}). Use a simpler schema.",
+        )

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agentrt.errors import InvalidRequestError
+from agentrt.runtime.request.sampling_params import SamplingParams
+
+VOCABULARY = 50
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", True),
+        ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", 9e9),
+        ("temperature", "hot"), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan), ("top_k", -1),
+        ("top_k", 1.0), ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
+        ("seed", 1.0), ("ignore_eos", 1), ("stop", ("",)), ("stop", ["a"]),
+        ("stop", (1,)), ("stop", ("x",) * 17),
+        ("stop_token_ids", (1.0,)), ("stop_token_ids", (True,)), ("logit_bias", {"1": 1.0}),
+        ("logit_bias", {-1: 1.0}), ("logit_bias", {1: 101.0}), ("logit_bias", {1: math.nan}),
+        ("logit_bias", [1]), ("logit_bias", dict.fromkeys(range(1025), 1.0)),
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_named(field: str, value: object) -> None:
+    with pytest.raises(InvalidRequestError, match=f"^{field}: ") as caught:
+        SamplingParams(**{field: value})  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_token_ids_beyond_the_vocabulary() -> None:
+    SamplingParams(logit_bias={49: 1.0}, stop_token_ids=(49,)).check_vocabulary(VOCABULARY)
+    for params in (SamplingParams(logit_bias={50: 1.0}), SamplingParams(stop_token_ids=(-1,))):
+        with pytest.raises(InvalidRequestError, match="0 to 49"):
+            params.check_vocabulary(VOCABULARY)

@@ -14,8 +14,16 @@ import pytest
 from agentrt import errors
 from agentrt.calls import TextDelta
 from agentrt.priority import Priority, priority
-from agentrt.runtime import EngineStatistics, Finished, Generation, LocalRuntime, RuntimeConfig
+from agentrt.runtime import (
+    EngineStatistics,
+    Finished,
+    Generation,
+    LocalRuntime,
+    LogprobsDelta,
+    RuntimeConfig,
+)
 from agentrt.runtime.request.request import Request
+from tests.runtime.conftest import open_exact
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 # Special tokens have no text, and would not be handed over to anybody.
@@ -175,6 +183,28 @@ def test_an_abandoned_iterator_frees_everything(
     statistics = runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
     assert statistics.engine.cancelled == before.cancelled + 1
+
+
+def test_a_stream_keeps_its_runtime_open() -> None:
+    async def main() -> Generation:
+        stream = await open_exact().start(HELLO, max_tokens=20)
+        gc.collect()
+        events = [event async for event in stream.events()]
+        return cast(Finished, events[-1]).generation
+
+    assert len(asyncio.run(main()).token_ids) > 1
+
+
+def test_every_way_to_stream_reports_log_probabilities(runtime: LocalRuntime) -> None:
+    whole = runtime.generate(HELLO, max_tokens=5, logprobs=2)
+    assert len(whole.logprobs) == len(whole.token_ids)
+    streams = (
+        list(runtime.iter_stream(HELLO, max_tokens=5, logprobs=2)),
+        asyncio.run(collect(runtime, max_tokens=5, logprobs=2)),
+    )
+    for events in streams:
+        reported = [one for event in events if isinstance(event, LogprobsDelta) for one in event.tokens]
+        assert reported == list(whole.logprobs)
 
 
 def test_close_with_outstanding_requests(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:

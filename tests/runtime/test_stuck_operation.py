@@ -82,7 +82,7 @@ def test_requests_go_on_although_the_operation_never_ends(
     monkeypatch.setattr(device, "_QUICK_S", 1e9 if quick else 0.0)
     runtime = open_runtime(platform=platform)
     expected = submit(runtime, 12).output.result(120)
-    monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 3.0)
+    monkeypatch.setattr(type(runtime._engine._scheduler), "hang_timeout_s", lambda self, cost: 3.0)
     lost = runtime._engine._thread
 
     def arm(_: object) -> None:  # on the engine thread: before the next kernel, however slow this thread is
@@ -109,7 +109,7 @@ def test_a_runtime_closes_although_the_operation_never_ends(
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
     runtime = open_runtime()
     submit(runtime, 2).output.result(60)
-    monkeypatch.setattr(type(runtime._engine._scheduler), "patience", lambda self, cost: 0.5)
+    monkeypatch.setattr(type(runtime._engine._scheduler), "hang_timeout_s", lambda self, cost: 0.5)
     sticky.armed.set()
     request = submit(runtime, 12)
     assert sticky.reached.wait(30)

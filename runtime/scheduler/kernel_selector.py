@@ -104,6 +104,8 @@ class KernelSelector:
             candidates = iter(sorted(candidates, key=_Candidate.efficiency, reverse=True))
         for candidate in candidates:
             batch = candidate.batch
+            if batch not in self._batches:
+                continue  # its blocks went to the batch that was started for a later candidate
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
             as_level = 0 if promoted_first else batch.level
             decision = self._running.decide_launch(candidate.cost, as_level, role, now)

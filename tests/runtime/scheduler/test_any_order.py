@@ -177,3 +177,19 @@ def test_any_order(name: str, xpus: int) -> None:
     case = type("Case", (AnyOrder,), {"policy": patient, "xpus": xpus}).TestCase
     case.settings = examples(40, stateful_step_count=40)
     case("runTest").runTest()
+
+
+def test_a_batch_that_lost_its_blocks_is_not_a_candidate() -> None:
+    """Starting a batch for a promoted prompt takes the blocks of one that could go on, on the other XPU."""
+    state = type("Case", (AnyOrder,), {"policy": POLICIES["time-share"], "xpus": 2})()
+    state.start(share_sampled=False)
+    request = {"answer": 1, "app": APPS[0], "drafts": (), "given": 0}
+    for prompt, priority, deadline in [
+        (16, Priority.PROACTIVE, None),
+        (16, Priority.REACTIVE, None),
+        *[(1, Priority.REACTIVE, None)] * 24,
+        (1, Priority.PROACTIVE, 1.0),
+        (1, Priority.REACTIVE, 0.5),
+    ]:
+        state.arrive(prompt=prompt, priority=priority, deadline=deadline, **request)
+    state.teardown()

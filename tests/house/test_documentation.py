@@ -76,3 +76,7 @@ def test_every_extra_named_in_an_install_line_exists() -> None:
         extra for extras in re.findall(r"(?:agentrt|\.)\[([a-z,]+)\]", text) for extra in extras.split(",")
     }
     assert named <= set(PYPROJECT["project"]["optional-dependencies"])
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200

@@ -1,4 +1,4 @@
-"""The gateway's application: what it takes part in, and the engine for everything else."""
+"""The gateway's application: the routes it handles itself; the engine answers everything else."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from ..http import tool_cache_route as tool_cache
+from ..http import tool_cache_route
 from ..http.admission import Admission
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from . import chat, models
 from .config import GatewayConfig
-from .relay import Gateway, relay
+from .relay import relay
+from .state import GatewayState
 from .upstream import Upstream
 
 
 def create_gateway(config: GatewayConfig) -> FastAPI:
-    """The ASGI application before the engine that ``config`` names.
+    """Return the ASGI application of a gateway in front of the engine at ``config.upstream``.
 
     Raises:
-        ConfigurationError: its address is none.
+        ConfigurationError: ``config.upstream`` is not the address of an HTTP server.
     """
     upstream = Upstream(config)
 
     @asynccontextmanager
-    async def closing(_: FastAPI) -> AsyncGenerator[None, None]:
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
         yield
         await upstream.aclose()
 
-    # No description of its own: /openapi.json is the engine's.
-    app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=closing)
-    app.state.gateway = Gateway(upstream, Admission(config.max_requests))
+    # It has no /openapi.json of its own: that path is the engine's.
+    app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
+    app.state.gateway = GatewayState(upstream, Admission(config.max_requests))
     app.state.open_responses = OpenResponses()
-    for router in (chat.router, models.router, tool_cache.router):
+    for router in (chat.router, models.router, tool_cache_route.router):
         app.include_router(router)
     app.mount("/", relay)
     install_error_handlers(app)

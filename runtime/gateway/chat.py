@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions`` before an engine without a tool cache."""
+"""``POST /v1/chat/completions`` in front of an engine without a tool cache."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import ClosingStreamingResponse
 from ..http.strict_json import compact_json
 from ..toolcache.outputs import ToolOutputs
-from .chat_request import Asked
-from .events import EventTooLargeError, data_of, whole_events
-from .relay import Relayed, ask, gateway_of, relayed
-from .stream_joiner import Splice
-from .upstream import sent_back, upstream_error
+from .relay import RelayedResponse, relay_request, send_to_engine
+from .resumable_request import ResumableRequest
+from .sse import EventTooLargeError, event_data, split_events
+from .state import gateway_state_of
+from .stream_joiner import StreamJoiner
+from .upstream import client_headers, upstream_error
 
-_MOST_TURNS = 32
-"""Of one response: a model that makes the same call for ever is the client's to stop."""
+_MAX_TURNS = 32
+"""Turns in one response. A model that repeats its call without end is left to the client after them."""
 
 _log = logging.getLogger(__name__)
 router = APIRouter()
@@ -34,96 +35,103 @@ router = APIRouter()
 
 @router.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
-    """The engine's answer; where it is streamed, it goes on behind calls whose outputs were submitted."""
-    asked = Asked.read(await request.body())
-    if asked is None:
-        return await relayed(request)
-    async with AsyncExitStack() as ending:
-        ending.enter_context(gateway_of(request).admission.admit())
-        response = await cancel_on_disconnect(request, ask(request, asked.first(), readable=True))
-        ending.push_async_callback(response.aclose)
-        if not _is_stream(response):
-            return Relayed(response, ending.pop_all().aclose)
-        id, outputs = new_completion_id(), ToolOutputs(asked.tools)
-        ending.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
-        splice = Splice(id, asked.fields.get("model"), outputs, hides_usage=asked.counts_usage)
-        events = _events(request, asked, splice, response)
-        answer = ClosingStreamingResponse(events, ending.pop_all().aclose, media_type="text/event-stream")
-        answer.raw_headers += sent_back(response, with_body=False)
+    """Return the engine's answer; a stream continues after tool calls whose outputs were submitted."""
+    resumable = ResumableRequest.parse(await request.body())
+    if resumable is None:
+        return await relay_request(request)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(gateway_state_of(request).admission.admit())
+        first_turn = send_to_engine(request, resumable.first_body(), readable=True)
+        response = await cancel_on_disconnect(request, first_turn)
+        stack.push_async_callback(response.aclose)
+        if not _is_event_stream(response):
+            return RelayedResponse(response, stack.pop_all().aclose)
+        id, outputs = new_completion_id(), ToolOutputs(resumable.tools)
+        stack.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
+        joiner = StreamJoiner(id, resumable.model, outputs, hides_usage=resumable.adds_usage)
+        answer = ClosingStreamingResponse(
+            _joined_stream(request, resumable, joiner, response),
+            stack.pop_all().aclose,
+            media_type="text/event-stream",
+        )
+        answer.raw_headers += client_headers(response, with_body=False)
         return answer
 
 
-async def _events(
-    request: Request, asked: Asked, splice: Splice, response: httpx.Response
+async def _joined_stream(
+    request: Request, resumable: ResumableRequest, joiner: StreamJoiner, response: httpx.Response
 ) -> AsyncGenerator[bytes, None]:
+    """Yield the events of the response's turns; ``response`` is the engine's first."""
     history: list[dict[str, Any]] = []
     turns = 1
     try:
-        yield _event(splice.opening())
+        yield _encode_event(joiner.opening_chunk())
         while True:
-            ended = False
-            async with aclosing(whole_events(response.aiter_bytes())) as events:
+            done = False
+            async with aclosing(split_events(response.aiter_bytes())) as events:
                 async for event in events:
-                    data = data_of(event)
-                    if ended := data == b"[DONE]":
+                    data = event_data(event)
+                    if done := data == b"[DONE]":
                         break
-                    for ours in _of_event(splice, event, data):
-                        yield ours
+                    for sent in _client_events(joiner, event, data):
+                        yield sent
             await response.aclose()
-            following = None
-            if splice.answered and turns < _MOST_TURNS:
-                history += splice.turn()
-                following = await _go_on(request, asked.behind(history, splice.completion_tokens))
-            if following is None:
-                for chunk in splice.give_up():
-                    yield _event(chunk)
-                if ended:
+            next_response = None
+            if joiner.turn_answered and turns < _MAX_TURNS:
+                history += joiner.turn_messages()
+                next_body = resumable.next_body(history, joiner.completion_tokens)
+                next_response = await _start_next_turn(request, next_body)
+            if next_response is None:
+                for chunk in joiner.held_chunks():
+                    yield _encode_event(chunk)
+                if done:
                     yield b"data: [DONE]\n\n"
                 return
-            response, turns = following, turns + 1
-            for chunk in splice.next_turn():
-                yield _event(chunk)
-    # The head has been sent: an event is the only way left to say it.
+            response, turns = next_response, turns + 1
+            for chunk in joiner.begin_next_turn():
+                yield _encode_event(chunk)
+    # The response's head has been sent, so an error can only be reported as an event.
     except httpx.HTTPError as error:
-        yield _event(upstream_error(error).body())
+        yield _encode_event(upstream_error(error).body())
     except EventTooLargeError as error:
-        yield _event(upstream_error(httpx.RemoteProtocolError(str(error))).body())
+        yield _encode_event(upstream_error(httpx.RemoteProtocolError(str(error))).body())
     finally:
         await response.aclose()
 
 
-async def _go_on(request: Request, body: bytes | None) -> httpx.Response | None:
-    """The engine's next turn; None if there is none, and the client has to go on itself."""
+async def _start_next_turn(request: Request, body: bytes | None) -> httpx.Response | None:
+    """Return the engine's stream for ``body``; None if there is none and the client must make the calls."""
     if body is None:
         return None
     try:
-        response = await ask(request, body, readable=True)
+        response = await send_to_engine(request, body, readable=True)
     except ApiError as error:
-        _log.warning("the engine did not go on behind a tool's output: %s", error.detail)
+        _log.warning("the engine did not continue after a tool's output: %s", error.detail)
         return None
-    if _is_stream(response):
+    if _is_event_stream(response):
         return response
-    _log.warning("the engine did not go on behind a tool's output: status %d", response.status_code)
+    _log.warning("the engine did not continue after a tool's output: status %d", response.status_code)
     await response.aclose()
     return None
 
 
-def _of_event(splice: Splice, event: bytes, data: bytes) -> Iterator[bytes]:
+def _client_events(joiner: StreamJoiner, event: bytes, data: bytes) -> Iterator[bytes]:
+    """Yield what the client receives for one event of the engine."""
     try:
         chunk = from_json(data) if data else None
     except ValueError:
         chunk = None
     if isinstance(chunk, dict) and "choices" in chunk:
-        for ours in splice.chunks(chunk):
-            yield _event(ours)
+        for sent in joiner.client_chunks(chunk):
+            yield _encode_event(sent)
     else:
-        yield event  # a comment, or an error
+        yield event  # a comment or an error
 
 
-def _event(body: Mapping[str, Any]) -> bytes:
+def _encode_event(body: Mapping[str, Any]) -> bytes:
     return f"data: {compact_json(body)}\n\n".encode()
 
 
-def _is_stream(response: httpx.Response) -> bool:
-    kind: str = response.headers.get("content-type", "")
-    return response.status_code == 200 and kind.startswith("text/event-stream")
+def _is_event_stream(response: httpx.Response) -> bool:
+    content_type: str = response.headers.get("content-type", "")
+    return response.status_code == 200 and content_type.startswith("text/event-stream")

@@ -1,4 +1,4 @@
-"""``/v1/models`` before an engine without a tool cache: what it says, and that here is one."""
+"""``/v1/models`` in front of an engine: its answer, with the gateway's capability added to each model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pydantic_core import from_json
 
 from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
-from .relay import ask, gateway_of
-from .upstream import sent_back, upstream_error
+from .relay import send_to_engine
+from .state import gateway_state_of
+from .upstream import client_headers, upstream_error
 
-_MOST_BYTES = 8 * 2**20
+_MAX_BYTES = 8 * 2**20
 
 router = APIRouter()
 
@@ -22,47 +23,51 @@ router = APIRouter()
 @router.get("/v1/models")
 @router.get("/v1/models/{model:path}")
 async def models(request: Request) -> Response:
-    """The engine's answer, with this gateway's capability beside those of each model."""
-    with gateway_of(request).admission.admit():
-        return await cancel_on_disconnect(request, _described(request))
+    """Return the engine's answer, with ``cache-tool-output`` among the capabilities of each model."""
+    with gateway_state_of(request).admission.admit():
+        return await cancel_on_disconnect(request, _models_response(request))
 
 
-async def _described(request: Request) -> Response:
-    response = await ask(request, b"", readable=True)
+async def _models_response(request: Request) -> Response:
+    upstream = await send_to_engine(request, b"", readable=True)
     try:
-        body = await _read(response)
+        body = await _read(upstream)
     except httpx.HTTPError as error:
         raise upstream_error(error) from error
     finally:
-        await response.aclose()
+        await upstream.aclose()
     try:
-        told = from_json(body)
+        listing = from_json(body)
     except ValueError:
-        told = None
-    described: Response
-    if response.status_code == 200 and isinstance(told, dict):
-        described = JSONResponse(_with_capability(told))
+        listing = None
+    response: Response
+    if upstream.status_code == 200 and isinstance(listing, dict):
+        response = JSONResponse(_with_capability(listing))
     else:
-        described = Response(body, response.status_code, media_type=response.headers.get("content-type"))
-    described.raw_headers += sent_back(response, with_body=False)
-    return described
+        response = Response(body, upstream.status_code, media_type=upstream.headers.get("content-type"))
+    response.raw_headers += client_headers(upstream, with_body=False)
+    return response
 
 
 async def _read(response: httpx.Response) -> bytes:
     body = bytearray()
     async for piece in response.aiter_bytes():
         body += piece
-        if len(body) > _MOST_BYTES:
-            raise httpx.RemoteProtocolError(f"a list of models of more than {_MOST_BYTES} bytes")
+        if len(body) > _MAX_BYTES:
+            raise httpx.RemoteProtocolError(f"a list of models of more than {_MAX_BYTES} bytes")
     return bytes(body)
 
 
-def _with_capability(told: dict[str, Any]) -> dict[str, Any]:
-    """A model, or a list of them. Some engines list capabilities, some map them to whether they are there."""
-    if isinstance(data := told.get("data"), list):
-        return {**told, "data": [_with_capability(one) if isinstance(one, dict) else one for one in data]}
-    there = told.get("capabilities")
-    if isinstance(there, dict):
-        return {**told, "capabilities": {**there, CAPABILITY: True}}
-    others = there if isinstance(there, list) else []
-    return {**told, "capabilities": [*(one for one in others if one != CAPABILITY), CAPABILITY]}
+def _with_capability(listing: dict[str, Any]) -> dict[str, Any]:
+    """Add the capability to a model or to each of a list.
+
+    Some engines give capabilities as a list of names, others as a map of names to booleans.
+    """
+    if isinstance(models := listing.get("data"), list):
+        described = [_with_capability(model) if isinstance(model, dict) else model for model in models]
+        return {**listing, "data": described}
+    capabilities = listing.get("capabilities")
+    if isinstance(capabilities, dict):
+        return {**listing, "capabilities": {**capabilities, CAPABILITY: True}}
+    others = capabilities if isinstance(capabilities, list) else []
+    return {**listing, "capabilities": [*(name for name in others if name != CAPABILITY), CAPABILITY]}

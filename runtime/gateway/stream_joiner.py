@@ -1,42 +1,31 @@
-"""One stream of chat completion chunks out of several (SpecTools, Algorithm 5, O3, outside the engine)."""
+"""One stream of chat completion chunks from those of several turns (SpecTools, Algorithm 5, O3)."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
-
 from ..toolcache.outputs import ToolOutputs
-
-_MOST_CHARACTERS = 4 * 2**20
-"""Of one turn. A longer one is passed on, but not kept to be answered."""
+from .turn_record import TurnRecord
 
 
-@dataclass
-class _Call:
-    id: str
-    name: str = ""
-    arguments: str = ""
+class StreamJoiner:
+    """Joins the chunks of an engine's turns into one choice, and answers tool calls from ``outputs``.
 
+    The client sees one id, one opening chunk, tool calls numbered across turns, and the sum of all usage. The
+    chunk that ends an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or
+    is sent if there is none (:meth:`held_chunks`).
 
-class Splice:
-    """Passes on an engine's chunks, and knows when a turn of calls can be answered from ``outputs``.
-
-    The chunks of all turns become those of one choice: one id, one opening, calls counted through, usage
-    added up. The chunk that ends a turn which is answered is held back until the next turn has begun
-    (:meth:`next_turn`), or is passed on after all (:meth:`give_up`).
-
-    Like :class:`~agentrt.runtime.toolcache.ToolCacheProposer` it answers all calls of a turn or none.
+    Like :class:`~agentrt.runtime.toolcache.proposer.ToolCacheProposer`, it answers all calls of a turn or
+    none.
     """
 
     def __init__(self, id: str, model: Any, outputs: ToolOutputs, *, hides_usage: bool) -> None:
-        """``id`` is that of the response; the client sees no other.
+        """Create a joiner for the response ``id``, the only id that the client sees.
 
-        ``hides_usage`` keeps from the client what it did not ask for.
+        ``hides_usage`` removes usage that the client did not request.
         """
         self._id = id
         self._model = model
@@ -45,31 +34,28 @@ class Splice:
         self._usage_before: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._calls_before = 0
-        self._ids: set[str] = set()
-        self._begin()
+        self._call_ids: set[str] = set()
+        self._reset_turn()
 
-    def _begin(self) -> None:
-        self._calls: list[_Call] = []
-        self._text: list[str] = []
-        self._characters = 0
-        self._understood = True
+    def _reset_turn(self) -> None:
+        self._turn = TurnRecord()
         self._held: list[dict[str, Any]] = []
         self._answers: list[str] = []
 
     @property
-    def answered(self) -> bool:
-        """Whether the turn has ended in calls whose outputs are all there."""
+    def turn_answered(self) -> bool:
+        """Whether the turn has ended in calls that all have cached outputs."""
         return bool(self._answers)
 
     @property
     def completion_tokens(self) -> int | None:
-        """What the model has said so far; None if the engine has not told of this turn."""
+        """Completion tokens of all turns so far; None if the engine did not report those of this turn."""
         tokens = self._usage.get("completion_tokens")
         before = self._usage_before.get("completion_tokens", 0)
         return before + tokens if isinstance(tokens, int) else None
 
-    def opening(self) -> dict[str, Any]:
-        """The chunk that lets the client know the id before anything is generated."""
+    def opening_chunk(self) -> dict[str, Any]:
+        """Return the first chunk. It gives the client the id before the engine generates anything."""
         choice = {
             "index": 0,
             "delta": {"role": "assistant", "content": ""},
@@ -84,73 +70,58 @@ class Splice:
             "choices": [choice],
         }
 
-    def chunks(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """What the client is sent for one chunk of the engine's."""
-        ours = {**chunk, "id": self._id}
-        usage = ours.get("usage")
+    def client_chunks(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the client's chunks for one chunk of the engine."""
+        sent = {**chunk, "id": self._id}
+        usage = sent.get("usage")
         if isinstance(usage, Mapping):
             self._usage = dict(usage)
-            ours["usage"] = _sum(self._usage_before, usage)
-        choices = ours.get("choices")
+            sent["usage"] = _sum_usage(self._usage_before, usage)
+        choices = sent.get("choices")
         if self._hides_usage:
-            ours.pop("usage", None)
+            sent.pop("usage", None)
             if choices == [] and usage is not None:
                 return
-        if self.answered:
-            self._held.append(ours)
+        if self.turn_answered:
+            self._held.append(sent)
         elif not choices:
-            yield ours
-        elif _is_only_choice(choices):
-            yield from self._of_choice(ours, choices[0])
+            yield sent
+        elif _is_one_choice(choices):
+            yield from self._choice_chunks(sent, choices[0])
         else:
-            self._understood = False
-            yield ours
+            self._turn.stop()
+            yield sent
 
-    def turn(self) -> list[dict[str, Any]]:
-        """The answered turn and its outputs, as messages."""
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in self._calls
-        ]
-        results = [
-            {"role": "tool", "tool_call_id": call.id, "content": answer}
-            for call, answer in zip(self._calls, self._answers, strict=True)
-        ]
-        return [
-            {"role": "assistant", "content": "".join(self._text) or None, "tool_calls": calls},
-            *results,
-        ]
+    def turn_messages(self) -> list[dict[str, Any]]:
+        """Return the answered turn and its outputs as messages."""
+        return self._turn.messages(self._answers)
 
-    def next_turn(self) -> Iterator[dict[str, Any]]:
-        """The engine goes on behind the outputs: what the client is sent of them."""
-        for place, (call, answer) in enumerate(zip(self._calls, self._answers, strict=True)):
+    def begin_next_turn(self) -> Iterator[dict[str, Any]]:
+        """Yield the tool results of the answered turn in place of its held chunks, and begin the next one."""
+        for index, (call, answer) in enumerate(zip(self._turn.calls, self._answers, strict=True)):
             result = {
-                "index": self._calls_before + place,
+                "index": self._calls_before + index,
                 "tool_call_id": call.id,
                 "name": call.name,
                 "content": answer,
             }
             yield _with_choice(self._held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
-        self._calls_before += len(self._calls)
-        self._usage_before, self._usage = _sum(self._usage_before, self._usage), {}
-        self._begin()
+        self._calls_before += len(self._turn.calls)
+        self._usage_before, self._usage = _sum_usage(self._usage_before, self._usage), {}
+        self._reset_turn()
 
-    def give_up(self) -> list[dict[str, Any]]:
-        """What was held back: the client makes the calls itself."""
+    def held_chunks(self) -> list[dict[str, Any]]:
+        """Return the chunks that were held back. They end the response: the client makes the calls."""
         return self._held
 
-    def _of_choice(self, chunk: dict[str, Any], choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        delta = {name: value for name, value in choice["delta"].items() if name != "role"}  # it was told
+    def _choice_chunks(self, chunk: dict[str, Any], choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        # The opening chunk has the role.
+        delta = {name: value for name, value in choice["delta"].items() if name != "role"}
         if isinstance(text := delta.get("content"), str):
-            self._characters += len(text)
-            self._text.append(text)
+            self._turn.add_text(text)
         if calls := delta.get("tool_calls"):
-            delta["tool_calls"] = self._of_calls(calls)
-        if self._characters > _MOST_CHARACTERS:
-            self._understood = False
-        if not self._understood:
-            self._calls, self._text = [], []
-        if choice.get("finish_reason") and (answers := self._find()):
+            delta["tool_calls"] = self._renumber_calls(calls)
+        if choice.get("finish_reason") and (answers := self._turn.outputs_from(self._outputs)):
             self._answers = answers
             if delta:
                 yield _with_choice(chunk, {"delta": delta, "finish_reason": None})
@@ -158,53 +129,36 @@ class Splice:
         else:
             yield _with_choice(chunk, {"delta": delta})
 
-    def _of_calls(self, parts: Any) -> Any:
-        """Parts of calls, counted through from the first turn on, and noted."""
-        if not (isinstance(parts, list) and all(_is_part(part) for part in parts)):
-            self._understood = False
+    def _renumber_calls(self, parts: Any) -> Any:
+        """Record parts of tool calls, and return them with the indices they have in the whole response."""
+        if not (isinstance(parts, list) and all(_is_call_part(part) for part in parts)):
+            self._turn.stop()
             return parts
-        return [self._of_call(part) for part in parts]
+        return [self._renumber_call(part) for part in parts]
 
-    def _of_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        place: int = part["index"]
-        ours = {**part, "index": self._calls_before + place}
-        if place > len(self._calls):
-            self._understood = False
-        if not self._understood:
-            return ours
-        if begins := place == len(self._calls):
-            self._calls.append(_Call(self._fresh(part.get("id"))))
-        call, function = self._calls[place], part.get("function") or {}
-        name, arguments = function.get("name") or "", function.get("arguments") or ""
-        if not call.name:
-            call.name = name
-        elif name not in ("", call.name):
-            self._understood = False
-        call.arguments += arguments
-        self._characters += len(arguments)
-        # Engines that count ids up from nought in each answer would give one twice.
-        return {**ours, "id": call.id} if begins or part.get("id") is not None else ours
+    def _renumber_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        index: int = part["index"]
+        sent = {**part, "index": self._calls_before + index}
+        if index > len(self._turn.calls):
+            self._turn.stop()
+        if not self._turn.recording:
+            return sent
+        if begins := index == len(self._turn.calls):
+            self._turn.add_call(self._unique_call_id(part.get("id")))
+        call_id = self._turn.calls[index].id
+        self._turn.add_function(index, part.get("function") or {})
+        # Engines that number ids from zero in each answer would repeat them.
+        return {**sent, "id": call_id} if begins or part.get("id") is not None else sent
 
-    def _fresh(self, id: Any) -> str:
-        fresh = id if isinstance(id, str) and id and id not in self._ids else f"call_{secrets.token_hex(12)}"
-        self._ids.add(fresh)
-        return fresh
-
-    def _find(self) -> list[str]:
-        answers = []
-        for call in self._calls if self._understood else ():
-            try:
-                arguments = from_json(call.arguments or "{}")
-            except ValueError:
-                return []
-            output = self._outputs.get(call.name, arguments) if isinstance(arguments, dict) else None
-            if output is None:
-                return []
-            answers.append(output.output)
-        return answers
+    def _unique_call_id(self, id: Any) -> str:
+        """Return the engine's id, or a fresh one if it is missing or was used by an earlier call."""
+        usable = isinstance(id, str) and id and id not in self._call_ids
+        unique = id if usable else f"call_{secrets.token_hex(12)}"
+        self._call_ids.add(unique)
+        return unique
 
 
-def _is_only_choice(choices: Any) -> bool:
+def _is_one_choice(choices: Any) -> bool:
     return (
         isinstance(choices, list)
         and len(choices) == 1
@@ -214,7 +168,7 @@ def _is_only_choice(choices: Any) -> bool:
     )
 
 
-def _is_part(part: Any) -> bool:
+def _is_call_part(part: Any) -> bool:
     if not (isinstance(part, Mapping) and isinstance(part.get("index"), int) and part["index"] >= 0):
         return False
     function = part.get("function") or {}
@@ -227,13 +181,13 @@ def _with_choice(chunk: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[s
     return {**chunk, "choices": [{**chunk["choices"][0], **changes}]}
 
 
-def _sum(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Token counts added up, also those inside of details; of all else what came last."""
+def _sum_usage(before: Mapping[str, Any], usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sum of token counts, nested details included; other values are those of ``usage``."""
     total = {**before, **usage}
     for name, old in before.items():
         new = usage.get(name)
         if isinstance(old, Mapping):
-            total[name] = _sum(old, new if isinstance(new, Mapping) else {})
+            total[name] = _sum_usage(old, new if isinstance(new, Mapping) else {})
         elif isinstance(old, int | float) and not isinstance(old, bool):
             total[name] = old + (new if isinstance(new, int | float) else 0)
     return total

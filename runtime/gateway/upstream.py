@@ -1,4 +1,4 @@
-"""The engine behind a gateway, as HTTP."""
+"""The HTTP client of the engine behind a gateway."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Header = tuple[bytes, bytes]
 
 _CONNECT_TIMEOUT_S = 10.0
 _KEEP_ALIVE_S = 4.0
-"""Shorter than the five seconds after which many servers close: a connection that they are just closing must
-not be used once more."""
-_OF_ONE_CONNECTION = frozenset(
+"""Shorter than the five seconds after which many servers close idle connections, so that a connection that
+is being closed is not used again."""
+_HOP_BY_HOP = frozenset(
     {
         b"connection",
         b"keep-alive",
@@ -28,22 +28,26 @@ _OF_ONE_CONNECTION = frozenset(
         b"upgrade",
     }
 )
-_NOT_SENT_ON = frozenset({b"host", b"content-length", b"expect"})
-_OF_BODY = frozenset({b"content-length", b"content-encoding", b"content-type"})
-_NOT_SENT_BACK = frozenset({b"date"})
-"""This side's server writes its own."""
+_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect"})
+_BODY_HEADERS = frozenset({b"content-length", b"content-encoding", b"content-type"})
+_NOT_RETURNED = frozenset({b"date"})
+"""The gateway's own server writes these."""
 
 
 class Upstream:
-    """Sends requests as they are: no redirects followed, no cookies kept, no settings of the environment."""
+    """Forwards requests unchanged: no redirects, no cookies, no settings from environment variables."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        """Nothing is connected yet."""
+        """Prepare connections to ``config.upstream``; none is opened yet.
+
+        Raises:
+            ConfigurationError: ``config.upstream`` is not the address of an HTTP server.
+        """
         self._root = config.root()
         self._key = config.upstream_key
-        self._keeps_authorization = config.tokens is None
+        self._forwards_authorization = config.tokens is None
         self._timeout = httpx.Timeout(config.upstream_timeout_s, connect=_CONNECT_TIMEOUT_S).as_dict()
-        # The gateway's own limit of requests is the limit of connections.
+        # The gateway's limit on requests also limits connections.
         limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE_S
         )
@@ -56,65 +60,70 @@ class Upstream:
     async def send(
         self, method: str, target: bytes, headers: Iterable[Header], body: bytes
     ) -> httpx.Response:
-        """Ask for ``target``, path and query as sent; the answer's head, to be closed by the caller.
+        """Send a request for ``target``, a path and query. Return the response's head; the caller closes it.
 
         Raises:
-            ApiError: 404, the path lies outside the engine's; 502, the engine is not there or does not speak
-                HTTP; 504, it is too slow.
+            ApiError: 404, the path lies outside the engine's; 502, the engine cannot be reached or does not
+                speak HTTP; 504, it is too slow.
         """
         root = self._root.raw_path.rstrip(b"/")
         url = self._root.copy_with(raw_path=root + target)
         if not url.raw_path.startswith(root + b"/"):  # ".." leads out of it
             raise ApiError(404, "there is no such path at the engine.", code="unknown_url")
         request = httpx.Request(
-            method, url, headers=self._sent_on(headers), content=body, extensions={"timeout": self._timeout}
+            method,
+            url,
+            headers=self._forwarded_headers(headers),
+            content=body,
+            extensions={"timeout": self._timeout},
         )
         try:
             return await self._transport.handle_async_request(request)
         except httpx.HTTPError as error:
             raise upstream_error(error) from error
 
-    def _sent_on(self, headers: Iterable[Header]) -> list[Header]:
-        dropped = _NOT_SENT_ON
-        if self._key is not None or not self._keeps_authorization:
-            dropped |= {b"authorization"}  # the gateway's own token is none of the engine's business
-        kept = _without(headers, dropped)
+    def _forwarded_headers(self, headers: Iterable[Header]) -> list[Header]:
+        dropped = _NOT_FORWARDED
+        if self._key is not None or not self._forwards_authorization:
+            dropped |= {b"authorization"}  # the gateway's own token must not reach the engine
+        kept = _end_to_end(headers, dropped)
         return kept if self._key is None else [*kept, (b"authorization", b"Bearer " + self._key.encode())]
 
 
-def sent_back(response: httpx.Response, *, with_body: bool = True) -> list[Header]:
-    """The headers of a response that are the client's to see; ``with_body``, those of its body, too."""
-    return _without(response.headers.raw, _NOT_SENT_BACK if with_body else _NOT_SENT_BACK | _OF_BODY)
+def client_headers(response: httpx.Response, *, with_body: bool = True) -> list[Header]:
+    """Return the headers of ``response`` to send to the client; ``with_body`` keeps those of its body."""
+    return _end_to_end(response.headers.raw, _NOT_RETURNED if with_body else _NOT_RETURNED | _BODY_HEADERS)
 
 
-async def raw_pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """The body as it comes, encoded as it is."""
+async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """Yield the body of ``response`` in pieces, still encoded."""
     async for piece in response.aiter_raw():
         yield piece
 
 
 def upstream_error(error: httpx.HTTPError) -> ApiError:
-    """What is said of an engine that fails."""
+    """Return the error to send when a request to the engine fails: 504 for a timeout, else 502."""
     if isinstance(error, httpx.TimeoutException):
         return ApiError(
             504,
-            "the engine behind this gateway did not answer in time. Ask again, or for less.",
+            "the engine behind this gateway did not answer in time. Try again, or with fewer tokens.",
             kind="server_error",
             code="upstream_timeout",
         )
-    said = f" ({error})" if str(error) else ""
+    reason = f" ({error})" if str(error) else ""
     return ApiError(
         502,
-        f"the engine behind this gateway cannot be reached, or broke off{said}. Ask again when it is back.",
+        f"the engine behind this gateway cannot be reached or broke off{reason}. Try again when it is back.",
         kind="server_error",
         code="upstream_unreachable",
     )
 
 
-def _without(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header]:
+def _end_to_end(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header]:
+    """Return ``headers`` in lower case, without hop-by-hop headers (RFC 9110 §7.6.1) and ``dropped``."""
     lowered = [(name.lower(), value) for name, value in headers]
     named = {
         part.strip().lower() for name, value in lowered if name == b"connection" for part in value.split(b",")
     }
-    dropped |= _OF_ONE_CONNECTION | named
+    dropped |= _HOP_BY_HOP | named
     return [(name, value) for name, value in lowered if name not in dropped]

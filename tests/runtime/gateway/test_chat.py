@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.gateway.resumable_request import ResumableRequest
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.gateway.conftest import until
 from tests.runtime.http.serving import Running
@@ -119,9 +120,7 @@ def test_an_engine_that_does_not_go_on(
     http: httpx.Client, gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client makes the call itself, as if there were no cache."""
-    from agentrt.runtime.gateway.chat_request import Asked
-
-    monkeypatch.setattr(Asked, "behind", lambda *_: b"{}")  # which the engine refuses
+    monkeypatch.setattr(ResumableRequest, "next_body", lambda *_: b"{}")  # which the engine refuses
     chunks = with_output(http, gate, tools=[weather_tool], stream_options={"include_usage": True})
     assert deltas(chunks, "tool_results") == []
     assert chunks[-2]["choices"][0]["finish_reason"] == "tool_calls"

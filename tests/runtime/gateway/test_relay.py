@@ -233,10 +233,22 @@ def test_what_is_in_a_stream_besides_chunks(
 
 
 @pytest.mark.parametrize(
-    "upstream", ["", "localhost:8000", "ftp://x", "http://", "http://u:p@x", "http://x?y"]
+    "upstream",
+    [
+        "",
+        "localhost:8000",
+        "ftp://x",
+        "http://",
+        "http://u:p@x",
+        "http://x?y",
+        "http://x:99999",
+        "http://x:0",
+        "http://[::1",
+        "http://x:y",
+    ],
 )
 def test_addresses_that_are_none(upstream: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no address of an engine"):
+    with pytest.raises(ConfigurationError, match="is not the address of an engine"):
         GatewayConfig(upstream=upstream).check()
 
 

@@ -37,7 +37,7 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
         assert service.end() == 2
         return service.said[-1]
 
-    assert "is no address of an engine" in refused("--upstream", "localhost:8000")
+    assert "is not the address of an engine" in refused("--upstream", "localhost:8000")
     (tmp_path / "key").write_text("two words")
     key = str(tmp_path / "key")
     assert "does not hold one key" in refused("--upstream", "http://x", "--upstream-key-file", key)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentrt.runtime.gateway.stream_joiner import Splice
+from agentrt.runtime.gateway.stream_joiner import StreamJoiner
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 
 TOOL = {"type": "function", "function": {"name": "read"}}
@@ -16,8 +16,8 @@ def outputs_of(*paths: str) -> ToolOutputs:
     return outputs
 
 
-def splice_of(*paths: str, hides_usage: bool = False) -> Splice:
-    return Splice("ours", "model", outputs_of(*paths), hides_usage=hides_usage)
+def joiner_of(*paths: str, hides_usage: bool = False) -> StreamJoiner:
+    return StreamJoiner("ours", "model", outputs_of(*paths), hides_usage=hides_usage)
 
 
 def chunk(delta: dict[str, Any], finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
@@ -38,44 +38,44 @@ def usage(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:
     }
 
 
-def sent(splice: Splice, *chunks: dict[str, Any]) -> list[dict[str, Any]]:
-    return [ours for one in chunks for ours in splice.chunks(one)]
+def sent(joiner: StreamJoiner, *chunks: dict[str, Any]) -> list[dict[str, Any]]:
+    return [sent for one in chunks for sent in joiner.client_chunks(one)]
 
 
 def deltas(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one["choices"][0]["delta"] for one in chunks]
 
 
-def test_an_answer_without_calls_has_only_another_id() -> None:
-    splice = splice_of("a")
+def test_an_answer_without_calls_only_gets_another_id() -> None:
+    joiner = joiner_of("a")
     theirs = [
         chunk({"content": "hi"}, system_fingerprint="f"),
         chunk({}, "stop"),
         chunk({}) | {"choices": []},
     ]
-    assert sent(splice, *theirs) == [one | {"id": "ours"} for one in theirs]
-    assert not splice.answered
-    assert splice.give_up() == []
+    assert sent(joiner, *theirs) == [one | {"id": "ours"} for one in theirs]
+    assert not joiner.turn_answered
+    assert joiner.held_chunks() == []
 
 
 def test_calls_in_pieces_are_answered() -> None:
-    splice = splice_of("a")
+    joiner = joiner_of("a")
     first = call(0, "a") | {"function": {"name": "read", "arguments": ""}}
     pieces = [{"index": 0, "function": {"arguments": text}} for text in ('{"pa', 'th": "a"}')]
     opening = chunk({"role": "assistant", "content": "I read."})
-    told = sent(
-        splice,
+    received = sent(
+        joiner,
         opening,
         *(chunk({"tool_calls": [part]}) for part in (first, *pieces)),
         chunk({}, "tool_calls"),
     )
-    assert deltas(told) == [
+    assert deltas(received) == [
         {"content": "I read."},
         {"tool_calls": [first]},
         *({"tool_calls": [piece]} for piece in pieces),
     ]
-    assert splice.answered
-    assert splice.turn() == [
+    assert joiner.turn_answered
+    assert joiner.turn_messages() == [
         {
             "role": "assistant",
             "content": "I read.",
@@ -85,7 +85,7 @@ def test_calls_in_pieces_are_answered() -> None:
         },
         {"role": "tool", "tool_call_id": "c", "content": "text of a"},
     ]
-    results = list(splice.next_turn())
+    results = list(joiner.begin_next_turn())
     result = {"index": 0, "tool_call_id": "c", "name": "read", "content": "text of a"}
     assert deltas(results) == [{"tool_results": [result]}]
     assert results[0]["choices"][0]["finish_reason"] is None
@@ -93,31 +93,35 @@ def test_calls_in_pieces_are_answered() -> None:
 
 
 def test_a_finish_that_comes_with_the_last_piece() -> None:
-    splice = splice_of("a")
-    (told,) = sent(splice, chunk({"tool_calls": [call(0, "a")]}, "tool_calls"))
-    assert told["choices"][0] == {"index": 0, "delta": {"tool_calls": [call(0, "a")]}, "finish_reason": None}
-    (held,) = splice.give_up()
+    joiner = joiner_of("a")
+    (received,) = sent(joiner, chunk({"tool_calls": [call(0, "a")]}, "tool_calls"))
+    assert received["choices"][0] == {
+        "index": 0,
+        "delta": {"tool_calls": [call(0, "a")]},
+        "finish_reason": None,
+    }
+    (held,) = joiner.held_chunks()
     assert held["choices"][0]["finish_reason"] == "tool_calls"
     assert held["choices"][0]["delta"] == {}
 
 
 def test_all_calls_of_a_turn_or_none() -> None:
     both = chunk({"tool_calls": [call(0, "a"), call(1, "b", "d")]})
-    splice = splice_of("a")
-    assert len(sent(splice, both, chunk({}, "tool_calls"))) == 2
-    assert not splice.answered
-    splice = splice_of("a", "b")
-    assert len(sent(splice, both, chunk({}, "tool_calls"))) == 1
-    assert [message.get("tool_call_id") for message in splice.turn()] == [None, "c", "d"]
-    assert [delta["tool_results"][0]["index"] for delta in deltas(list(splice.next_turn()))] == [0, 1]
+    joiner = joiner_of("a")
+    assert len(sent(joiner, both, chunk({}, "tool_calls"))) == 2
+    assert not joiner.turn_answered
+    joiner = joiner_of("a", "b")
+    assert len(sent(joiner, both, chunk({}, "tool_calls"))) == 1
+    assert [message.get("tool_call_id") for message in joiner.turn_messages()] == [None, "c", "d"]
+    assert [delta["tool_results"][0]["index"] for delta in deltas(list(joiner.begin_next_turn()))] == [0, 1]
 
 
-def test_calls_are_counted_through_and_no_id_is_given_twice() -> None:
-    splice = splice_of("a", "b")
-    sent(splice, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"))
-    list(splice.next_turn())
+def test_calls_are_numbered_across_turns_and_no_id_is_repeated() -> None:
+    joiner = joiner_of("a", "b")
+    sent(joiner, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"))
+    list(joiner.begin_next_turn())
     second, more = sent(
-        splice,
+        joiner,
         chunk({"role": "assistant", "tool_calls": [call(0, "b") | {"function": {"name": "read"}}]}),
         chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": '{"path": "b"}'}}]}),
     )
@@ -126,9 +130,9 @@ def test_calls_are_counted_through_and_no_id_is_given_twice() -> None:
     assert part["index"] == 1
     assert part["id"] != "c"
     assert more["choices"][0]["delta"]["tool_calls"][0]["id"] == part["id"]
-    sent(splice, chunk({}, "tool_calls"))
-    assert splice.turn()[1]["tool_call_id"] == part["id"]
-    (result,) = deltas(list(splice.next_turn()))
+    sent(joiner, chunk({}, "tool_calls"))
+    assert joiner.turn_messages()[1]["tool_call_id"] == part["id"]
+    (result,) = deltas(list(joiner.begin_next_turn()))
     assert result["tool_results"][0] == {
         "index": 1,
         "tool_call_id": part["id"],
@@ -137,26 +141,28 @@ def test_calls_are_counted_through_and_no_id_is_given_twice() -> None:
     }
 
 
-def test_usage_is_added_up() -> None:
-    splice = splice_of("a")
+def test_usage_is_summed() -> None:
+    joiner = joiner_of("a")
     last = {"id": "theirs", "choices": [], "usage": usage(10, 4, 8)}
-    sent(splice, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"), last)
-    assert splice.completion_tokens == 4
-    list(splice.next_turn())
-    assert splice.completion_tokens is None
-    *_, told = sent(splice, chunk({"content": "x"}), chunk({}, "stop"), last | {"usage": usage(20, 3, 12)})
-    assert told["usage"] == usage(30, 7, 20)
-    assert splice.completion_tokens == 7
+    sent(joiner, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"), last)
+    assert joiner.completion_tokens == 4
+    list(joiner.begin_next_turn())
+    assert joiner.completion_tokens is None
+    *_, received = sent(
+        joiner, chunk({"content": "x"}), chunk({}, "stop"), last | {"usage": usage(20, 3, 12)}
+    )
+    assert received["usage"] == usage(30, 7, 20)
+    assert joiner.completion_tokens == 7
 
 
-def test_usage_that_the_client_did_not_ask_for_is_kept_from_it() -> None:
-    splice = splice_of(hides_usage=True)
-    told = sent(splice, chunk({"content": "x"}, usage=None), {"choices": [], "usage": usage(10, 4)})
-    assert told == [chunk({"content": "x"}) | {"id": "ours"}]
-    assert splice.completion_tokens == 4
+def test_usage_that_the_client_did_not_request_is_hidden() -> None:
+    joiner = joiner_of(hides_usage=True)
+    received = sent(joiner, chunk({"content": "x"}, usage=None), {"choices": [], "usage": usage(10, 4)})
+    assert received == [chunk({"content": "x"}) | {"id": "ours"}]
+    assert joiner.completion_tokens == 4
 
 
-def test_what_is_not_understood_is_passed_on() -> None:
+def test_malformed_chunks_are_passed_on() -> None:
     for odd in (
         [call(0, "a") | {"index": None}],
         [call(1, "a")],
@@ -166,19 +172,19 @@ def test_what_is_not_understood_is_passed_on() -> None:
         [call(0, "a") | {"function": {"name": "read", "arguments": "[]"}}],
         "calls",
     ):
-        splice = splice_of("a")
-        told = sent(splice, chunk({"tool_calls": odd}), chunk({}, "tool_calls"))
-        assert [one["choices"][0]["finish_reason"] for one in told] == [None, "tool_calls"], odd
-        assert not splice.answered, odd
+        joiner = joiner_of("a")
+        received = sent(joiner, chunk({"tool_calls": odd}), chunk({}, "tool_calls"))
+        assert [one["choices"][0]["finish_reason"] for one in received] == [None, "tool_calls"], odd
+        assert not joiner.turn_answered, odd
     two = {"choices": [chunk({})["choices"][0], chunk({})["choices"][0]]}
-    splice = splice_of("a")
-    assert sent(splice, two) == [two | {"id": "ours"}]
+    joiner = joiner_of("a")
+    assert sent(joiner, two) == [two | {"id": "ours"}]
 
 
-def test_a_turn_without_bound_is_not_kept() -> None:
-    splice = splice_of("a")
+def test_a_turn_that_is_too_long_is_not_recorded() -> None:
+    joiner = joiner_of("a")
     for _ in range(5):
-        sent(splice, chunk({"content": "x" * 2**20}))
-    sent(splice, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"))
-    assert not splice.answered
-    assert splice._text == []
+        sent(joiner, chunk({"content": "x" * 2**20}))
+    sent(joiner, chunk({"tool_calls": [call(0, "a")]}), chunk({}, "tool_calls"))
+    assert not joiner.turn_answered
+    assert joiner._turn._text == []

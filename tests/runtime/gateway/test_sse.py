@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.runtime.gateway import events
-from agentrt.runtime.gateway.events import EventTooLargeError, data_of, whole_events
+from agentrt.runtime.gateway import sse
+from agentrt.runtime.gateway.sse import EventTooLargeError, event_data, split_events
 
 
 async def pieces_of(body: bytes, cuts: list[int]) -> AsyncGenerator[bytes, None]:
@@ -20,7 +20,7 @@ async def pieces_of(body: bytes, cuts: list[int]) -> AsyncGenerator[bytes, None]
 
 def read(body: bytes, cuts: list[int]) -> list[bytes]:
     async def main() -> list[bytes]:
-        return [event async for event in whole_events(pieces_of(body, cuts))]
+        return [event async for event in split_events(pieces_of(body, cuts))]
 
     return asyncio.run(main())
 
@@ -32,21 +32,21 @@ data = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="
     st.lists(st.tuples(data, st.sampled_from(["\n", "\r\n", "\r"])), max_size=5),
     st.lists(st.integers(0, 300), max_size=8),
 )
-def test_events_come_back_however_they_are_cut(sent: list[tuple[str, str]], cuts: list[int]) -> None:
+def test_events_are_the_same_however_they_are_cut(sent: list[tuple[str, str]], cuts: list[int]) -> None:
     bodies = [f"event: x{end}data: {text}{end}{end}".encode() for text, end in sent]
     found = read(b"".join(bodies) + b"data: unfinished", cuts)
     assert b"".join(found) == b"".join(bodies)
-    assert [data_of(event).decode() for event in found if data_of(event)] == [
+    assert [event_data(event).decode() for event in found if event_data(event)] == [
         text for text, _ in sent if text
     ]
 
 
 def test_data_in_lines_and_comments() -> None:
-    assert data_of(b"data: a\ndata:b\n\n") == b"a\nb"
-    assert data_of(b": ping\n\n") == b""
+    assert event_data(b"data: a\ndata:b\n\n") == b"a\nb"
+    assert event_data(b": ping\n\n") == b""
 
 
 def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_MOST_BYTES", 100)
+    monkeypatch.setattr(sse, "_MAX_EVENT_BYTES", 100)
     with pytest.raises(EventTooLargeError):
         read(b"data: " + b"x" * 200, [50])

@@ -1,4 +1,4 @@
-"""The requests whose answers a gateway can go on with."""
+"""Chat completion requests whose answers the gateway can continue."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The body of a streamed chat completion of one choice, in which the model may call tools as it likes."""
+class ResumableRequest:
+    """A streamed chat completion with tools, one choice, and the choice of tools left to the model."""
 
     fields: Mapping[str, Any]
     body: bytes
-    """As the client sent it."""
+    """The client's body, unchanged."""
 
     @classmethod
-    def read(cls, body: bytes) -> Self | None:
-        """None for everything else, be it wrong or right: that is between the client and the engine."""
+    def parse(cls, body: bytes) -> Self | None:
+        """Return the request in ``body``; None if it is of another kind or invalid: the engine answers it."""
         try:
             fields = from_json(body)
         except ValueError:
@@ -41,8 +41,13 @@ class Asked:
         return None
 
     @property
+    def model(self) -> Any:
+        """The requested model."""
+        return self.fields.get("model")
+
+    @property
     def tools(self) -> list[dict[str, Any]]:
-        """The functions among the tools."""
+        """The valid function definitions among the tools."""
         return [
             tool
             for tool in self.fields["tools"]
@@ -54,31 +59,31 @@ class Asked:
         ]
 
     @property
-    def counts_usage(self) -> bool:
-        """Whether the usage must be asked for though the client did not: its limit holds for all turns."""
-        asks = self._stream_options().get("include_usage") is True
-        return not asks and any(self._limit(name) is not None for name in _LIMITS)
+    def adds_usage(self) -> bool:
+        """Whether the gateway requests usage that the client did not: a token limit holds for all turns."""
+        requested = self._stream_options().get("include_usage") is True
+        return not requested and any(self._limit(name) is not None for name in _LIMITS)
 
-    def first(self) -> bytes:
-        """What the engine is asked: what the client sent, but for the usage where that must be counted."""
-        return self._written({}) if self.counts_usage else self.body
+    def first_body(self) -> bytes:
+        """Return the body of the first turn: the client's, with usage requested where it must be counted."""
+        return self._encode({}) if self.adds_usage else self.body
 
-    def behind(self, turns: Sequence[Mapping[str, Any]], tokens: int | None) -> bytes | None:
-        """What the engine is asked next, behind ``turns``; None if no token would be left for it.
+    def next_body(self, history: Sequence[Mapping[str, Any]], completion_tokens: int | None) -> bytes | None:
+        """Return the body of the next turn; None if the token limit leaves no token for it.
 
         Args:
-            turns: What followed the client's messages: calls and their outputs.
-            tokens: How many the answer has so far, if that is known.
+            history: The messages of the turns so far: calls and their outputs.
+            completion_tokens: Tokens of the answer so far; None if the engine did not report them.
         """
-        changed: dict[str, Any] = {"messages": [*self.fields["messages"], *turns]}
+        changes: dict[str, Any] = {"messages": [*self.fields["messages"], *history]}
         for name in _LIMITS:
             limit = self._limit(name)
             if limit is None:
                 continue
-            if tokens is None or limit <= tokens:
+            if completion_tokens is None or limit <= completion_tokens:
                 return None
-            changed[name] = limit - tokens
-        return self._written(changed)
+            changes[name] = limit - completion_tokens
+        return self._encode(changes)
 
     def _stream_options(self) -> dict[str, Any]:
         options = self.fields.get("stream_options")
@@ -88,8 +93,8 @@ class Asked:
         limit = self.fields.get(name)
         return limit if isinstance(limit, int) else None
 
-    def _written(self, changed: Mapping[str, Any]) -> bytes:
-        fields = {**self.fields, **changed}
-        if self.counts_usage:
+    def _encode(self, changes: Mapping[str, Any]) -> bytes:
+        fields = {**self.fields, **changes}
+        if self.adds_usage:
             fields["stream_options"] = {**self._stream_options(), "include_usage": True}
         return compact_json(fields).encode()

@@ -1,0 +1,40 @@
+"""Splitting a body of server-sent events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterable
+
+_MAX_EVENT_BYTES = 8 * 2**20
+_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+class EventTooLargeError(ValueError):
+    """An event has more bytes than the limit."""
+
+
+async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    r"""Yield each event of a body that arrives in pieces, with its final blank line.
+
+    Bytes after the last blank line are not an event. Lines end in ``\n``, ``\r\n`` or ``\r`` only: JSON may
+    hold other characters at which ``str.splitlines`` splits.
+
+    Raises:
+        EventTooLargeError: an event has more than 8 MiB.
+    """
+    buffer = bytearray()
+    async for piece in pieces:
+        searched = max(0, len(buffer) - 3)  # an end may lie across two pieces
+        buffer += piece
+        while (end := _END.search(buffer, searched)) is not None:
+            yield bytes(buffer[: end.end()])
+            del buffer[: end.end()]
+            searched = 0
+        if len(buffer) > _MAX_EVENT_BYTES:
+            raise EventTooLargeError(f"an event of more than {_MAX_EVENT_BYTES} bytes")
+
+
+def event_data(event: bytes) -> bytes:
+    """Return the data of an event; empty for a comment."""
+    lines = event.splitlines()
+    return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))

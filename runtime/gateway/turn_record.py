@@ -1,0 +1,103 @@
+"""The text and the tool calls of one turn, collected from streamed chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from ..toolcache.outputs import ToolOutputs
+
+_MAX_CHARACTERS = 4 * 2**20
+"""Of one turn. The record of a longer one is dropped; its chunks are sent all the same."""
+
+
+@dataclass
+class RecordedCall:
+    """A tool call as far as it was streamed; ``arguments`` is JSON text."""
+
+    id: str
+    name: str = ""
+    arguments: str = ""
+
+
+class TurnRecord:
+    """One turn of the model, collected to be answered from a tool cache.
+
+    A turn that is too long, or whose chunks do not follow OpenAI's format, is not recorded and has no
+    outputs.
+    """
+
+    def __init__(self) -> None:
+        """Create an empty record."""
+        self.calls: list[RecordedCall] = []
+        self._text: list[str] = []
+        self._characters = 0
+        self._recording = True
+
+    @property
+    def recording(self) -> bool:
+        """False once the turn was given up as too long or malformed."""
+        return self._recording
+
+    def stop(self) -> None:
+        """Drop the record; nothing more is recorded of this turn."""
+        self._recording = False
+        self.calls, self._text = [], []
+
+    def add_text(self, text: str) -> None:
+        """Append text of the assistant."""
+        if self._recording:
+            self._text.append(text)
+            self._count(text)
+
+    def add_call(self, id: str) -> None:
+        """Begin a call with this id."""
+        self.calls.append(RecordedCall(id))
+
+    def add_function(self, index: int, function: Mapping[str, Any]) -> None:
+        """Add a part of the call at ``index``: its name, more of its arguments, or both."""
+        call = self.calls[index]
+        name, arguments = function.get("name") or "", function.get("arguments") or ""
+        call.name = call.name or name
+        if name not in ("", call.name):
+            self.stop()
+            return
+        call.arguments += arguments
+        self._count(arguments)
+
+    def outputs_from(self, cache: ToolOutputs) -> list[str]:
+        """Return the cached outputs of all calls, in order; empty if one is missing or there is no call."""
+        outputs = []
+        for call in self.calls:
+            try:
+                arguments = from_json(call.arguments or "{}")
+            except ValueError:
+                return []
+            cached = cache.get(call.name, arguments) if isinstance(arguments, dict) else None
+            if cached is None:
+                return []
+            outputs.append(cached.output)
+        return outputs
+
+    def messages(self, outputs: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the turn as an assistant message, followed by one tool message per output."""
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in self.calls
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": call.id, "content": output}
+            for call, output in zip(self.calls, outputs, strict=True)
+        ]
+        return [
+            {"role": "assistant", "content": "".join(self._text) or None, "tool_calls": calls},
+            *results,
+        ]
+
+    def _count(self, text: str) -> None:
+        self._characters += len(text)
+        if self._characters > _MAX_CHARACTERS:
+            self.stop()

@@ -1,4 +1,4 @@
-"""Parses the JSON text of a call's arguments, as models write it."""
+"""Parses the JSON text of a call's arguments."""
 
 from __future__ import annotations
 
@@ -8,22 +8,30 @@ from typing import Any, NoReturn
 
 
 def load_json(text: str) -> Any:
-    """Parse strict JSON; raises ValueError also for NaN, infinities, and nesting beyond Python's stack."""
+    """Parse strict JSON.
+
+    Raises:
+        ValueError: not JSON, NaN or an infinity, or nested more deeply than Python's stack allows.
+    """
     try:
-        return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(text, parse_constant=_reject, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Parse the arguments of a call; raises ValueError unless they are one object of finite JSON."""
+    """Parse the arguments of a call.
+
+    Raises:
+        ValueError: not a JSON object of finite values.
+    """
     arguments = load_json(text)
     if not isinstance(arguments, dict):
         raise ValueError("not a JSON object")
     return arguments
 
 
-def _refuse(constant: str) -> NoReturn:
+def _reject(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 

@@ -1,4 +1,4 @@
-"""A tool call, and the events a parser turns model text into."""
+"""A tool call, and the events that a parser makes of model text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call as a model asked for it: ``arguments`` are parsed JSON, not yet validated by the tool."""
+    """A call as the model wrote it. ``arguments`` are parsed JSON, not validated by the tool's schema."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -25,9 +25,9 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call's name is known. ``index`` counts the calls of one message from 0.
+    """The name of a call is known. ``index`` counts the calls of one message from 0.
 
-    If the call turns out malformed there is no :class:`CallFinished` for this index, and the call's
+    If the call turns out to be malformed, no :class:`CallFinished` with this index follows, and the call's
     whole text follows as :class:`TextDelta`.
     """
 

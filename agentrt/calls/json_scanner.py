@@ -1,4 +1,4 @@
-"""Reads one JSON call object, ``{"name": …, "arguments": {…}}``, as it is being written."""
+"""The scanner of calls written as JSON objects: ``{"name": …, "arguments": {…}}``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_SCALAR = re.compile(r"[-+.0-9a-zA-Z]+")
 
 
 class _MalformedError(Exception):
-    """The character at ``position`` cannot belong to a call."""
+    """The character at ``position`` cannot be part of a call."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -26,13 +26,13 @@ class _MalformedError(Exception):
 class JsonCallScanner:
     """A push parser for one call object.
 
-    Feed it until it is :attr:`done` or :attr:`malformed`. The keys may come in either order and other
-    keys are ignored; the arguments may also be a string that holds the JSON object, as some models
-    write it.
+    Feed it until it is :attr:`done` or :attr:`malformed`. ``name`` and ``arguments`` (or ``parameters``) may
+    come in either order, and other keys are ignored. The arguments may also be a string that contains the
+    JSON object, as some models write them.
     """
 
     def __init__(self, index: int) -> None:
-        """``index`` is the call's place in its message, repeated in the events."""
+        """``index`` is the call's index in its message, and part of the events."""
         self.done = False
         self.malformed = False
         self._index = index
@@ -50,10 +50,10 @@ class JsonCallScanner:
         self._events: list[ParserEvent] = []
 
     def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
-        """Read ``text[position:end]``; return where reading stopped and the events it gave.
+        """Read ``text[position:end]``; return where reading stopped, and the events of what was read.
 
-        Stops early when done, behind the closing brace, or malformed, before the first character that
-        cannot belong to a call.
+        Reading stops early behind the closing brace of the call, or before the first character that cannot be
+        part of one.
         """
         self._events = []
         try:
@@ -65,7 +65,7 @@ class JsonCallScanner:
         self._send_arguments()
         return position, self._events
 
-    # One method per state; each consumes at least one character or switches to a state that does.
+    # One method per state. Each reads at least one character, or switches to a state that does.
 
     def _open(self, text: str, position: int, end: int) -> int:
         if text[position] in _SPACE:
@@ -174,10 +174,10 @@ class JsonCallScanner:
             raise _MalformedError(position)
         return position + 1
 
-    # What the states share.
+    # Shared by the states.
 
     def _string(self, text: str, position: int, end: int) -> int:
-        """Read a string up to its closing quote and keep what was read."""
+        """Read a string up to its closing quote, or to ``end``, into the current value."""
         start = position
         position = self._skip_string(text, position, end)
         self._value.append(text[start:position])
@@ -185,7 +185,7 @@ class JsonCallScanner:
 
     def _skip_string(self, text: str, position: int, end: int) -> int:
         while position < end and self._in_string:
-            if self._escaped:  # the escape may have been split between two feeds
+            if self._escaped:  # an escape may be split between two feeds
                 self._escaped = False
                 position += 1
                 continue
@@ -199,12 +199,12 @@ class JsonCallScanner:
             elif character == '"':
                 self._in_string = False
             else:
-                raise _MalformedError(position)  # JSON strings hold no raw control characters
+                raise _MalformedError(position)  # JSON strings contain no raw control characters
             position += 1
         return position
 
     def _container(self, text: str, position: int, end: int) -> int:
-        """Skip to behind the bracket that closes the first one, as far as the text goes."""
+        """Return the position behind the bracket that closes the first one, or ``end``."""
         while position < end:
             if self._in_string:
                 position = self._skip_string(text, position, end)
@@ -256,7 +256,7 @@ class JsonCallScanner:
         self._step = self._comma_or_close
 
     def _start(self) -> None:
-        """Announce the call once its name is known and its arguments have begun."""
+        """Emit CallStarted when the name is known and the arguments have begun."""
         if self._name is not None and not self._started:
             self._started = True
             self._events.append(CallStarted(self._index, self._name))

@@ -1,4 +1,4 @@
-"""When are two tool calls the same call? (SpecTools §3.1: the key of the futures cache.)"""
+"""Canonical keys: equal tool calls have equal keys (SpecTools §3.1: the key of the futures cache)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ..errors import InvalidRequestError
 
 MAX_KEY_CHARACTERS = 1 << 18
-"""Arguments whose canonical JSON is longer are refused: such a call is never worth guessing."""
+"""The longest key in characters. Calls with larger arguments are not worth predicting."""
 
 _MAX_DEPTH = 64
 _TEXTUAL = (
@@ -32,17 +32,17 @@ _TEXTUAL = (
 
 
 def canonical_key(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the key under which equal calls meet: the tool's name and its arguments as sorted JSON.
+    """Return the key of a call: the tool's name and its arguments as JSON with sorted keys.
 
-    ``arguments`` must already be validated by the tool's schema, so that defaults are filled in and
-    coercions done; then ``1`` and ``1.0`` differ only where the tool could tell them apart. Two values
-    share a key only if no tool could distinguish them: pydantic models and dataclasses contribute all
-    their fields, also those hidden from serialisation, and other types than these, JSON's, enums, sets,
-    bytes, dates, decimals, UUIDs and paths are refused.
+    ``arguments`` must be validated by the tool's schema first, so that defaults are filled in and values are
+    coerced: then ``1`` and ``1.0`` differ only if the tool can distinguish them. Two calls have the same key
+    only if no tool can distinguish them. Supported are JSON's types, enums, sets, bytes, dates, decimals,
+    UUIDs, paths, and pydantic models and dataclasses, of which all fields count, also those excluded from
+    serialisation.
 
     Raises:
-        InvalidRequestError: NaN or an infinity, an unsupported type, nesting deeper than 64 levels
-            (so also a structure that contains itself), or more than ``MAX_KEY_CHARACTERS`` of JSON.
+        InvalidRequestError: NaN or an infinity, an unsupported type, nesting deeper than 64 levels (as in a
+            structure that contains itself), or a key longer than ``MAX_KEY_CHARACTERS``.
     """
     text = json.dumps([name, _jsonable(arguments, 0)], sort_keys=True, separators=(",", ":"), allow_nan=False)
     if len(text) > MAX_KEY_CHARACTERS:
@@ -89,7 +89,7 @@ def _jsonable(value: Any, depth: int) -> Any:
 
 
 def _text_of_key(key: Any) -> str:
-    # json.dumps would make the keys 1 and "1" one key; the type's name keeps them apart.
+    # json.dumps writes the keys 1 and "1" alike; the type's name distinguishes them.
     return key if type(key) is str else f"{type(key).__qualname__}:{key}"
 
 

@@ -26,34 +26,34 @@ _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '
 class PythonicCallScanner:
     """A push parser for one call.
 
-    Only keyword arguments with literal values are a call: anything else is prose about code. A value's
-    JSON is known only once its literal is complete, so all events come at the closing parenthesis.
+    Only keyword arguments with literal values make a call; anything else is text about code. The JSON of a
+    value is known only when its literal is complete, so all events come with the closing parenthesis.
     """
 
     def __init__(self, index: int) -> None:
-        """``index`` is the call's place in its message, repeated in the events."""
+        """``index`` is the call's index in its message, and part of the events."""
         self.done = False
         self.malformed = False
         self._index = index
-        self._parts: list[str] = []
-        self._where: Literal["start", "name", "arguments"] = "start"
+        self._pieces: list[str] = []
+        self._state: Literal["start", "name", "arguments"] = "start"
         self._quote = ""
         self._escaped = False
         self._brackets: list[str] = []
 
     def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
-        """Read ``text[position:end]``; return where reading stopped and the events it gave."""
+        """Read ``text[position:end]``; return where reading stopped, and the events of what was read."""
         start = position
         while position < end and not self.done:
             if not self._accept(text[position]):
                 self.malformed = True
                 return position, []
             position += 1
-        self._parts.append(text[start:position])
+        self._pieces.append(text[start:position])
         if not self.done:
             return position, []
         try:
-            call = _parse("".join(self._parts))
+            call = _parse("".join(self._pieces))
         except ValueError:
             self.malformed = True
             return position, []
@@ -65,13 +65,13 @@ class PythonicCallScanner:
         ]
 
     def _accept(self, character: str) -> bool:
-        if self._where == "start":
+        if self._state == "start":
             if character not in _SPACE:
-                self._where = "name"
+                self._state = "name"
                 return bool(_NAME.fullmatch(character))
-        elif self._where == "name":
+        elif self._state == "name":
             if character == "(":
-                self._where = "arguments"
+                self._state = "arguments"
                 self._brackets.append(")")
             else:
                 return bool(_NAME.fullmatch("a" + character))
@@ -95,9 +95,13 @@ class PythonicCallScanner:
 
 
 def _parse(text: str) -> ToolCall:
-    """Parse a whole call; raises ValueError where it is not one."""
+    """Parse a whole call.
+
+    Raises:
+        ValueError: the text is not a call.
+    """
     name = _NAME.match(text.lstrip(_SPACE))
-    assert name  # the scanner has seen one
+    assert name  # the scanner has read one
     reader = _LiteralReader(text, text.index("(") + 1)
     arguments: dict[str, Any] = {}
     while not reader.take(")"):
@@ -111,9 +115,9 @@ def _parse(text: str) -> ToolCall:
 
 
 class _LiteralReader:
-    """Recursive descent over Python literals; depth was bounded by the scanner.
+    """Recursive descent over Python literals, whose depth the scanner has limited.
 
-    Not :func:`ast.literal_eval`: that prints SyntaxWarnings for a model's odd escapes.
+    :func:`ast.literal_eval` is not used because it prints SyntaxWarnings for invalid escapes in model text.
     """
 
     def __init__(self, text: str, position: int) -> None:

@@ -1,1 +1,1 @@
-"""A model directory, checked, transformed to paged attention and compiled, with its tokenizer."""
+"""Models: directories and GGUF files on disk, graphs with paged attention, tokenizers, detokenizers."""

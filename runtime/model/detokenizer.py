@@ -1,4 +1,4 @@
-"""Tokens to text, one token at a time: linear work, and never half a character."""
+"""Incremental detokenizers: tokens to text, one at a time, in linear time and without partial characters."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ class Detokenizer(Protocol):
     """Turns the tokens of one answer into text. Not thread-safe; one per sequence."""
 
     def push(self, token: int) -> str:
-        """Take the next token; return the text that is complete now, perhaps none."""
+        """Add the next token; return the text that is now complete, possibly empty."""
 
     def close(self) -> str:
-        """End the answer; return what was held back. Of an incomplete last character nothing is shown."""
+        """End the answer; return the text that was held back, without an incomplete last character."""
 
 
 class ByteDetokenizer:
-    """For byte-level vocabularies (GPT-2, Qwen, Llama 3, …): each token stands for fixed bytes."""
+    """For byte-level vocabularies (GPT-2, Qwen, Llama 3, …), in which each token stands for fixed bytes."""
 
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
-        """``token_bytes[id]`` are the bytes of token ``id``; empty for hidden tokens."""
+        """``token_bytes[id]`` are the bytes of token ``id``, empty for hidden tokens."""
         self._token_bytes = token_bytes
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
 
     def push(self, token: int) -> str:
-        """Take the next token; a character's bytes are held until the last one has come."""
+        """Add the next token. The bytes of a character are held back until the last one has arrived."""
         return self._decode(self._token_bytes[token])
 
     def close(self) -> str:
-        """End the answer; what is held can only be an incomplete character."""
+        """End the answer. Only an incomplete character can have been held back."""
         return ""
 
 
 class WindowDetokenizer:
-    """For vocabularies where a token's text depends on its neighbours (SentencePiece).
+    """For vocabularies in which the text of a token depends on its neighbours (SentencePiece).
 
-    Decodes a short window twice, without and with the new tokens, and emits the difference. The window
-    moves on whenever its text ends in a whole character, so the work does not grow with the answer.
+    Decodes a short window twice, without and with the new tokens, and returns the difference. The window
+    moves forward whenever its text ends in a complete character, so that its length stays bounded.
     """
 
     def __init__(self, decode: DecodeTokens, hidden: Container[int]) -> None:
@@ -56,26 +56,26 @@ class WindowDetokenizer:
         self._pending: list[int] = []
 
     def push(self, token: int) -> str:
-        """Take the next token; text that ends in an incomplete character is held back."""
+        """Add the next token. Text that ends in an incomplete character is held back."""
         if token in self._hidden:
             return ""
         self._pending.append(token)
         text = self._decode(self._context + self._pending)
-        # What ends in a replacement character may be half of one. Bytes that stay invalid for ever are let
-        # go in the end, so that the window stays short.
+        # A replacement character at the end may be an incomplete character. Bytes that stay invalid are
+        # returned once the window is full.
         if text.endswith(_REPLACEMENT) and len(self._pending) < _MAX_WINDOW:
             return ""
         return self._advance(text)
 
     def close(self) -> str:
-        """End the answer; whole characters before an incomplete one are still shown."""
+        """End the answer; return the complete characters in front of an incomplete one."""
         if not self._pending:
             return ""
         return self._advance(self._decode(self._context + self._pending).rstrip(_REPLACEMENT))
 
     def _advance(self, text: str) -> str:
         delta = text[len(self._context_text) :]
-        # A token that shows nothing by itself (a space at the start of a text) shows beside the next one.
+        # A token without text of its own (a space at the start of a text) gets it together with the next one.
         if delta:
             self._context, self._pending = self._pending, []
             self._context_text = self._decode(self._context)

@@ -1,7 +1,7 @@
-"""A model on disk: is it there, is it whole, and what does it say about itself?
+"""Model directories on disk: finds one, checks that its files are complete, and reads its configuration.
 
-Everything is checked before OpenVINO sees a file: reading a graph whose weights file is too short is
-undefined behaviour there, not an error.
+All checks come before OpenVINO reads a file: reading a graph whose weights file is too short is undefined
+behaviour there, not an error.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _EXPORT_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """A complete OpenVINO LLM directory and the facts its JSON files state."""
+    """A complete OpenVINO LLM directory, and what its JSON files say."""
 
     path: Path
     model_id: str
-    """The name it was opened by: an embedded model's name, or the directory's."""
+    """The name of the embedded model, of the GGUF file, or of the directory."""
     context_length: int
-    """Tokens of prompt and answer together (``max_position_embeddings``)."""
+    """The most tokens of prompt and answer together (``max_position_embeddings``)."""
     end_token_ids: frozenset[int]
     """Tokens that end an answer, from ``generation_config.json`` or ``config.json``."""
 
     @property
     def graph(self) -> Path:
-        """The LLM's graph; its weights lie beside it as ``.bin``."""
+        """Path of the LLM's graph; its weights are in the ``.bin`` file next to it."""
         return self.path / "openvino_model.xml"
 
     @property
     def tokenizer_graph(self) -> Path:
-        """The tokenizer's graph."""
+        """Path of the tokenizer's graph."""
         return self.path / "openvino_tokenizer.xml"
 
 
 def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | None = None) -> ModelDirectory:
-    """Find the model called ``model`` and check that all of its files are there and whole.
+    """Find a model and check that all of its files exist and are complete.
 
     ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``), the path of a directory as
-    ``optimum-cli export openvino`` writes it, or of a GGUF file, which is converted the first time it is
-    opened: see :func:`convert_gguf`, also for ``cache_folder``.
+    ``optimum-cli export openvino`` writes it, or the path of a GGUF file. A GGUF file is converted when it is
+    first opened; see :func:`convert_gguf`, also for ``cache_folder``.
 
     Raises:
         ModelNotFoundError: there is no such name or directory.
@@ -91,7 +91,11 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
 
 
 def _check_graph(xml: Path) -> None:
-    """Compare the extents of the graph's constants with the size of the weights file beside it."""
+    """Check that the weights file is as long as the graph's constants require.
+
+    Raises:
+        ModelFormatError: a file is missing, truncated or unreadable.
+    """
     weights = xml.with_suffix(".bin")
     for file in (xml, weights):
         if not file.is_file():

@@ -1,56 +1,58 @@
-"""Computes only the rows somebody samples: a cut through the graph behind which the others are dropped.
+"""Drops the activations of tokens that are not sampled, right behind the last attention of a model's graph.
 
-What follows the last attention (its output projection, the last MLP, the LM head) treats every token by
-itself, so tokens whose logits nobody wants need not pass through it. In a prefill that is all but one; with a
-vocabulary of 150,000 the LM head alone would be most of the work.
+Everything behind the last attention (its output projection, the last MLP, the LM head) computes each token on
+its own, so it needs to run only for tokens whose logits are sampled. In a prefill that is one token per
+prompt; with a vocabulary of 150,000 the LM head alone would otherwise be most of the work.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import openvino as ov
 import openvino.opset15 as opset
 
-SAMPLED_ROWS = "sampled_token_indices"
-"""The input that names the rows: ``[rows]`` int64, positions in the flat row of tokens."""
+SAMPLED_ROWS: Final = "sampled_token_indices"
+"""The input that names the sampled rows: ``[rows]`` int64, positions in the flat batch of tokens."""
 
-# Between the LM head and the logits only these may stand: they treat every row by itself.
-_ROW_WISE = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
+# The operations that may stand between the LM head and the logits: they compute each row on its own.
+_ROW_WISE: Final = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
 
 
 def gather_sampled_rows(model: ov.Model) -> ov.Model:
-    """Return a paged-attention ``model`` whose logits are ``[rows, 1, vocabulary]``.
+    """Return a copy of a paged-attention ``model`` whose logits are ``[rows, 1, vocabulary]``.
 
-    The cut is behind the last attention, or behind one of the reshapes that follow it, the first behind which
-    shape inference confirms that everything follows the rows; else it is before the LM head.
+    Rows are gathered behind the last attention, or behind one of the reshapes that follow it: at the first of
+    these places for which shape inference confirms that all later shapes follow the number of rows. If there
+    is none, they are gathered in front of the LM head.
     """
     nodes = model.get_ordered_ops()
     last = [node for node in nodes if node.get_type_name() == "PagedAttentionExtension"][-1]
-    behind = _all_behind(last)
+    behind = _nodes_behind(last)
     reshapes = [n for n in nodes if n.get_type_name() == "Reshape" and n.get_friendly_name() in behind]
     for node in (last, *reshapes):
-        early = _cut(model, functools.partial(_entries_behind, node.get_friendly_name()))
-        if _rows_follow(early):
-            return early
-    return _cut(model, _before_head)
+        gathered = _gather_at(model, functools.partial(_inputs_behind, node.get_friendly_name()))
+        if _shapes_follow_rows(gathered):
+            return gathered
+    return _gather_at(model, _inputs_of_head)
 
 
-def _cut(model: ov.Model, find: Callable[[ov.Model], Iterable[ov.Input]]) -> ov.Model:
-    """A copy of ``model`` with the rows gathered in front of each input that ``find`` returns."""
-    cut = model.clone()
+def _gather_at(model: ov.Model, find: Callable[[ov.Model], Iterable[ov.Input]]) -> ov.Model:
+    """A copy of ``model`` with the sampled rows gathered in front of each input that ``find`` returns."""
+    copy = model.clone()
     rows = opset.parameter([-1], ov.Type.i64, name=SAMPLED_ROWS)
     rows.output(0).set_names({SAMPLED_ROWS})
-    for target in find(cut):
+    for target in find(copy):
         gathered = opset.gather(target.get_source_output(), rows, opset.constant(0, ov.Type.i64))
         target.replace_source_output(gathered.output(0))
-    cut.add_parameters([rows])
-    cut.validate_nodes_and_infer_types()
-    return cut
+    copy.add_parameters([rows])
+    copy.validate_nodes_and_infer_types()
+    return copy
 
 
-def _all_behind(node: ov.Node) -> set[str]:
+def _nodes_behind(node: ov.Node) -> set[str]:
     """Names of all nodes that depend on ``node``."""
     behind: set[str] = set()
     pending = [node]
@@ -64,10 +66,10 @@ def _all_behind(node: ov.Node) -> set[str]:
     return behind
 
 
-def _entries_behind(name: str, model: ov.Model) -> list[ov.Input]:
-    """Where token rows enter the part of the graph that depends on the node called ``name``."""
+def _inputs_behind(name: str, model: ov.Model) -> list[ov.Input]:
+    """The inputs by which token rows enter the part of the graph that depends on the node called ``name``."""
     nodes = model.get_ordered_ops()
-    behind = _all_behind(next(node for node in nodes if node.get_friendly_name() == name))
+    behind = _nodes_behind(next(node for node in nodes if node.get_friendly_name() == name))
 
     def holds_token_rows(source: ov.Output) -> bool:
         shape = source.get_partial_shape()
@@ -83,8 +85,8 @@ def _entries_behind(name: str, model: ov.Model) -> list[ov.Input]:
     ]
 
 
-def _before_head(model: ov.Model) -> list[ov.Input]:
-    """The activations that enter the LM head, or the logits themselves if that cannot be found."""
+def _inputs_of_head(model: ov.Model) -> list[ov.Input]:
+    """The input of the LM head's activations, or that of the logits if the head is not found."""
     target = model.get_results()[0].input(0)
     while target.get_source_output().get_node().get_type_name() in _ROW_WISE:
         target = target.get_source_output().get_node().input(0)
@@ -92,12 +94,12 @@ def _before_head(model: ov.Model) -> list[ov.Input]:
     return [head.input(0)] if head.get_type_name() == "MatMul" else [target]
 
 
-def _rows_follow(model: ov.Model) -> bool:
-    """Whether 3 sampled rows of 7 tokens make 3 rows of logits."""
+def _shapes_follow_rows(model: ov.Model) -> bool:
+    """Whether 3 sampled rows of 7 tokens give 3 rows of logits."""
     probe = model.clone()
     try:
         probe.reshape({"input_ids": [7], "position_ids": [7], SAMPLED_ROWS: [3]})
     except RuntimeError:
-        return False  # something behind the cut still counts 7
+        return False  # a shape behind the gathered rows still depends on the 7 tokens
     rows = probe.outputs[0].get_partial_shape()[0]
     return bool(rows.is_static and rows.get_length() == 3)

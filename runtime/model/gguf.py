@@ -1,4 +1,4 @@
-"""GGUF files, as llama.cpp uses them, become OpenVINO model directories: converted once and kept."""
+"""Converts GGUF files, as llama.cpp uses them, to OpenVINO model directories, once per file."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from agentrt.errors import ModelFormatError
 from .gguf_reader import GGUFHeader, read_gguf_header
 from .openvino_core import load_on_own_thread, openvino_core, openvino_message
 
-_FORMAT: Final = 2
-"""Another conversion of the same file gets another name."""
+_CONVERSION: Final = 2
+"""Part of the directory's name. Increase it when the result of a conversion changes."""
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 64 * 2**10
 
 
 def convert_gguf(file: Path, cache_folder: Path | None = None) -> Path:
-    """The model directory of a GGUF file, converted unless it has been before.
+    """Return the model directory of a GGUF file, converting the file unless that was done before.
 
-    It is kept in ``cache_folder``, by default in the user's cache folder, under a name that depends on what
-    the file contains, not on where it lies. Conversion needs the disk space of the model once more, and is
-    atomic: another process finds all of it or none.
+    The directory is kept in ``cache_folder``, by default the user's cache folder. Its name depends on the
+    content of the file, not on its path. Conversion needs as much disk space as the model, and is atomic:
+    other processes find a complete directory or none.
 
     Raises:
-        ModelFormatError: the file is damaged, OpenVINO cannot convert such a model, or there is no space.
+        ModelFormatError: the file is damaged, OpenVINO cannot convert the model, or the disk is full.
     """
     header = read_gguf_header(file)
     cache = cache_folder or platformdirs.user_cache_path("agentrt") / "models"
@@ -45,13 +45,13 @@ def convert_gguf(file: Path, cache_folder: Path | None = None) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".converting-") as temporary:
-            made = Path(temporary) / "model"
-            made.mkdir()
-            _convert(file, header, made)
+            target = Path(temporary) / "model"
+            target.mkdir()
+            _convert(file, header, target)
             try:
-                made.rename(directory)
+                target.rename(directory)
             except OSError:
-                if not directory.is_dir():  # else another process was quicker
+                if not directory.is_dir():  # otherwise another process has finished first
                     raise
     except OSError as error:
         raise ModelFormatError(
@@ -61,12 +61,15 @@ def convert_gguf(file: Path, cache_folder: Path | None = None) -> Path:
     return directory
 
 
-def _convert(file: Path, header: GGUFHeader, made: Path) -> None:
-    """Let OpenVINO GenAI write its model beside the file, which for its sake lies in ``made``."""
-    linked = made / "model.gguf"
+def _convert(file: Path, header: GGUFHeader, target: Path) -> None:
+    """Write the model directory ``target``.
+
+    OpenVINO GenAI writes next to the file it reads, so the file is linked there while it converts.
+    """
+    linked = target / "model.gguf"
     try:
         linked.symlink_to(file.resolve())
-    except OSError:  # Windows asks for a privilege
+    except OSError:  # Windows requires a privilege for symbolic links
         shutil.copyfile(file, linked)
     try:
         load_on_own_thread(lambda: openvino_genai.LLMPipeline(str(linked), "CPU", enable_save_ov_model=True))
@@ -77,7 +80,7 @@ def _convert(file: Path, header: GGUFHeader, made: Path) -> None:
         ) from error
     finally:
         linked.unlink()
-    _share_zero_points(made / "openvino_model.xml")
+    _share_zero_points(target / "openvino_model.xml")
     metadata, architecture = header.metadata, header.architecture
     config = {
         "model_type": architecture,
@@ -88,15 +91,15 @@ def _convert(file: Path, header: GGUFHeader, made: Path) -> None:
             if key in metadata
         ],
     }
-    # Written last: a directory that has it is complete.
-    (made / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    # Written last: a directory with this file is complete.
+    (target / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 
 def _share_zero_points(graph: Path) -> None:
-    """Give each matrix one zero point where the converter wrote an equal one for every 32 weights.
+    """Replace the zero points of a matrix by a single one if the converter wrote the same for all weights.
 
-    The symmetric quantisations (Q8_0) have no zero points; the converter makes them up. What is computed
-    stays the same, and a decode step, which is bound by what it reads, got 6 % shorter.
+    Symmetric quantisations (Q8_0) have no zero points; the converter adds one for every 32 weights. Results
+    stay the same, and a decode step, which is bound by memory bandwidth, takes 6 % less time.
     """
     model = openvino_core().read_model(graph)
     for node in model.get_ordered_ops():
@@ -107,7 +110,7 @@ def _share_zero_points(graph: Path) -> None:
             shared = opset.constant(node.data[:1, :1])
             shared.set_friendly_name(node.get_friendly_name())
             node.output(0).replace(shared.output(0))
-    # The old file is mapped as long as the model lives: write beside it, then replace it.
+    # The old file stays mapped while the model exists: write another file, then replace the old one.
     written = graph.with_stem("shared")
     ov.save_model(model, written, compress_to_fp16=False)
     del model, node
@@ -116,13 +119,13 @@ def _share_zero_points(graph: Path) -> None:
 
 
 def _fingerprint(file: Path, header: GGUFHeader) -> str:
-    """A hash of the header, of samples of the weights, and of what converts them.
+    """Hash the header, samples of the weights, and the versions of what converts them.
 
-    Another training, or another quantisation, changes weights everywhere: samples from all over the file tell
-    models apart without reading gigabytes each time one is opened.
+    Training and quantisation change weights everywhere, so that samples from all over the file distinguish
+    models without reading gigabytes on each open.
     """
     size = file.stat().st_size
-    digest = hashlib.sha256(f"{_FORMAT} {openvino_genai.__version__} {size}".encode())
+    digest = hashlib.sha256(f"{_CONVERSION} {openvino_genai.__version__} {size}".encode())
     with file.open("rb") as stream:
         digest.update(stream.read(header.size))
         for sample in range(_SAMPLES):

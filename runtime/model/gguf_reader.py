@@ -1,4 +1,4 @@
-"""Reads what a GGUF file says about its model, and checks that the file is whole before anyone maps it."""
+"""Reads the header of a GGUF file, and checks that the file is complete before it is memory-mapped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentrt.errors import ModelFormatError
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
-_MOST_ITEMS: Final = 10**8
-"""More entries than this no file has; a damaged count is noticed before it is believed."""
+_MAX_ITEMS: Final = 10**8
+"""No file has more entries. A larger count means that the file is damaged, and is refused before use."""
 
 _SCALARS: Final = {
     0: "<B",
@@ -28,7 +28,7 @@ _SCALARS: Final = {
     11: "<q",
     12: "<d",
 }
-# Bytes and elements of one block of each quantisation. Those not listed have at least two bits an element.
+# Quantisation type -> bytes and elements of one block.
 _BLOCKS: Final = {
     0: (4, 1),
     1: (2, 1),
@@ -44,23 +44,23 @@ _BLOCKS: Final = {
     14: (210, 256),
     30: (2, 1),
 }
-_LEAST: Final = (1, 4)
+_OTHER_BLOCK: Final = (1, 4)  # every other quantisation type has at least two bits per element
 _STRING: Final = 8
 _ARRAY: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class GGUFHeader:
-    """What precedes the weights in a GGUF file."""
+    """The part of a GGUF file that precedes its weights."""
 
     metadata: dict[str, Any]
-    """Key and value; arrays, vocabularies above all, are left out."""
+    """Keys and values, without arrays (most of which are vocabularies)."""
     size: int
-    """Bytes of the file up to where its weights begin."""
+    """Bytes of the file in front of its weights."""
 
     @property
     def architecture(self) -> str:
-        """``llama``, ``qwen2``, …"""
+        """The model's architecture: ``llama``, ``qwen2``, …"""
         return str(self.metadata.get("general.architecture", ""))
 
 
@@ -68,14 +68,14 @@ def read_gguf_header(file: Path) -> GGUFHeader:
     """Read the header of ``file``.
 
     Raises:
-        ModelFormatError: it is no GGUF file, or its weights are cut short.
+        ModelFormatError: it is not a GGUF file, or its weights are truncated.
     """
     try:
         with file.open("rb") as stream:
             return _read(stream, file.stat().st_size)
     except (struct.error, ValueError) as error:
         raise ModelFormatError(
-            f"{file} is no whole GGUF file ({error}). Download or copy it again."
+            f"{file} is not a complete GGUF file ({error}). Download or copy it again."
         ) from error
     except OSError as error:
         raise ModelFormatError(f"{file} cannot be read ({error.strerror}). Check its permissions.") from error
@@ -87,7 +87,7 @@ def _read(stream: BinaryIO, file_size: int) -> GGUFHeader:
     version, tensors, entries = _unpack(stream, "<IQQ")
     if version not in _VERSIONS:
         raise ValueError(f"version {version} is unknown")
-    if max(tensors, entries) > _MOST_ITEMS:
+    if max(tensors, entries) > _MAX_ITEMS:
         raise ValueError("its counts are impossible")
     metadata: dict[str, Any] = {}
     for _ in range(entries):
@@ -96,7 +96,7 @@ def _read(stream: BinaryIO, file_size: int) -> GGUFHeader:
         value = _value(stream, kind)
         if kind != _ARRAY:
             metadata[key] = value
-    last = 0
+    weights_end = 0
     for _ in range(tensors):
         _string(stream)
         (dimensions,) = _unpack(stream, "<I")
@@ -104,11 +104,11 @@ def _read(stream: BinaryIO, file_size: int) -> GGUFHeader:
             raise ValueError(f"a tensor of {dimensions} dimensions")
         extents = _unpack(stream, f"<{dimensions}Q")
         kind, offset = _unpack(stream, "<IQ")
-        block_bytes, block_elements = _BLOCKS.get(kind, _LEAST)
-        last = max(last, offset + math.prod(extents) * block_bytes // block_elements)
+        block_bytes, block_elements = _BLOCKS.get(kind, _OTHER_BLOCK)
+        weights_end = max(weights_end, offset + math.prod(extents) * block_bytes // block_elements)
     alignment = int(metadata.get("general.alignment", 32))
     size = -(-stream.tell() // alignment) * alignment
-    if tensors and size + last > file_size:
+    if tensors and size + weights_end > file_size:
         raise ValueError(f"its weights reach beyond its end at byte {file_size}")
     return GGUFHeader(metadata, size)
 
@@ -118,7 +118,7 @@ def _value(stream: BinaryIO, kind: int) -> Any:
         return _string(stream)
     if kind == _ARRAY:
         inner, count = _unpack(stream, "<IQ")
-        if count > _MOST_ITEMS:
+        if count > _MAX_ITEMS:
             raise ValueError("an array of impossible length")
         if inner in _SCALARS:
             stream.seek(count * struct.calcsize(_SCALARS[inner]), 1)
@@ -133,7 +133,7 @@ def _value(stream: BinaryIO, kind: int) -> Any:
 
 def _string(stream: BinaryIO) -> str:
     (length,) = _unpack(stream, "<Q")
-    if length > _MOST_ITEMS:
+    if length > _MAX_ITEMS:
         raise ValueError("a text of impossible length")
     text = stream.read(length)
     if len(text) < length:

@@ -1,5 +1,4 @@
-"""What a KV block looks like in memory, read off compiled models: no formula knows how a device lays it
-out."""
+"""The memory layout of KV blocks, read from compiled models: each device chooses its own."""
 
 from __future__ import annotations
 
@@ -16,17 +15,17 @@ from .paged import CACHES
 
 @dataclass(frozen=True, slots=True)
 class CacheInput:
-    """One key or value cache: what one block of it looks like."""
+    """The key or value cache of one layer, and the shape of its blocks."""
 
     name: str
     """``key_cache.<layer>`` or ``value_cache.<layer>``."""
     element_type: ov.Type
     block_shape: tuple[int, ...]
-    """Without the leading dimension, which counts blocks."""
+    """Without the leading dimension, the number of blocks."""
 
     @property
     def block_bytes(self) -> int:
-        """Bytes one block takes in this tensor."""
+        """Bytes of one block in this tensor."""
         elements = 1
         for extent in self.block_shape:
             elements *= extent
@@ -35,24 +34,24 @@ class CacheInput:
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """The KV blocks of a model on the device that attends."""
+    """The KV blocks of a model, on the device that computes its attention."""
 
     caches: tuple[CacheInput, ...]
-    """Keys and values of every layer."""
+    """The key and the value cache of every layer."""
     block_tokens: int
     """Tokens in one KV block."""
 
     @property
     def block_bytes(self) -> int:
-        """Bytes one KV block takes over all layers, keys and values."""
+        """Bytes of one KV block: keys and values of all layers."""
         return sum(cache.block_bytes for cache in self.caches)
 
     @classmethod
     def of(cls, compiled: Iterable[ov.CompiledModel]) -> Self:
-        """The layout that the pieces of one model have together.
+        """Return the layout of one model from its compiled pieces.
 
         Raises:
-            ModelFormatError: this version of OpenVINO leaves the shape of a block open.
+            ModelFormatError: this version of OpenVINO leaves the shape of a block dynamic.
         """
         caches: dict[str, CacheInput] = {}
         for piece in compiled:
@@ -67,6 +66,6 @@ class KVLayout:
                         )
                     shape = tuple(extent.get_length() for extent in extents)
                     caches[name] = CacheInput(name, port.get_element_type(), shape)
-        # [heads, tokens, head size (+ scale and zero point when quantised)] on every device; key blocks put
-        # their dimensions and their scales elsewhere.
+        # [heads, tokens, head size (+ scale and zero point when quantised)] on every device. Key blocks
+        # order their dimensions differently.
         return cls(tuple(caches.values()), caches["value_cache.0"].block_shape[1])

@@ -1,7 +1,7 @@
-"""From a stock OpenVINO LLM graph to a paged-attention graph.
+"""Transforms the graph of a stock OpenVINO LLM to paged attention.
 
-The transformed graph takes one flat row of tokens from any number of sequences, reads and writes keys and
-values in block tensors that the caller owns, and returns logits only for the rows it is asked for::
+The transformed graph takes the tokens of any number of sequences as one flat batch, reads and writes keys and
+values in block tensors that the caller owns, and returns logits for the sampled rows only::
 
     input_ids, position_ids         [tokens] int64
     past_lens                       [sequences] int32       tokens already in the cache
@@ -9,7 +9,7 @@ values in block tensors that the caller owns, and returns logits only for the ro
     block_indices                   [blocks] int32          all block tables, one after the other
     block_indices_begins            [sequences + 1] int32   where each table starts
     max_context_len                 [] int32                longest past + new of any sequence
-    sampled_token_indices           [rows] int64            positions in the flat row to have logits for
+    sampled_token_indices           [rows] int64            positions in the flat batch to return logits for
     key_cache.i, value_cache.i      [blocks, …]             one pair per layer
     -> logits                       [rows, 1, vocabulary] float32
 """
@@ -38,17 +38,17 @@ INPUTS: Final = (
     "max_context_len",
     SAMPLED_ROWS,
 )
-"""The inputs of every forward pass, beside the cache tensors."""
+"""The inputs of every forward pass, in addition to the cache tensors."""
 
 CACHES: Final = ("key_cache.", "value_cache.")
-"""How the names of the cache tensors begin; the layer's number follows."""
+"""Prefixes of the names of the cache tensors; the layer's number follows."""
 
 
 def read_paged_graph(directory: ModelDirectory) -> ov.Model:
-    """Read the graph of ``directory`` and transform it to paged attention. Its nodes are named by position.
+    """Read the graph of ``directory`` and transform it to paged attention. Nodes are renamed by position.
 
     Raises:
-        ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
+        ModelFormatError: the graph cannot be read, or is not a decoder that paged attention supports.
     """
     try:
         model = openvino_core().read_model(directory.graph)
@@ -58,7 +58,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
             "Copy the directory again, or export it again."
         ) from error
     problem = (
-        f"{directory.graph} is not a model that paged attention understands ({{}}). "
+        f"{directory.graph} is not a model that paged attention supports ({{}}). "
         "Use a decoder-only text model exported with --task text-generation-with-past."
     )
     try:
@@ -70,12 +70,12 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         raise ModelFormatError(problem.format("it has no attention with a key-value cache"))
     unknown = {name for name in names if name not in INPUTS and not name.startswith(CACHES)}
     if unknown:
-        raise ModelFormatError(problem.format(f"it also wants {', '.join(sorted(unknown))}"))
+        raise ModelFormatError(problem.format(f"it has the unknown inputs {', '.join(sorted(unknown))}"))
     if len(model.outputs) != 1:
         raise ModelFormatError(problem.format(f"it has {len(model.outputs)} outputs instead of the logits"))
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
-    # Generated names differ from load to load; profiles and cut points need names that do not.
+    # Generated names differ from load to load; profiles and cut points need stable names.
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":
             node.set_friendly_name(f"n{index}")

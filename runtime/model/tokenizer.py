@@ -1,4 +1,4 @@
-"""Chat messages to tokens and tokens to text, with the model's own template, tokenizer and detokenizer."""
+"""Chat messages to tokens, and tokens to text, with the model's own chat template and tokenizer."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
 from .openvino_core import load_on_own_thread
 
-_TRUSTED_TEXT: Final = ("system", "developer", "assistant")
-"""Roles whose text may contain control tokens: the application's own, and what the model once said."""
+_TRUSTED_ROLES: Final = ("system", "developer", "assistant")
+"""Roles whose text may contain special tokens: text of the application itself, and of the model."""
 
 
 class Tokenizer:
-    """The tokenizer of one model. Thread-safe; nothing here touches the engine.
+    """The tokenizer and chat template of one model. Thread-safe; independent of the engine.
 
-    Text from outside (user and tool messages, tool definitions, call arguments) cannot forge the
-    template's markup: a control token's spelling inside it, such as ``<|im_end|>``, is encoded as the
-    ordinary characters it consists of.
+    Text from outside (user and tool messages, tool definitions, call arguments) cannot forge the template's
+    markup: the text of a special token in it, such as ``<|im_end|>``, is encoded as ordinary characters.
     """
 
     def __init__(self, directory: ModelDirectory, vocabulary_size: int) -> None:
         """Load the tokenizer, detokenizer and chat template of ``directory``.
 
-        ``vocabulary_size`` is the model's, which is often padded beyond the tokenizer's.
+        ``vocabulary_size`` is that of the model, which is often padded beyond that of the tokenizer.
 
         Raises:
-            ModelFormatError: one of them cannot be loaded, or chat template or end token are missing.
+            ModelFormatError: one of them cannot be loaded, or the chat template or end token is missing.
         """
         try:
             self._tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(directory.path)))
@@ -57,27 +56,27 @@ class Tokenizer:
         self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
         if not self.end_token_ids:
             raise ModelFormatError(
-                f"{directory.path} states no end token, so that no answer would ever end. "
+                f"{directory.path} has no end token, so that no answer would end. "
                 "Set eos_token_id in generation_config.json."
             )
-        self._control_token = _control_token_pattern(directory.tokenizer_graph)
+        self._special_token = _special_token_pattern(directory.tokenizer_graph)
         self._hidden, self.token_bytes = self._read_vocabulary(vocabulary_size)
-        """The bytes of each token, empty for hidden ones; None if they do not simply concatenate."""
-        # Splits a control token's spelling while the template is rendered. Nobody can write it by accident
-        # or guess it, and no template treats letters and digits specially.
-        self._seam = secrets.token_hex(16)
+        """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
+        # Stands inside the text of forged special tokens while the template is applied. Random, so that no
+        # message can contain it; letters and digits, so that no template treats it specially.
+        self._separator = secrets.token_hex(16)
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> str:
-        """Apply the chat template and open the assistant's answer, with seams inside forged control tokens.
+        """Apply the chat template, up to the header of the assistant's answer, for :meth:`encode`.
 
         Raises:
-            InvalidRequestError: the template itself refuses these messages.
+            InvalidRequestError: the template rejects these messages.
         """
-        safe_messages = [self._escape_message(message) for message in messages]
-        safe_tools = None if tools is None else [self._escape(tool) for tool in tools]
+        escaped_messages = [self._escape_message(message) for message in messages]
+        escaped_tools = None if tools is None else [self._escape(tool) for tool in tools]
         try:
             rendered: str = self._tokenizer.apply_chat_template(
-                safe_messages, add_generation_prompt=True, tools=safe_tools
+                escaped_messages, add_generation_prompt=True, tools=escaped_tools
             )
         except (RuntimeError, TypeError) as error:
             reason = re.search(r"Minja's error: (.*)", str(error))
@@ -89,42 +88,44 @@ class Tokenizer:
         return rendered
 
     def encode(self, rendered: str) -> list[int]:
-        """Tokenize what :meth:`render` returned."""
+        """Tokenize a text that :meth:`render` returned, or a part of it."""
         tokens: list[int] = []
-        for piece in rendered.split(self._seam):
-            # The template has written every special token itself.
+        for piece in rendered.split(self._separator):
+            # The template writes all special tokens, also those at the start of a text.
             encoded = self._tokenizer.encode(piece, add_special_tokens=False)
             tokens += np.asarray(encoded.input_ids.data)[0].tolist()
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of a whole token sequence. Special tokens are left out, except those that mark tool calls."""
+        """Return the text of ``tokens``, without special tokens except those that mark tool calls."""
         shown = [token for token in tokens if token not in self._hidden]
         return str(self._tokenizer.decode(shown, skip_special_tokens=False))
 
     def detokenizer(self) -> Detokenizer:
-        """A fresh incremental detokenizer for one answer."""
+        """Return a new incremental detokenizer for one answer."""
         if self.token_bytes is not None:
             return ByteDetokenizer(self.token_bytes)
         return WindowDetokenizer(self.decode, self._hidden)
 
     def token_text(self, token: int) -> str:
-        """The text of one token, also of a special token."""
+        """Return the text of one token, also of a special token."""
         return str(self._tokenizer.decode([token], skip_special_tokens=False))
 
     def escape_special_tokens(self, text: str) -> str:
-        """``text`` with seams inside forged control tokens, to stand in what :meth:`encode` takes."""
+        """Return ``text`` such that :meth:`encode` encodes special tokens in it as ordinary characters."""
         return str(self._escape(text))
 
     def _escape_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        if message["role"] not in _TRUSTED_TEXT:
+        if message["role"] not in _TRUSTED_ROLES:
             return dict(self._escape(message))
         return {key: value if key == "content" else self._escape(value) for key, value in message.items()}
 
     def _escape(self, value: Any) -> Any:
-        """Put a seam behind the first character of every control token's spelling in ``value``."""
+        """Put a separator behind the first character of each special token in the texts of ``value``."""
         if isinstance(value, str):
-            return self._control_token.sub(lambda match: f"{match[0][:1]}{self._seam}{match[0][1:]}", value)
+            return self._special_token.sub(
+                lambda match: f"{match[0][:1]}{self._separator}{match[0][1:]}", value
+            )
         if isinstance(value, Mapping):
             return {self._escape(key): self._escape(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -132,7 +133,7 @@ class Tokenizer:
         return value
 
     def _read_vocabulary(self, vocabulary_size: int) -> tuple[frozenset[int], list[bytes] | None]:
-        """Which tokens have no text, and the bytes of all others if texts of tokens simply concatenate."""
+        """Return the hidden tokens, and the bytes of all others if the texts of tokens concatenate."""
         ids: dict[bytes, int] = self._tokenizer.get_vocab()
         size = max(vocabulary_size, max(ids.values()) + 1)
         shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
@@ -143,15 +144,19 @@ class Tokenizer:
         for token, id in ids.items():
             if id not in hidden:
                 table[id] = token
-        # The vocabulary is byte-level exactly if concatenated bytes say what the detokenizer says.
+        # The vocabulary is byte-level if and only if the concatenated bytes give the detokenizer's text.
         text = self._tokenizer.decode(
             [id for id in range(size) if id not in hidden], skip_special_tokens=False
         )
         return hidden, table if b"".join(table).decode("utf-8", "replace") == text else None
 
 
-def _control_token_pattern(tokenizer_graph: Path) -> re.Pattern[str]:
-    """The expression by which this tokenizer finds control tokens in text, read from its graph."""
+def _special_token_pattern(tokenizer_graph: Path) -> re.Pattern[str]:
+    """Read the expression by which a tokenizer finds special tokens in text from its graph.
+
+    Raises:
+        ModelFormatError: Python cannot compile the expression.
+    """
     root = ElementTree.parse(tokenizer_graph).getroot()
     layers = {layer.get("id"): layer for layer in root.iter("layer")}
     sources = {
@@ -171,6 +176,6 @@ def _control_token_pattern(tokenizer_graph: Path) -> re.Pattern[str]:
         return re.compile("|".join(alternatives) or r"(?!)")
     except re.error as error:
         raise ModelFormatError(
-            f"{tokenizer_graph} splits special tokens by an expression Python cannot read ({error}). "
+            f"{tokenizer_graph} splits special tokens by an expression that Python cannot compile ({error}). "
             "Convert the tokenizer again with a current openvino-tokenizers."
         ) from error

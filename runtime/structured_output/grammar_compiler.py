@@ -1,4 +1,4 @@
-"""Compiles grammars for one vocabulary: off the caller's thread, within a time, and each one once."""
+"""Compiles grammars for one vocabulary, with a time limit and a cache."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from agentrt.errors import InvalidRequestError, OverloadedError
 
-_KEPT_GRAMMARS: Final = 64
+_MAX_CACHED: Final = 64
+"""Compiled grammars kept for later requests."""
 _MAX_CHARACTERS: Final = 1 << 18
+"""The longest grammar in characters."""
 _MAX_COMPILING: Final = 4
+"""Compilations that run at once."""
 
 
 class GrammarCompiler:
-    """Turns grammars into matchers, which are copied for each answer. Thread-safe.
+    """Compiles grammars to matchers, which callers copy for each answer. Thread-safe.
 
-    Compiling can take long for a hostile grammar and cannot be stopped, so it happens on a thread of its
-    own that nobody waits for longer than ``time_limit_s``. Requests that ask for the same grammar share
-    one compilation, also one that is too slow. Few run at once; others wait within their time for a place.
+    Compiling a hostile grammar can take long and cannot be stopped. It therefore runs on a thread of its own,
+    and callers wait for it at most ``time_limit_s``. Requests with the same grammar share one compilation,
+    also one that is too slow. Only a few compilations run at once; the wait for a free place is limited, too.
     """
 
     def __init__(self, token_bytes: Sequence[bytes], end_token: int, *, time_limit_s: float = 5.0) -> None:
-        """``token_bytes`` is the text of each token, empty for special ones."""
+        """``token_bytes`` holds the text of each token, empty for special tokens. Time limit in seconds."""
         self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
         self._time_limit_s = time_limit_s
         self._lock = threading.Lock()
@@ -36,19 +39,19 @@ class GrammarCompiler:
         self._compiled: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
 
     def compile(self, grammar: str, field: str) -> LLMatcher:
-        """Compile ``grammar``, which the request's ``field`` asked for. Do not advance what is returned.
+        """Compile ``grammar``, which comes from the request's ``field``. Copy the result; never advance it.
 
         Raises:
-            InvalidRequestError: it is no grammar, or too large, or too slow to compile.
-            OverloadedError: others were compiled all the time.
+            InvalidRequestError: the grammar is invalid, too large, or too slow to compile.
+            OverloadedError: other compilations took all places for the whole time limit.
         """
         if len(grammar) > _MAX_CHARACTERS:
             raise InvalidRequestError(
                 field, f"its schemas have more than {_MAX_CHARACTERS} characters. Use smaller schemas."
             )
-        until = time.monotonic() + self._time_limit_s
+        deadline = time.monotonic() + self._time_limit_s
         try:
-            compiled = self._future(grammar).result(max(0.0, until - time.monotonic()))
+            compiled = self._future(grammar).result(max(0.0, deadline - time.monotonic()))
         except FutureTimeoutError:
             raise InvalidRequestError(
                 field,
@@ -64,7 +67,7 @@ class GrammarCompiler:
         return compiled
 
     def _future(self, grammar: str) -> Future[LLMatcher]:
-        """The compilation of ``grammar``, started as soon as there is a place for it."""
+        """Return the compilation of ``grammar``; start it when there is a free place unless it is known."""
         with self._lock:
             known = self._known(grammar)
         if known is not None:
@@ -72,17 +75,17 @@ class GrammarCompiler:
         if not self._places.acquire(timeout=self._time_limit_s):
             raise OverloadedError(
                 f"{_MAX_COMPILING} other schemas were being compiled for {self._time_limit_s:g} s. "
-                "Ask again in a moment."
+                "Retry in a moment."
             )
         with self._lock:
-            known = self._known(grammar)  # somebody else may have started it meanwhile
+            known = self._known(grammar)  # another thread may have started it meanwhile
             if known is not None:
                 self._places.release()
                 return known
-            while len(self._compiled) >= _KEPT_GRAMMARS:
+            while len(self._compiled) >= _MAX_CACHED:
                 self._compiled.pop(next(key for key, kept in self._compiled.items() if kept.done()))
             future = self._compiled[grammar] = Future()
-        # A daemon: one that never ends must not keep the process from ending.
+        # A daemon thread: a compilation that never ends must not keep the process alive.
         threading.Thread(
             target=self._compile, args=(grammar, future), name="agentrt-grammar", daemon=True
         ).start()
@@ -97,14 +100,14 @@ class GrammarCompiler:
     def _compile(self, grammar: str, future: Future[LLMatcher]) -> None:
         try:
             future.set_result(LLMatcher(self._tokenizer, grammar))
-        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting callers
             future.set_exception(error)
         finally:
             self._places.release()
 
 
 class _Vocabulary:
-    """A model's vocabulary as llguidance wants to see it."""
+    """A model's vocabulary in the shape that llguidance takes."""
 
     def __init__(self, token_bytes: Sequence[bytes], end_token: int) -> None:
         self.tokens = list(token_bytes)
@@ -113,5 +116,5 @@ class _Vocabulary:
         self.special_token_ids = [index for index, text in enumerate(token_bytes) if not text]
 
     def __call__(self, text: str) -> list[int]:
-        """Spell ``text`` in tokens; only forced tokens would need it, and the grammars force none."""
-        raise AssertionError(f"nothing should have to tokenize {text!r}")
+        """Tokenize ``text``. Only forced tokens need it, and these grammars force none."""
+        raise AssertionError(f"llguidance tokenizes {text!r}, although no grammar forces tokens")

@@ -12,7 +12,7 @@ from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from tests.hypothesis_profiles import examples
 
-# SentencePiece in miniature: a word's first piece brings its space, except at the start of a text.
+# A small SentencePiece: the first piece of a word contains its space, except at the start of a text.
 PIECES = ["", "▁the", "▁cat", "s", "▁", "<0xE2>", "<0x82>", "<0xAC>", "é", "▁sat"]
 
 
@@ -28,7 +28,7 @@ def run(detokenizer: Detokenizer, tokens: Sequence[int]) -> list[str]:
     return [*(detokenizer.push(token) for token in tokens), detokenizer.close()]
 
 
-def test_no_half_characters() -> None:
+def test_incomplete_characters_are_held_back() -> None:
     smile = "😀".encode()
     detokenizer = ByteDetokenizer([b"a", *(smile[i : i + 1] for i in range(4)), "é".encode() + smile[:2]])
     assert run(detokenizer, [0, 1, 2, 3, 4, 0]) == ["a", "", "", "", "😀", "a", ""]
@@ -48,12 +48,12 @@ def test_bytes_arrive_whole_however_they_are_cut(raw: bytes, data: st.DataObject
 
 
 @given(st.lists(st.integers(0, len(PIECES) - 1), max_size=30))
-@example([4, 5, 5, 6, 7, 6, 7])  # half a character, then a whole one
+@example([4, 5, 5, 6, 7, 6, 7])  # half a character, then a complete one
 def test_window_agrees_with_decoding_at_once(tokens: list[int]) -> None:
     whole = decode_pieces(tokens)
     shown = "".join(run(WindowDetokenizer(decode_pieces, {0}), tokens))
     if "�" in whole:
-        # Where bytes are invalid, the two may split them into differently many replacement characters.
+        # Invalid bytes may give the two a different number of replacement characters.
         assert shown.replace("�", "") == whole.replace("�", "")
     else:
         assert shown == whole
@@ -89,7 +89,7 @@ def test_both_agree_with_the_models_own_detokenizer(
     assert shown.replace("�", "") == whole.replace("�", "")
 
 
-def test_bytes_that_stay_invalid_are_let_go() -> None:
+def test_bytes_that_stay_invalid_are_returned_in_the_end() -> None:
     shown = run(WindowDetokenizer(decode_pieces, {0}), [1, *[5] * 200, 1])
     assert "".join(shown).replace("�", "") == "the the"
     assert max(map(len, shown)) < 80

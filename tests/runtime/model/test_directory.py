@@ -13,7 +13,7 @@ from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 
 @pytest.fixture
 def broken(tmp_path: Path, nano_directory: ModelDirectory) -> Path:
-    """A whole copy of the nano model, for a test to break."""
+    """A copy of the nano model that a test may damage."""
     return shutil.copytree(nano_directory.path, tmp_path / "model")
 
 
@@ -37,7 +37,7 @@ def test_unknown_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         open_model_directory(name)
 
 
-def test_unknown_name_says_what_there_is() -> None:
+def test_the_error_of_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ModelNotFoundError, match="'nano', 'nano-draft'"):
         open_model_directory("llama")
 

@@ -15,7 +15,7 @@ WIDTH = 64
 
 
 def compressed(rng: np.random.Generator, rows: int, kind: ov.Type = ov.Type.u8) -> ov.Node:
-    """Weights ``[rows, WIDTH]`` in whole numbers, with a scale a row and one zero point for all."""
+    """Weights ``[rows, WIDTH]`` as integers, with one scale per row and one zero point for all."""
     most = 15 if kind == ov.Type.u4 else 255
     whole = opset.constant(rng.integers(0, most, (rows, WIDTH)).astype(np.uint8), kind)
     zero = opset.constant(np.array([[most // 2]], np.float32))
@@ -26,7 +26,7 @@ def compressed(rng: np.random.Generator, rows: int, kind: ov.Type = ov.Type.u8) 
 def model(
     columns: Sequence[int], *, biased: bool = True, kind: ov.Type = ov.Type.u8, inputs: int = 1
 ) -> ov.Model:
-    """Products of the same activations (or, in turns, of several), each with a bias or none."""
+    """Matmuls of the same activations (or of several, in turn), each with or without a bias."""
     rng = np.random.default_rng(0)
     activations = [opset.parameter([-1, 1, WIDTH], ov.Type.f32, name=f"in{at}") for at in range(inputs)]
     ends = []
@@ -35,10 +35,10 @@ def model(
         if biased:
             end = opset.add(end, opset.constant(rng.random((1, 1, rows), np.float32)))
         ends.append(opset.result(end))
-    return ov.Model(ends, activations, "products")
+    return ov.Model(ends, activations, "matmuls")
 
 
-def products(of: ov.Model) -> int:
+def matmuls(of: ov.Model) -> int:
     return sum(node.get_type_name() == "MatMul" for node in of.get_ops())
 
 
@@ -51,18 +51,18 @@ def outputs(of: ov.Model) -> list[NDArray[np.float32]]:
 
 
 @pytest.mark.parametrize("biased", [True, False])
-def test_products_of_the_same_activations_become_one_and_change_nothing(biased: bool) -> None:
-    plain, joined = model((64, 16, 16), biased=biased), model((64, 16, 16), biased=biased)
-    fuse_matmuls(joined)
-    assert (products(plain), products(joined)) == (3, 1)
-    for expected, found in zip(outputs(plain), outputs(joined), strict=True):
+def test_matmuls_of_the_same_activations_are_fused_with_equal_results(biased: bool) -> None:
+    plain, fused = model((64, 16, 16), biased=biased), model((64, 16, 16), biased=biased)
+    fuse_matmuls(fused)
+    assert (matmuls(plain), matmuls(fused)) == (3, 1)
+    for expected, found in zip(outputs(plain), outputs(fused), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
 def test_biases_are_added_once() -> None:
-    joined = model((64, 16, 16))
-    fuse_matmuls(joined)
-    assert sum(node.get_type_name() == "Add" for node in joined.get_ops()) == 1
+    fused = model((64, 16, 16))
+    fuse_matmuls(fused)
+    assert sum(node.get_type_name() == "Add" for node in fused.get_ops()) == 1
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_biases_are_added_once() -> None:
     ],
     ids=["wide", "two numbers in a byte", "other activations"],
 )
-def test_what_gains_nothing_or_cannot_be_stacked_is_left_alone(left: ov.Model) -> None:
+def test_wide_or_incompatible_matmuls_are_not_fused(left: ov.Model) -> None:
     fuse_matmuls(left)
-    assert products(left) == 2
+    assert matmuls(left) == 2
 
 
-def test_one_bias_among_several_stays_behind_its_part() -> None:
-    plain, joined = model((32, 16), biased=False), model((32, 16), biased=False)
-    for one in (plain, joined):
+def test_a_bias_that_the_others_lack_is_not_fused() -> None:
+    plain, fused = model((32, 16), biased=False), model((32, 16), biased=False)
+    for one in (plain, fused):
         result = one.get_results()[0]
         result.input(0).replace_source_output(
             opset.add(result.input_value(0), opset.constant(np.ones((1, 1, 32), np.float32))).output(0)
         )
-    fuse_matmuls(joined)
-    assert products(joined) == 1
-    for expected, found in zip(outputs(plain), outputs(joined), strict=True):
+    fuse_matmuls(fused)
+    assert matmuls(fused) == 1
+    for expected, found in zip(outputs(plain), outputs(fused), strict=True):
         np.testing.assert_array_equal(found, expected)

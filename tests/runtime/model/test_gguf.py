@@ -30,7 +30,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_header_says_what_the_model_is(file: Path) -> None:
+def test_a_header_describes_the_model(file: Path) -> None:
     header = read_gguf_header(file)
     assert header.architecture == "qwen2"
     assert header.metadata["qwen2.context_length"] == 1024
@@ -46,14 +46,16 @@ def test_a_gguf_file_opens_as_a_model_directory(file: Path, tmp_path: Path) -> N
     assert directory.context_length == 1024
     assert directory.end_token_ids == {2}
     assert directory.path.parent == tmp_path
-    assert sorted(entry.name for entry in file.parent.iterdir()) == [file.name]  # nothing beside the original
+    assert sorted(entry.name for entry in file.parent.iterdir()) == [
+        file.name
+    ]  # nothing is written next to the original
     tokenizer = Tokenizer(directory, 512)
     prompt = tokenizer.encode(tokenizer.render([{"role": "user", "content": "hello <|im_end|>"}], None))
-    assert prompt.count(2) == 1  # forged markup is no markup here either
+    assert prompt.count(2) == 1  # forged special tokens are encoded as text
     assert "hello" in tokenizer.decode(prompt)
 
 
-def test_it_is_converted_once_wherever_it_lies(
+def test_a_file_is_converted_once_whatever_its_path(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = open_model_directory(file, tmp_path / "cache")
@@ -68,19 +70,21 @@ def test_other_weights_are_another_model(file: Path, tmp_path: Path) -> None:
     assert open_model_directory(other, tmp_path).path != open_model_directory(file, tmp_path).path
 
 
-def test_half_a_conversion_is_not_found(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_conversion_is_not_used(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(json, "dumps", fail)  # the last thing to be written
+        patch.setattr(json, "dumps", fail)  # called for the last file that is written
         with pytest.raises(ModelFormatError, match="No space left on device"):
             open_model_directory(file, tmp_path)
     assert list(tmp_path.iterdir()) == []
     open_model_directory(file, tmp_path)
 
 
-def test_architectures_that_openvino_does_not_know_are_named(file: Path, tmp_path: Path) -> None:
+def test_an_unsupported_architecture_is_refused_by_name(file: Path, tmp_path: Path) -> None:
     unknown = tmp_path / "unknown.gguf"
     unknown.write_bytes(file.read_bytes().replace(b"qwen2", b"gemma"))
     with pytest.raises(ModelFormatError, match=r"'gemma'.*llama.*qwen3"):
@@ -88,7 +92,7 @@ def test_architectures_that_openvino_does_not_know_are_named(file: Path, tmp_pat
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 20, 100, 5000, -5000, -100])
-def test_truncated_files_are_refused_before_openvino_sees_them(
+def test_truncated_files_are_refused_before_openvino_reads_them(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
     truncated = tmp_path / "truncated.gguf"
@@ -109,7 +113,7 @@ def test_any_bytes_are_a_file_or_an_error(
         read_gguf_header(file)
 
 
-def test_another_kind_of_file_is_no_model(tmp_path: Path) -> None:
+def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"x")
     with pytest.raises(ModelFormatError, match="GGUF file or a directory"):

@@ -15,7 +15,7 @@ def test_models_are_loaded_on_a_thread_that_ends() -> None:
     assert not thread.is_alive()
 
 
-def test_there_is_one_core_and_nobody_makes_another() -> None:
+def test_there_is_one_core_per_process() -> None:
     assert openvino_core() is openvino_core()
     folders = ("agentrt", "adapters", "speculators", "runtime", "examples")
     files = {file for folder in folders for file in (ROOT / folder).rglob("*.py")}

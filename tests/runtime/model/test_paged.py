@@ -27,11 +27,11 @@ def test_block_geometry_is_that_of_the_compiled_model(
     loaded = load(KV_CACHE_PRECISION=precision)
     layout = loaded.layout
     assert loaded.vocabulary_size == 2048
-    assert layout.block_tokens == 32  # OpenVINO's choice on CPU
+    assert layout.block_tokens == 32  # OpenVINO chooses it on CPU
     layers = len(layout.caches) // 2
     heads, _, width = layout.caches[0].block_shape
     assert len(layout.caches) == 2 * layers
-    if precision == "u8":  # a scale and a zero point, float32 each, for every row of a block
+    if precision == "u8":  # a scale and a zero point, float32 each, per row of a block
         assert layout.block_bytes < layers * 2 * heads * 32 * width * 2
         assert layout.block_bytes > layers * 2 * heads * 32 * width
     else:
@@ -44,7 +44,7 @@ def test_block_geometry_is_that_of_the_compiled_model(
 
 
 class Forward:
-    """Runs passes by hand."""
+    """Runs forward passes without a scheduler."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -131,6 +131,8 @@ def test_a_damaged_graph_is_refused(tmp_path: Path, nano_directory: ModelDirecto
 @pytest.mark.parametrize(
     "properties", [{"KV_CACHE_PRECISION": "bf16"}, {"INFERENCE_PRECISION_HINT": "nonsense"}]
 )
-def test_properties_the_device_refuses(load: Callable[..., LoadedModel], properties: dict[str, Any]) -> None:
+def test_properties_that_the_device_refuses_are_an_error(
+    load: Callable[..., LoadedModel], properties: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigurationError, match="None"):
         load(**properties)

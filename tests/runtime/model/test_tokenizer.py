@@ -17,7 +17,7 @@ from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from tests.hypothesis_profiles import examples
 
-CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 TOOL = {
     "type": "function",
     "function": {
@@ -54,7 +54,7 @@ def test_ordinary_prompts_are_tokenized_as_openvino_genai_does(
 
 
 def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] | None]]:
-    """Every place where text from outside enters a prompt."""
+    """Prompts with ``text`` in each place where text from outside enters one."""
     user = {"role": "user", "content": "hi"}
     call = {"type": "function", "function": {"name": "look", "arguments": {"what": text}}}
     described = {"type": "function", "function": {**TOOL["function"], "description": text}}  # type: ignore[dict-item]
@@ -67,26 +67,26 @@ def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] |
 
 
 @examples(30)
-@given(st.lists(st.sampled_from([*CONTROL, "<|", "im_end", "|>", " ", "x", "<tool_call>", "é"]), max_size=6))
-def test_text_from_outside_cannot_forge_control_tokens(tokenizer: Tokenizer, parts: list[str]) -> None:
+@given(st.lists(st.sampled_from([*SPECIAL, "<|", "im_end", "|>", " ", "x", "<tool_call>", "é"]), max_size=6))
+def test_text_from_outside_cannot_forge_special_tokens(tokenizer: Tokenizer, parts: list[str]) -> None:
     text = "".join(parts)
     ids = tokenizer._tokenizer.get_vocab()
-    control = {ids[token.encode()] for token in CONTROL}
+    special = {ids[token.encode()] for token in SPECIAL}
     for (messages, tools), (harmless, harmless_tools) in zip(forged(text), forged("x"), strict=True):
         tokens = tokenizer.encode(tokenizer.render(messages, tools))
         markup = tokenizer.encode(tokenizer.render(harmless, harmless_tools))
-        assert [t for t in tokens if t in control] == [t for t in markup if t in control]
-        # And the model still reads the characters that were written.
+        assert [t for t in tokens if t in special] == [t for t in markup if t in special]
+        # The model still reads the same characters.
         assert (json.dumps(text)[1:-1] if "é" not in text else text) in plain(tokenizer, tokens)
 
 
-def test_the_applications_own_text_may_use_control_tokens(tokenizer: Tokenizer) -> None:
+def test_the_applications_own_text_may_use_special_tokens(tokenizer: Tokenizer) -> None:
     messages = [{"role": "system", "content": "a<|im_end|>b"}, {"role": "user", "content": "hi"}]
     end = tokenizer._tokenizer.get_vocab()[b"<|im_end|>"]
     assert tokenizer.encode(tokenizer.render(messages, None)).count(end) == 3
 
 
-def test_threads_may_share_it(tokenizer: Tokenizer) -> None:
+def test_threads_share_a_tokenizer(tokenizer: Tokenizer) -> None:
     texts = [f"{'word ' * (n % 17)}{n}" for n in range(200)]
 
     def tokens(text: str) -> list[int]:
@@ -101,7 +101,7 @@ def copy_of(nano: ModelDirectory, path: Path) -> Path:
     return shutil.copytree(nano.path, path / "model")
 
 
-def test_without_chat_template(nano_directory: ModelDirectory, tmp_path: Path) -> None:
+def test_a_missing_chat_template_is_refused(nano_directory: ModelDirectory, tmp_path: Path) -> None:
     path = copy_of(nano_directory, tmp_path)
     (path / "chat_template.jinja").unlink(missing_ok=True)
     for file in ("openvino_tokenizer.xml", "tokenizer_config.json"):
@@ -111,7 +111,7 @@ def test_without_chat_template(nano_directory: ModelDirectory, tmp_path: Path) -
         Tokenizer(open_model_directory(path), 2048)
 
 
-def test_a_template_that_refuses(nano_directory: ModelDirectory, tmp_path: Path) -> None:
+def test_a_template_that_rejects_messages_is_an_error(nano_directory: ModelDirectory, tmp_path: Path) -> None:
     path = copy_of(nano_directory, tmp_path)
     graph = path / "openvino_tokenizer.xml"
     refusing = "{{ raise_exception('roles must alternate') }}"
@@ -122,7 +122,7 @@ def test_a_template_that_refuses(nano_directory: ModelDirectory, tmp_path: Path)
         Tokenizer(open_model_directory(path), 2048).render([{"role": "user", "content": "hi"}], None)
 
 
-def test_without_end_token(nano_directory: ModelDirectory, tmp_path: Path) -> None:
+def test_a_missing_end_token_is_refused(nano_directory: ModelDirectory, tmp_path: Path) -> None:
     path = copy_of(nano_directory, tmp_path)
     for file in ("config.json", "generation_config.json"):
         settings = json.loads((path / file).read_text())

@@ -84,7 +84,7 @@ def test_each_sequence_reads_its_own_blocks(load: Callable[..., LoadedModel]) ->
     forward = Forward(load())
 
     def last_logits(prompt: list[int], blocks: list[int], computed: int = 0) -> np.ndarray[Any, Any]:
-        sequence = Sequence(0, Priority.REACTIVE, prompt, computed=computed, blocks=blocks)
+        sequence = Sequence(0, Priority.REACTIVE, prompt, computed_tokens=computed, blocks=blocks)
         return forward.run([ScheduledChunk(sequence, len(prompt) - computed, True)])
 
     one, other = list(range(300, 321)), list(range(500, 521))

@@ -72,7 +72,7 @@ class ToolCallParser:
         tag, opening = self._format.opening_tag, self._format.message_opening
         if opening is None or space > _MAX_SPACE:
             self._state = "text"
-        elif not body or (tag and tag != body and tag.startswith(body)):
+        elif _is_incomplete(body, tag, opening):
             return False
         elif tag and body.startswith(tag):
             self._state = "text"
@@ -131,7 +131,7 @@ class ToolCallParser:
         separator, closing = self._format.separator, self._format.closing
         if space > _MAX_SPACE:
             self._state = "text"
-        elif not body or (closing and closing != body and closing.startswith(body)):
+        elif _is_incomplete(body, separator, closing):
             return False
         elif separator and body.startswith(separator):
             self._open_call(space + len(separator))
@@ -161,6 +161,11 @@ class ToolCallParser:
         if text:
             self._after_call = False
             events.append(TextDelta(text))
+
+
+def _is_incomplete(text: str, *marks: str | None) -> bool:
+    """Whether more text may complete ``text`` to one of ``marks``."""
+    return not text or any(mark and mark != text and mark.startswith(text) for mark in marks)
 
 
 def tool_call_parser(format: ToolCallFormat | str) -> ToolCallParser:

@@ -99,7 +99,7 @@ def _check_unconstrained(tool_choice: ToolChoice, schema: Mapping[str, Any] | No
     if schema is not None:
         raise InvalidRequestError(
             "response_format",
-            "calls of this model cannot be told from JSON here. Leave out tools or format.",
+            "calls of this model cannot be distinguished from JSON here. Leave out tools or response_format.",
         )
     if not tool_choice.parallel:
         raise InvalidRequestError(

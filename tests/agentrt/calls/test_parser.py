@@ -1,4 +1,4 @@
-"""The incremental parsers: invariant under splitting, nothing lost, malformed text comes back as text."""
+"""The incremental parser: independent of how text is split, loses none, returns malformed calls as text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from agentrt.calls import (
     CallArgumentsDelta,
     CallFinished,
     CallStarted,
+    JsonCallScanner,
     ParserEvent,
     TextDelta,
     ToolCall,
@@ -23,7 +24,16 @@ from agentrt.calls import (
 )
 from agentrt.calls.formats import BUILT_IN_FORMATS
 
-formats = st.sampled_from(BUILT_IN_FORMATS)
+# As another package may define one: no built-in format has a long opening or separator.
+LONG_MARKUP = ToolCallFormat(
+    name="long_markup",
+    scanner=JsonCallScanner,
+    opening_tag="[CALL]",
+    message_opening="[CALLS]",
+    separator="&&",
+    closing="[END]",
+)
+formats = st.sampled_from([*BUILT_IN_FORMATS, LONG_MARKUP])
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -37,7 +47,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 names = st.from_regex(r"[a-z_]{1,8}(\.[a-z]{1,4})?", fullmatch=True)
 keywords = st.from_regex(r"[a-z_]{1,6}", fullmatch=True)
 calls = st.builds(ToolCall, names, st.dictionaries(keywords, values, max_size=3))
-# Pieces that make near misses likely.
+# Pieces that often give text which is almost a call.
 shards = st.sampled_from(
     [
         *("<tool_call>", "</tool_call>", "<tool_", "<|python_tag|>", "{", "}", "[", "]", "(", ")", '"', "'"),
@@ -59,6 +69,7 @@ shards = st.sampled_from(
         ),
         *('{"name": "a", "arguments": {', '{"name": "f", "arguments": {"x": 1}}', "f(x=1)", "[f(x=1)", "f("),
         '[{"name": "f", "parameters": {}}',
+        *("[CALLS]", "[CALL]", "[CAL", "&&", "&", "[END]", "[EN"),
     ]
 )
 
@@ -77,6 +88,8 @@ def write_all(calls: list[ToolCall], format: ToolCallFormat) -> str:
             return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
         case ToolCallFormat.LLAMA3_JSON:
             return "; ".join(written)
+        case _ if format is LONG_MARKUP:
+            return f"[CALLS]{' && '.join(written)} [END]"
         case _:
             return f"[{', '.join(written)}]"
 
@@ -122,13 +135,13 @@ def test_events_do_not_depend_on_the_split(parts: list[str], cuts: list[int], fo
 
 
 @given(st.lists(calls, min_size=1, max_size=3), formats)
-def test_what_is_written_is_read(written: list[ToolCall], format: ToolCallFormat) -> None:
+def test_written_calls_are_parsed(written: list[ToolCall], format: ToolCallFormat) -> None:
     text, found = parse_tool_calls(write_all(written, format), format)
     assert (text, list(found)) == ("", written)
 
 
 @given(st.lists(calls, min_size=1, max_size=3), formats)
-def test_the_arguments_stream_as_their_json(written: list[ToolCall], format: ToolCallFormat) -> None:
+def test_arguments_are_streamed_as_json(written: list[ToolCall], format: ToolCallFormat) -> None:
     events = events_of(list(write_all(written, format)), format)
     for index, call in enumerate(written):
         started, arguments, finished = events[3 * index : 3 * index + 3]
@@ -140,7 +153,7 @@ def test_the_arguments_stream_as_their_json(written: list[ToolCall], format: Too
 
 @given(st.lists(st.text(alphabet="abc <>{}[]()=\"'\n", max_size=30), max_size=4), formats)
 def test_text_without_a_call_comes_back_unchanged(parts: list[str], format: ToolCallFormat) -> None:
-    text = "".join(parts)  # this alphabet cannot write a call's name in quotes and digits in arguments
+    text = "".join(parts)  # few calls can be written in this alphabet
     plain, found = parse_tool_calls(text, format)
     assert found or plain == text
 
@@ -183,7 +196,7 @@ def test_arguments_stream_before_the_call_ends() -> None:
     ]
 
 
-def test_a_missing_closing_tag_is_forgiven() -> None:
+def test_a_missing_closing_tag_is_no_error() -> None:
     assert parse_tool_calls('<tool_call>{"name":"f","arguments":{}}\n', ToolCallFormat.HERMES) == (
         "",
         (ToolCall("f", {}),),
@@ -251,7 +264,7 @@ def test_an_oversized_call_is_text() -> None:
 
 
 @pytest.mark.parametrize("shard", ["<tool_call>", "<tool_call>{", " ", '<tool_call>{"name": "', "["])
-def test_a_megabyte_of_garbage_is_worked_off(shard: str) -> None:
+def test_a_megabyte_of_garbage_is_parsed_in_time(shard: str) -> None:
     text = shard * (MAX_CALL_CHARACTERS // len(shard))
     for format in BUILT_IN_FORMATS:
         plain, found = parse_tool_calls(text, format)

@@ -21,7 +21,7 @@ def compiler(tokenizer: Tokenizer) -> GrammarCompiler:
 
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Compilation that does not come back until the event is set."""
+    """Makes compilations wait until the event is set."""
     go = threading.Event()
 
     def wait(*args: Any) -> Any:
@@ -37,7 +37,7 @@ def test_a_grammar_is_compiled_once(compiler: GrammarCompiler) -> None:
     assert compiler.compile('start: "a"', "tools") is compiler.compile('start: "a"', "tools")
 
 
-def test_what_takes_too_long_is_refused_and_its_result_is_kept(
+def test_a_grammar_that_takes_too_long_is_refused_and_its_result_is_kept(
     compiler: GrammarCompiler, stuck: threading.Event
 ) -> None:
     with pytest.raises(InvalidRequestError, match=r"tools: its schemas take more than 0.2 s"):
@@ -46,7 +46,7 @@ def test_what_takes_too_long_is_refused_and_its_result_is_kept(
     assert not compiler.compile('start: "a"', "tools").is_error()
 
 
-def test_only_few_compile_at_once(compiler: GrammarCompiler, stuck: threading.Event) -> None:
+def test_only_a_few_compilations_run_at_once(compiler: GrammarCompiler, stuck: threading.Event) -> None:
     for text in "abcd":
         with pytest.raises(InvalidRequestError, match="take more than"):
             compiler.compile(f'start: "{text}"', "tools")
@@ -54,7 +54,7 @@ def test_only_few_compile_at_once(compiler: GrammarCompiler, stuck: threading.Ev
         compiler.compile('start: "e"', "tools")
 
 
-def test_others_wait_for_a_place(tokenizer: Tokenizer, stuck: threading.Event) -> None:
+def test_other_compilations_wait_for_a_free_place(tokenizer: Tokenizer, stuck: threading.Event) -> None:
     assert tokenizer.token_bytes is not None
     compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), time_limit_s=60)
     grammars = [f'start: "{text}"' for text in "abcdefgh"]
@@ -65,7 +65,7 @@ def test_others_wait_for_a_place(tokenizer: Tokenizer, stuck: threading.Event) -
         assert not any(future.result(60).is_error() for future in compiled)
 
 
-def test_few_are_kept(compiler: GrammarCompiler) -> None:
+def test_only_a_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
     first = compiler.compile('start: "first"', "tools")
     for number in range(64):
         compiler.compile(f'start: "{number}"', "tools")
@@ -76,7 +76,9 @@ def test_few_are_kept(compiler: GrammarCompiler) -> None:
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "(a|aa)+$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*){50}x", "((a{1,99}){1,99}){1,99}"]
 )
-def test_patterns_that_ruin_other_engines(tokenizer: Tokenizer, pattern: str) -> None:
+def test_patterns_that_slow_down_backtracking_engines_are_quick_or_refused(
+    tokenizer: Tokenizer, pattern: str
+) -> None:
     assert tokenizer.token_bytes is not None
     compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
     grammar = f'start: %json {{"type": "string", "pattern": "{pattern}"}}'
@@ -89,6 +91,6 @@ def test_patterns_that_ruin_other_engines(tokenizer: Tokenizer, pattern: str) ->
         matcher.consume_token(token)
 
 
-def test_an_endless_schema_is_refused(compiler: GrammarCompiler) -> None:
+def test_a_very_large_schema_is_refused(compiler: GrammarCompiler) -> None:
     with pytest.raises(InvalidRequestError, match="more than 262144 characters"):
         compiler.compile("start: " + '"a" ' * 100_000, "response_format")

@@ -47,7 +47,7 @@ def test_defaults_that_the_schema_states_make_no_difference() -> None:
     assert outputs.get("find", {"limit": 6, "query": "a"}) is None
 
 
-def test_the_same_call_is_kept_once() -> None:
+def test_the_same_call_is_stored_once() -> None:
     outputs = ToolOutputs(TOOLS)
     outputs.put("find", {"query": "a"}, "old")
     outputs.put("find", {"query": "b"}, "B")
@@ -59,7 +59,7 @@ def test_the_same_call_is_kept_once() -> None:
     assert found.output == "new"
 
 
-def test_an_entry_is_good_for_its_time() -> None:
+def test_entries_expire() -> None:
     clock = Clock()
     outputs = ToolOutputs(TOOLS, OutputLimits(keep_alive_s=10, max_keep_alive_s=20), clock)
     outputs.put("now", {}, "x")
@@ -73,12 +73,12 @@ def test_an_entry_is_good_for_its_time() -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [0, -1, math.nan, math.inf])
-def test_times_that_are_none(keep_alive: float) -> None:
+def test_invalid_times_are_refused(keep_alive: float) -> None:
     with pytest.raises(InvalidRequestError, match="keep_alive"):
         ToolOutputs(TOOLS).put("now", {}, "x", keep_alive_s=keep_alive)
 
 
-def test_what_cannot_be_asked_for_or_does_not_fit_is_not_kept() -> None:
+def test_outputs_of_unknown_tools_or_beyond_the_limits_are_not_stored() -> None:
     limits = OutputLimits(entries=2, entry_bytes=100, total_bytes=150)
     outputs = ToolOutputs(TOOLS, limits)
     assert not outputs.put("other", {}, "x")
@@ -87,10 +87,10 @@ def test_what_cannot_be_asked_for_or_does_not_fit_is_not_kept() -> None:
     assert not outputs.put("find", {"query": "b"}, "x" * 70)
     assert outputs.put("find", {"query": "b"}, "")
     assert not outputs.put("now", {}, "")
-    assert outputs.put("find", {"query": "a"}, "")  # in the place of what it replaces
+    assert outputs.put("find", {"query": "a"}, "")  # its own earlier entry does not count
 
 
-def test_after_the_end_nothing_is_held() -> None:
+def test_a_closed_cache_is_empty_and_stores_nothing() -> None:
     outputs = ToolOutputs(TOOLS)
     outputs.put("now", {}, "x")
     outputs.close()
@@ -113,7 +113,7 @@ def test_any_json_arguments_find_their_output(arguments: dict[str, Any], output:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Against a dictionary: what is found is what was put last and has not expired, within the limits."""
+    """Compares the cache with a dictionary of outputs that have not expired."""
 
     limits = OutputLimits(entries=5, entry_bytes=200, total_bytes=500)
 

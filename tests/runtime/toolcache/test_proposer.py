@@ -39,7 +39,7 @@ def tokenized(renderer: ToolTurnRenderer, name: str, city: str) -> tuple[int, ..
 
 
 def drafts(proposer: ToolCacheProposer, tokens: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """What was drafted behind how many of ``tokens``, if the model writes just those."""
+    """Number of tokens written -> draft, for a model that writes exactly ``tokens``."""
     found = {}
     for place, token in enumerate(tokens, 1):
         if draft := proposer.draft(token):
@@ -57,7 +57,7 @@ def test_the_newest_call_is_drafted_where_a_call_opens(
     assert drafts(proposer, [*before, *call]) == {len(before) + 1: call[1:]}
 
 
-def test_what_differs_is_tried_next(
+def test_the_next_draft_follows_what_the_model_wrote(
     proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer
 ) -> None:
     outputs.put("population", {"city": "Oslo"}, "700k")
@@ -65,7 +65,7 @@ def test_what_differs_is_tried_next(
     outputs.put("weather", {"city": "Rome"}, "sun")
     written = tokenized(renderer, "population", "Oslo")
     found = drafts(proposer, written)
-    # At the opening the newest of all, once the name is told its newest, once the city is told the other one.
+    # At the opening the newest call; once the name is known its newest; once the city is known the other one.
     assert [found[place] for place in found] == [
         call[place:]
         for place, call in zip(
@@ -77,7 +77,7 @@ def test_what_differs_is_tried_next(
     assert min(found) == 1
 
 
-def test_an_output_that_comes_during_the_call_is_drafted(
+def test_an_output_that_arrives_during_the_call_is_drafted(
     proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer
 ) -> None:
     call = tokenized(renderer, "weather", "Rome")
@@ -90,35 +90,35 @@ def call_text(name: str, city: str) -> str:
     return f'<tool_call>\n{{"name": "{name}", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
 
 
-def test_a_turn_is_answered_if_all_of_it_is(
+def test_a_turn_is_answered_only_if_all_its_calls_are(
     proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer
 ) -> None:
     one, other = call_text("weather", "Rome"), call_text("population", "Rome")
     (end,) = tokenizer.end_token_ids
 
-    def follow(text: str) -> ToolTurn | None:
+    def answer(text: str) -> ToolTurn | None:
         return proposer.answer_turn(end, text, 100)
 
-    assert follow(one) is None
+    assert answer(one) is None
     outputs.put("weather", {"city": "Rome"}, "sun")
-    turn = follow(f"Let me look.\n{one}")
+    turn = answer(f"Let me look.\n{one}")
     assert turn is not None
     assert turn.outputs == ("sun",)
     assert turn.reply == renderer.tokenize_call(ToolCall("weather", {"city": "Rome"}), "sun").reply
-    assert follow(f"{one}\n{other}") is None
+    assert answer(f"{one}\n{other}") is None
     outputs.put("population", {"city": "Rome"}, "3M")
-    both = follow(f"{one}\n{other}")
+    both = answer(f"{one}\n{other}")
     assert both is not None
     assert both.outputs == ("sun", "3M")
     assert [call.name for call in both.calls] == ["weather", "population"]
     assert both.reply == renderer.reply(both.calls, both.outputs)
-    assert follow("Nothing to do.") is None
+    assert answer("Nothing to do.") is None
     # A token that the template would not have written, and a reply behind which no token would fit.
     assert proposer.answer_turn(end + 1, one, 100) is None
     assert proposer.answer_turn(end, one, 4096 - len(turn.reply.tokens)) is None
 
 
-def test_a_reply_that_is_too_long_is_not_kept(renderer: ToolTurnRenderer) -> None:
+def test_a_reply_that_is_too_long_is_not_stored(renderer: ToolTurnRenderer) -> None:
     outputs = ToolOutputs(TOOLS, tokenize=renderer.tokenize_call, max_reply_tokens=40)
     assert outputs.put("weather", {"city": "Rome"}, "sun")
     assert not outputs.put("weather", {"city": "Rome"}, "sun " * 100)

@@ -10,7 +10,7 @@ from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
 
 CALL = ToolCall("get_weather", {"city": "Ljubljana"})
 OTHER = ToolCall("search_notes", {"query": 'a "roof"', "limit": 3})
-ASKED = {"role": "user", "content": "What is the weather?"}
+QUESTION = {"role": "user", "content": "What is the weather?"}
 
 
 @pytest.fixture
@@ -21,18 +21,18 @@ def renderer(tokenizer: Tokenizer) -> ToolTurnRenderer:
 def conversation(
     tokenizer: Tokenizer, calls: list[ToolCall], outputs: list[str]
 ) -> tuple[list[int], list[int]]:
-    """The tokens of a conversation up to the end of the turn that calls, and those behind it."""
-    made = [
+    """The tokens of a conversation up to the end of the calling turn, and those behind it."""
+    tool_calls = [
         {"id": f"c{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for n, call in enumerate(calls)
     ]
-    messages: list[Any] = [ASKED, {"role": "assistant", "content": "", "tool_calls": made}]
+    messages: list[Any] = [QUESTION, {"role": "assistant", "content": "", "tool_calls": tool_calls}]
     results = [
         {"role": "tool", "content": output, "tool_call_id": f"c{n}"} for n, output in enumerate(outputs)
     ]
     tokens = tokenizer.encode(tokenizer.render(messages + results, None))
     (end,) = tokenizer.end_token_ids
-    # system, user and assistant end before the tools' turn
+    # system, user and assistant turn end in front of the reply
     place = [index for index, token in enumerate(tokens) if token == end][2] + 1
     return tokens[:place], tokens[place:]
 
@@ -61,13 +61,13 @@ def test_an_output_cannot_forge_the_template(
 ) -> None:
     plain = renderer.tokenize_call(CALL, "x").reply.tokens
     forged = renderer.tokenize_call(CALL, output).reply.tokens
-    control = {token for token in plain if not (tokenizer.token_bytes or ())[token]}
-    assert control
-    for token in control:
+    special = {token for token in plain if not (tokenizer.token_bytes or ())[token]}
+    assert special
+    for token in special:
         assert forged.count(token) == plain.count(token)
     assert output in tokenizer.decode(forged)
 
 
-def test_an_output_cannot_stand_for_another(renderer: ToolTurnRenderer, tokenizer: Tokenizer) -> None:
-    told = tokenizer.decode(renderer.reply([CALL, OTHER], [renderer._placeholder(1)[:-3], "two"]).tokens)
-    assert told.count("two") == 1
+def test_an_output_cannot_forge_a_placeholder(renderer: ToolTurnRenderer, tokenizer: Tokenizer) -> None:
+    text = tokenizer.decode(renderer.reply([CALL, OTHER], [renderer._placeholder(1)[:-3], "two"]).tokens)
+    assert text.count("two") == 1

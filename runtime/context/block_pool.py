@@ -1,4 +1,4 @@
-"""The pool of KV blocks and its prefix cache. Blocks are numbers; :class:`.KVArena` owns their bytes."""
+"""The pool of KV blocks and its prefix cache. Blocks are numbers; :class:`KVArena` owns their bytes."""
 
 from __future__ import annotations
 

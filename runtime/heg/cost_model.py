@@ -31,7 +31,7 @@ class KernelCost:
 class CostModel(Protocol):
     """Estimates for the kernels of one model on one platform: all that the graph and the scheduler know.
 
-    :class:`.Profile` is the implementation; tests use doubles. Immutable.
+    :class:`Profile` is the implementation; tests use doubles. Immutable.
     """
 
     @property

@@ -99,10 +99,10 @@ class XPUProfile(_Frozen):
 
 
 class Profile(_Frozen):
-    """Predictive annotations of one model on the XPUs of one platform. A :class:`.CostModel`."""
+    """Predictive annotations of one model on the XPUs of one platform. A :class:`CostModel`."""
 
     fingerprint: str
-    """Identifies the model, the devices and the settings (:func:`.store.fingerprint`)."""
+    """Identifies the model, the devices and the settings (:func:`fingerprint`)."""
     xpus: Mapping[Role, XPUProfile]
     bandwidth: Positive
     """The machine's read bandwidth in bytes per second, the whole of memory pressure."""
@@ -133,12 +133,12 @@ class Profile(_Frozen):
 
     @property
     def static_tokens(self) -> int | None:
-        """See :attr:`.CostModel.static_tokens`."""
+        """See :attr:`CostModel.static_tokens`."""
         prefill = self.xpus.get(Role.PREFILL)
         return prefill.groups.tokens if prefill is not None and prefill.groups is not None else None
 
     def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
-        """See :meth:`.CostModel.estimate`."""
+        """See :meth:`CostModel.estimate`."""
         xpu = self.xpus[role]
         past = 0
         measured = self.measured

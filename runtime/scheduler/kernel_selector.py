@@ -17,6 +17,8 @@ from .running_batches import RunningBatches
 from .running_kernels import LaunchDecision, RunningKernels, ScheduledKernel
 
 _PAST_STEP: Final = 256
+"""Past tokens after which a cached cost is estimated again."""
+
 _MAX_CACHED_COSTS: Final = 4096
 
 
@@ -143,16 +145,12 @@ class KernelSelector:
         See :attr:`Policy.background_share`: they may delay reactive work on ``role``.
         """
         for batch in self._batches:
-            kernel = batch.context.next_kernel
-            if (
-                kernel is None
-                or not batch.level
-                or batch.running_on is not None
-                or kernel.roles[0] is not role
-            ):
+            if not batch.level or batch.running_on is not None:
                 continue
-            if batch.context.kernels[0].roles[0] is not role:
-                candidate = self._candidate(batch, batch.context.kernels, role)
+            kernels = batch.context.kernels
+            next_role = kernels[batch.context.position].roles[0]
+            if next_role is role and kernels[0].roles[0] is not role:
+                candidate = self._candidate(batch, kernels, role)
                 if candidate.cost.seconds <= self._background_credit_s[role]:
                     yield candidate
 

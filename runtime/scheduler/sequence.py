@@ -25,7 +25,7 @@ class SequenceState(enum.Enum):
     chunks; decoding continues behind them.
 
     Only PREFILL and DECODE sequences hold KV blocks. A sequence whose batch is paused between two kernels
-    keeps its state: being paused is a state of the :class:`~.batch.Batch`, and nothing computed is lost. If a
+    keeps its state: being paused is a state of the :class:`Batch`, and nothing computed is lost. If a
     sequence finishes while it is in a batch, its blocks are released when the batch is completed or dropped.
     If it finishes with a tool call, they may be held for the next turn
     (:meth:`Scheduler.hold_for_next_turn`).

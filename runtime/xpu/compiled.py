@@ -27,7 +27,7 @@ class CompiledKernels:
     def __init__(
         self, pieces: Mapping[KernelKind, Sequence[ov.Model]], device: str, properties: Mapping[str, Any]
     ) -> None:
-        """Compile ``pieces``, the models that :class:`.Partition` cuts, those of each kind in order.
+        """Compile ``pieces``, the models that :class:`Partition` cuts, those of each kind in order.
 
         Raises:
             ConfigurationError: the device refuses these properties.

@@ -30,7 +30,7 @@ _Work = tuple[Kernel, BatchContext, Callable[[KernelDone], None]]
 
 
 class OpenVINOXPU:
-    """One OpenVINO device. An :class:`.XPU` whose kernels run on the caller's thread or on its own.
+    """One OpenVINO device. An :class:`XPU` whose kernels run on the caller's thread or on its own.
 
     :meth:`run` uses the caller's thread. :meth:`submit` uses a thread that waits for each kernel, rather than
     a callback of OpenVINO's: those are not called for inferences that fail.

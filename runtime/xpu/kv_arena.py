@@ -16,7 +16,7 @@ class KVArena:
     """The cache tensors of one model, sized by a budget in bytes.
 
     The tensors are plain memory that OpenVINO updates in place; all XPUs of a platform share them.
-    :class:`.BlockPool` accounts for the blocks.
+    :class:`BlockPool` accounts for the blocks.
     """
 
     def __init__(self, layout: KVLayout, platform: OpenVINOPlatform, memory_bytes: int) -> None:

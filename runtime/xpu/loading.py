@@ -41,7 +41,7 @@ class LoadedModel:
     """A model on a platform: its kernels, their costs, and the layout of its KV blocks."""
 
     platform: OpenVINOPlatform
-    """Create a :class:`.KVArena` of :attr:`layout` on it before the first batch."""
+    """Create a :class:`KVArena` of :attr:`layout` on it before the first batch."""
     graph: ExecutionGraph
     profile: Profile
     layout: KVLayout

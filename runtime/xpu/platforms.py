@@ -63,7 +63,7 @@ def find_platform(name: str) -> tuple[str, Mapping[Role, Device]]:
 
 
 class OpenVINOPlatform:
-    """OpenVINO XPUs over one arena. A :class:`.Platform`."""
+    """OpenVINO XPUs over one arena. A :class:`Platform`."""
 
     def __init__(self, name: str, xpus: Mapping[Role, OpenVINOXPU], pool: BufferPool) -> None:
         """``pool`` is the buffer pool that all ``xpus`` share."""

@@ -35,7 +35,7 @@ def prefill(tokens: int, past: int = 0) -> BatchShape:
     past=st.integers(0, 5000),
     quantum_ms=st.floats(0.5, 50),
 )
-def test_every_pass_goes_through_every_layer_once_in_order(
+def test_every_batch_goes_through_every_layer_once_in_order(
     bounds: set[int], groups: int | None, tokens: int, past: int, quantum_ms: float
 ) -> None:
     graph = graph_of(0, *sorted(bounds), groups=groups, quantum_s=quantum_ms / 1e3, pair_s=1e-9)
@@ -57,14 +57,14 @@ def test_every_pass_goes_through_every_layer_once_in_order(
         assert seconds <= graph.quantum_s or len(kernel.segments) == 1
 
 
-def test_quick_passes_are_few_large_kernels() -> None:
+def test_quick_batches_are_few_large_kernels() -> None:
     graph = graph_of(*range(LAYERS), quantum_s=0.0045)
     assert [len(kernel.layers) for kernel in graph.kernels_for(BatchShape(1, 1, 0, 1))] == [4, 4, 4]
     assert len(graph_of(*range(LAYERS), quantum_s=0.02).kernels_for(BatchShape(1, 1, 0, 1))) == 1
     assert len(graph.kernels_for(prefill(256))) == LAYERS
 
 
-def test_only_chunks_of_the_static_shape_are_split_and_only_where_there_is_somebody_to_split_with() -> None:
+def test_only_chunks_of_the_static_shape_are_split_and_only_with_a_prefill_xpu() -> None:
     graph = graph_of(0, 6, 11, groups=128)
     assert graph.static_tokens == 128
     kernels = graph.kernels_for(prefill(128))
@@ -79,7 +79,7 @@ def test_only_chunks_of_the_static_shape_are_split_and_only_where_there_is_someb
     assert graph_of(0, groups=128).static_tokens is None  # in one piece it cannot be split
 
 
-def test_rerouting_keeps_what_is_done_and_goes_on_from_a_seam() -> None:
+def test_rerouting_keeps_done_kernels_and_continues_from_a_seam() -> None:
     graph = graph_of(0, 6, 11, groups=128)
     shape = prefill(128)
     reroutable = []
@@ -117,7 +117,7 @@ def test_whole_static_chunks_first_then_the_margin() -> None:
     assert graph.chunk_tokens(100_000, 300) == 32  # nor does the attention of a static chunk
 
 
-def test_batches_grow_until_they_slow_each_other_down() -> None:
+def test_b_max_is_the_largest_batch_without_slowdown() -> None:
     graph = graph_of(*range(LAYERS))
     assert graph.max_decode_batch(1.0) == 1
     assert graph.max_decode_batch(1.05) == 32  # but for its row in the LM head, free up to 32 tokens
@@ -128,7 +128,7 @@ def test_batches_grow_until_they_slow_each_other_down() -> None:
 @pytest.mark.parametrize(
     ("layer_s", "segment_s", "segments"),
     [
-        (0.00001, 0.0001, 1),  # tiny: a whole pass fits the quantum
+        (0.00001, 0.0001, 1),  # tiny: a whole batch fits the quantum
         (0.004, 0.0001, None),  # somewhere between
         (0.024, 0.0001, LAYERS),  # so large that one layer just fits
     ],

@@ -17,7 +17,7 @@ def never() -> Profile:
     raise AssertionError("nothing should be measured")
 
 
-def test_measured_once_and_then_found(tmp_path: Path) -> None:
+def test_profile_is_measured_once_and_then_found(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path / "new" / "folder")
     assert store.profile("a", lambda: PROFILE) == PROFILE
     assert ProfileStore(store.folder).profile("a", never) == PROFILE
@@ -64,7 +64,7 @@ def test_a_profile_that_cannot_be_stored_is_used_all_the_same(tmp_path: Path) ->
         assert store.profile("a", lambda: PROFILE) == PROFILE
 
 
-def test_whoever_reads_meanwhile_finds_a_whole_profile(tmp_path: Path) -> None:
+def test_concurrent_readers_find_a_whole_profile(tmp_path: Path) -> None:
     store = ProfileStore(tmp_path)
     store.profile("a", lambda: PROFILE)
     written = threading.Event()

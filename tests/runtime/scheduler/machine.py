@@ -1,4 +1,4 @@
-"""A machine in virtual time whose kernels take exactly what their estimates say."""
+"""A machine in virtual time whose kernels take exactly their estimated time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def profile(*, xpus: int = 1, decode_share: float = 0.8) -> Profile:
 
 @dataclass
 class Kernel:
-    """One kernel as it ran."""
+    """One kernel as it ran, with the chunks it had then."""
 
     scheduled: ScheduledKernel
     chunks: list[ScheduledChunk]
@@ -80,7 +80,7 @@ class Kernel:
 
 @dataclass
 class Machine:
-    """Drives a scheduler as the engine does; the next token of whoever samples is its position."""
+    """Drives a scheduler as the engine does. A sequence's sampled token is its position in the sequence."""
 
     blocks: int = 64
     batch: int = 8
@@ -90,7 +90,7 @@ class Machine:
     decode_share: float = 0.8
     quantum_s: float = QUANTUM
     watch: Callable[[Kernel], None] | None = None
-    """Told of every kernel when it starts."""
+    """Called with every kernel when it starts."""
 
     def __post_init__(self) -> None:
         self.graph = ExecutionGraph(
@@ -125,7 +125,7 @@ class Machine:
         drafts: tuple[bool, ...] = (),
         given: int = 0,
     ) -> Sequence:
-        """``drafts`` says which tokens of each draft are right; behind every third one come ``given``."""
+        """``drafts``: which tokens of each draft are right. Each third token is followed by ``given``."""
         tokens = list(range(prompt)) if isinstance(prompt, int) else list(prompt)
         keys = None if app is None else BlockHashes(app, BLOCK)
         sequence = Sequence(self._ids, priority, tokens, keys, arrived=self.now, deadline=deadline)
@@ -137,8 +137,8 @@ class Machine:
             self.given_up.append(shed)
         return sequence
 
-    def dispatch(self) -> list[ScheduledKernel]:
-        """Start what may start; take a note of it."""
+    def schedule(self) -> list[ScheduledKernel]:
+        """Start the kernels that may start, and log them."""
         decisions = self.scheduler.schedule(self.now)
         for decision in decisions:
             kernel = Kernel(decision, decision.batch.chunks, self.now, self.now + decision.cost.seconds)
@@ -152,15 +152,15 @@ class Machine:
         return decisions
 
     def step(self) -> Kernel | None:
-        """Start what may start, and let the kernel that ends first end."""
-        self.dispatch()
+        """Start the kernels that may start, and advance to the first end of a kernel."""
+        self.schedule()
         if not self.running:
             return None
         role, kernel = min(self.running.items(), key=lambda item: item[1].end)
         del self.running[role]
         self.now = kernel.end
-        through = self.scheduler.complete_kernel(role, self.now)
-        for chunk in through.chunks if through else ():
+        completed = self.scheduler.complete_kernel(role, self.now)
+        for chunk in completed.chunks if completed else ():
             if chunk.samples:
                 self._sample(chunk)
         self.scheduler.check_integrity()
@@ -191,7 +191,7 @@ class Machine:
             place += 1
 
     def batches(self, most: int = 1000) -> list[list[tuple[int, int, bool]]]:
-        """Run until nothing is left; what each pass computed, in the order in which they ended."""
+        """Run until nothing is left; return what each batch computed, in the order in which they ended."""
         made = []
         for _ in range(most):
             kernel = self.step()
@@ -199,16 +199,16 @@ class Machine:
                 return made
             if kernel.scheduled.kernel.last:
                 made.append([(chunk.sequence.id, chunk.length, chunk.samples) for chunk in kernel.chunks])
-        raise AssertionError("it does not come to an end")
+        raise AssertionError("the machine does not come to an end")
 
     def until(self, sequence: Sequence, *, first: bool = False) -> float:
-        """Run until ``sequence`` is done, or has its first token; when that was."""
+        """Run until ``sequence`` is done, or has its first token; return when that was."""
         times = self.first if first else self.done
         while sequence not in times:
-            assert self.step() is not None, "nothing runs, but somebody waits"
+            assert self.step() is not None, "nothing runs, but a sequence waits"
         return times[sequence]
 
 
 def policy(**changes: Any) -> Policy:
-    """Agent.xpu's own but for ``changes``."""
+    """The policy of Agent.xpu with ``changes``."""
     return replace(Policy(), **changes)

@@ -1,4 +1,4 @@
-"""Any order of arrivals, kernels, endings, failures and time, under every policy, on too little memory."""
+"""Random orders of events (arrivals, kernels, failures, time), under every policy, with few KV blocks."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class AnyOrder(RuleBasedStateMachine):
             self.alive.append(self.machine.add(prompt, answer=answer, given=given, deadline=due, **more))
 
     @rule()
-    def dispatch(self) -> None:
-        self.machine.dispatch()
+    def schedule(self) -> None:
+        self.machine.schedule()
         if not self.machine.running:
-            kept = self.scheduler.next_timeout() < float("inf")  # for a turn that waits for its tool
-            assert kept or not self.scheduler.num_waiting + self.scheduler.num_running, "somebody could run"
-        assert not self.machine.dispatch(), "what may run has been started"
+            held = self.scheduler.next_timeout() < float("inf")  # for the next turn
+            assert held or not self.scheduler.num_waiting + self.scheduler.num_running, "a sequence could run"
+        assert not self.machine.schedule(), "all kernels that may run have been started"
 
     def kernel_starts(self, kernel: Kernel) -> None:
         scheduled = kernel.scheduled
@@ -66,10 +66,10 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.kernels.get(batch.context.id, 0) == started.index, "in order, none twice"
         self.kernels[batch.context.id] = started.index + 1
         assert scheduled.cost.seconds <= QUANTUM or self.policy.mixed_batches
-        self._slices_make_sense(kernel)
+        self._chunks_are_valid(kernel)
         self._reactive_goes_first(kernel)
 
-    def _slices_make_sense(self, kernel: Kernel) -> None:
+    def _chunks_are_valid(self, kernel: Kernel) -> None:
         assert len(kernel.chunks) <= BATCH
         for sequence, length, samples, draft in kernel.chunks:
             start, end = sequence.computed_tokens, sequence.computed_tokens + length
@@ -88,7 +88,7 @@ class AnyOrder(RuleBasedStateMachine):
                 assert length == 1
 
     def _reactive_goes_first(self, kernel: Kernel) -> None:
-        """On one XPU reactive work waits for what runs when it comes, and now and then for promoted work."""
+        """On one XPU reactive work waits only for the running kernel, and at times for promoted work."""
         if not self.policy.by_priority or self.policy.time_share or self.xpus == 2:
             return
         batch = kernel.scheduled.batch
@@ -114,7 +114,7 @@ class AnyOrder(RuleBasedStateMachine):
         )
         longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
         if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:
-            return  # the engine would end whom the rest cannot hold
+            return  # the engine would end sequences that no longer fit
         del self.machine.running[role]
         for sequence in self.scheduler.fail_kernel(role, hung=hung):
             assert sequence.faults == self.policy.max_faults
@@ -150,7 +150,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.scheduler.usable_tokens == (BLOCKS - self.quarantined) * BLOCK
 
     def teardown(self) -> None:
-        # Left alone, everything ends.
+        # Without further events every sequence finishes.
         if not hasattr(self, "machine"):
             return
         for _ in range(20_000):

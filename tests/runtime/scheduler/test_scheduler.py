@@ -18,7 +18,7 @@ from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
 
-def test_a_prompt_in_chunks_then_one_token_at_a_time() -> None:
+def test_prompt_is_prefilled_in_chunks_then_decoded() -> None:
     machine = Machine()
     sequence = machine.add(37, answer=3)
     assert sequence.state is SequenceState.WAITING
@@ -34,7 +34,7 @@ def test_a_prompt_in_chunks_then_one_token_at_a_time() -> None:
     machine.scheduler.check_integrity()
 
 
-def test_chunks_end_on_block_boundaries_and_short_prompts_share_a_pass() -> None:
+def test_chunks_end_on_block_boundaries_and_short_prompts_share_a_batch() -> None:
     machine = Machine()
     machine.add(7, answer=1)
     machine.add(30, answer=1)
@@ -44,7 +44,7 @@ def test_chunks_end_on_block_boundaries_and_short_prompts_share_a_pass() -> None
 @pytest.mark.parametrize(
     ("priority", "longest_s", "chunk"), [(PROACTIVE, 0.1, 12), (REACTIVE, 0.1, 16), (REACTIVE, 0.005, 12)]
 )
-def test_the_quantum_binds_the_kernels_of_background_prompts_alone(
+def test_quantum_limits_only_kernels_of_background_prompts(
     priority: Priority, longest_s: float, chunk: int
 ) -> None:
     # A layer takes 8.5 ms for 12 tokens and 16 ms for 16.
@@ -53,7 +53,7 @@ def test_the_quantum_binds_the_kernels_of_background_prompts_alone(
     assert [[chunk[1] for chunk in batch] for batch in machine.batches()] == [[chunk]] * (48 // chunk)
 
 
-def test_decodes_are_batched_and_are_passes_of_their_own() -> None:
+def test_decodes_are_batched_apart_from_prompts() -> None:
     machine = Machine()
     for _ in range(3):
         machine.add(3, answer=3)
@@ -64,36 +64,36 @@ def test_decodes_are_batched_and_are_passes_of_their_own() -> None:
     ]
 
 
-def test_reactive_interrupts_between_two_kernels_and_nothing_is_computed_twice() -> None:
+def test_reactive_preempts_between_two_kernels_and_nothing_is_recomputed() -> None:
     machine = Machine()
     background = machine.add(16, PROACTIVE, answer=1)
     machine.step()
-    machine.dispatch()  # the second layer of the background prompt runs now
+    machine.schedule()  # the second layer of the background prompt runs now
     running = machine.running[Role.DECODE]
     user = machine.add(8, answer=1)
-    asked = machine.now
+    added_at = machine.now
     assert machine.until(user) == pytest.approx(running.end + 0.004), "one kernel, then its own four layers"
-    assert machine.now - asked <= QUANTUM + 0.004
+    assert machine.now - added_at <= QUANTUM + 0.004
     assert machine.scheduler.preemptions == 1
     machine.until(background)
     layers = [kernel.scheduled.kernel.layers.start for kernel in machine.log if kernel.ids == [background.id]]
     assert layers == [0, 1, 2, 3]
 
 
-def test_a_paused_pass_keeps_its_context() -> None:
+def test_preempted_batch_keeps_its_context() -> None:
     machine = Machine()
     machine.add(16, PROACTIVE)
-    context = machine.dispatch()[0].batch.context
+    context = machine.schedule()[0].batch.context
     machine.step()
     machine.add(8, answer=1)
     machine.step()
     assert (context.position, context.next_kernel) == (1, context.kernels[1])
-    resumed = machine.dispatch()[0]
+    resumed = machine.schedule()[0]
     assert resumed.batch.context is context
     assert resumed.kernel.index == 1
 
 
-def test_background_decodes_ride_along_up_to_the_backfill_batch() -> None:
+def test_background_decodes_are_backfilled_up_to_b_max() -> None:
     machine = Machine(batch=16)
     background = [machine.add(2, PROACTIVE, answer=50) for _ in range(10)]
     while any(sequence not in machine.first for sequence in background):
@@ -106,14 +106,14 @@ def test_background_decodes_ride_along_up_to_the_backfill_batch() -> None:
     assert batch.ids == [user.id, *(sequence.id for sequence in background[:7])]
 
 
-def test_without_reactive_work_the_batch_is_as_large_as_it_may_be() -> None:
+def test_background_alone_fills_the_batch() -> None:
     machine = Machine(batch=16)
     for _ in range(12):
         machine.add(2, PROACTIVE, answer=4)
     assert max(map(len, machine.batches())) == 12
 
 
-def test_background_decodes_ride_in_passes_of_prompts() -> None:
+def test_background_prompts_and_decodes_share_mixed_batches() -> None:
     machine = Machine(batch=16)
     decoding = [machine.add(2, PROACTIVE, answer=20) for _ in range(3)]
     while any(sequence not in machine.first for sequence in decoding):
@@ -123,13 +123,13 @@ def test_background_decodes_ride_in_passes_of_prompts() -> None:
     machine.until(prompt, first=True)
     mixed = [kernel for kernel in machine.log[begun:] if kernel.scheduled.kernel.index == 0]
     assert {kernel.scheduled.batch.stage for kernel in mixed} == {Stage.MIXED}
-    # A pass holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
+    # A batch holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
     assert [[chunk.length for chunk in kernel.chunks] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
         [1, 1, 1, 4]
     ]
 
 
-def test_beside_a_user_background_prompts_and_decodes_are_passes_of_their_own() -> None:
+def test_no_mixed_batches_beside_reactive_work() -> None:
     machine = Machine(policy=policy(promote_after_s=0.0), batch=16)
     decoding = machine.add(2, PROACTIVE, answer=30)
     machine.until(decoding, first=True)
@@ -140,18 +140,18 @@ def test_beside_a_user_background_prompts_and_decodes_are_passes_of_their_own() 
     assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log[begun:]}
 
 
-def test_a_mixed_pass_that_paused_goes_on_before_other_work_of_its_class() -> None:
+def test_preempted_mixed_batch_resumes_before_other_work_of_its_level() -> None:
     machine = Machine(batch=16)
     decoding = machine.add(2, PROACTIVE, answer=9)
     machine.until(decoding, first=True)
     machine.add(40, PROACTIVE)
-    paused = machine.dispatch()[0].batch
-    assert paused.stage is Stage.MIXED
+    preempted = machine.schedule()[0].batch
+    assert preempted.stage is Stage.MIXED
     user = machine.add(8, answer=2)
     machine.add(1, PROACTIVE)
     machine.until(user)
-    assert (paused.context.position, len(paused.context.kernels)) == (1, 2)
-    assert machine.dispatch()[0].batch is paused
+    assert (preempted.context.position, len(preempted.context.kernels)) == (1, 2)
+    assert machine.schedule()[0].batch is preempted
 
 
 def test_background_prompts_wait_for_reactive_decodes() -> None:
@@ -163,7 +163,7 @@ def test_background_prompts_wait_for_reactive_decodes() -> None:
     machine.until(background)
 
 
-def test_reactive_prompts_keep_reactive_decodes_waiting_no_longer_than_the_gap() -> None:
+def test_reactive_prompts_delay_reactive_decodes_at_most_by_the_gap() -> None:
     machine = Machine(policy=policy(reactive_decode_gap_s=0.05))
     first = machine.add(2, answer=40)
     machine.until(first, first=True)
@@ -179,7 +179,7 @@ def test_reactive_prompts_keep_reactive_decodes_waiting_no_longer_than_the_gap()
     assert max(gaps) > 0.03, "prompts do go first"
 
 
-def test_the_shortest_background_prompt_goes_first_and_an_old_one_before_it() -> None:
+def test_shortest_background_prompt_is_first_unless_another_is_promoted() -> None:
     machine = Machine(policy=policy(promote_after_s=0.5))
     long = machine.add(160, PROACTIVE, answer=1)
     short = machine.add(20, PROACTIVE, answer=1)
@@ -209,7 +209,7 @@ def test_endless_reactive_load_does_not_starve_background_prompts(xpus: int) -> 
     assert sum(old.id in kernel.ids for kernel in kernels) <= len(kernels) / 2, "it does not take over"
 
 
-def test_promoted_decodes_that_ride_along_do_not_hold_up_a_promoted_prompt() -> None:
+def test_backfilled_promoted_decodes_do_not_delay_a_promoted_prompt() -> None:
     machine = Machine(policy=policy(promote_after_s=0.1))
     riding = machine.add(2, PROACTIVE, answer=1000)
     machine.until(riding, first=True)
@@ -222,7 +222,7 @@ def test_promoted_decodes_that_ride_along_do_not_hold_up_a_promoted_prompt() -> 
     assert not any(one and two for one, two in itertools.pairwise(others)), "never two in a row"
 
 
-def test_a_deadline_promotes_and_then_ends() -> None:
+def test_deadline_promotes_then_finishes_a_sequence() -> None:
     machine = Machine(policy=policy(promote_after_s=100.0))
     sequence = machine.add(160, PROACTIVE, answer=1, deadline=0.4)
     user = machine.add(16, answer=100)
@@ -235,7 +235,7 @@ def test_a_deadline_promotes_and_then_ends() -> None:
     assert machine.pool.free == machine.pool.total
 
 
-def test_among_equals_first_come_first_served() -> None:
+def test_equals_are_served_by_arrival() -> None:
     machine = Machine(batch=2)
     for _ in range(4):
         machine.add(2, answer=2)
@@ -247,7 +247,7 @@ def test_among_equals_first_come_first_served() -> None:
     ]
 
 
-def test_a_full_arena_takes_the_blocks_of_the_last_background_one() -> None:
+def test_full_arena_evicts_the_last_background_sequence() -> None:
     machine = Machine(blocks=7)
     first, last = machine.add(8, PROACTIVE, answer=9), machine.add(8, PROACTIVE, answer=9)
     machine.until(last, first=True)
@@ -259,7 +259,7 @@ def test_a_full_arena_takes_the_blocks_of_the_last_background_one() -> None:
     machine.until(last)
 
 
-def test_an_evicted_sequence_repeats_its_tokens_one_by_one() -> None:
+def test_evicted_sequence_recomputes_sampled_tokens_one_by_one() -> None:
     machine = Machine(blocks=4)
     sequence = machine.add(6, PROACTIVE, answer=6)
     for _ in range(5):
@@ -276,7 +276,7 @@ def test_an_evicted_sequence_repeats_its_tokens_one_by_one() -> None:
     assert sequence.tokens[:11] == tokens
 
 
-def test_growing_sequences_evict_the_last_one_and_all_finish() -> None:
+def test_growing_sequences_evict_the_last_and_all_finish() -> None:
     machine = Machine(blocks=5)
     sequences = [machine.add(5, answer=13) for _ in range(3)]
     machine.batches()
@@ -284,7 +284,7 @@ def test_growing_sequences_evict_the_last_one_and_all_finish() -> None:
     assert machine.scheduler.evictions > 0
 
 
-def test_admission_leaves_room_to_grow() -> None:
+def test_admission_leaves_blocks_for_sequences_ahead() -> None:
     machine = Machine(blocks=3)
     machine.add(8, answer=4)
     machine.step()
@@ -293,19 +293,19 @@ def test_admission_leaves_room_to_grow() -> None:
     assert late.state is SequenceState.WAITING, "the last block is the first sequence's next one"
 
 
-def test_a_finished_sequence_in_a_running_kernel_keeps_its_blocks_until_it_ends() -> None:
+def test_sequence_finished_in_a_running_kernel_keeps_its_blocks_until_it_ends() -> None:
     machine = Machine()
     sequence = machine.add(16)
-    machine.dispatch()
+    machine.schedule()
     machine.scheduler.finish(sequence)
     machine.scheduler.check_integrity()
     assert machine.pool.free == 60
     machine.step()
     assert machine.pool.free == 64
-    assert machine.step() is None, "nobody wants the rest of its pass"
+    assert machine.step() is None, "the rest of its batch is not computed"
 
 
-def test_a_finished_sequence_in_a_paused_pass_frees_it_at_once() -> None:
+def test_sequence_finished_in_a_preempted_batch_drops_it_at_once() -> None:
     machine = Machine()
     sequence = machine.add(16, PROACTIVE)
     machine.step()
@@ -316,7 +316,7 @@ def test_a_finished_sequence_in_a_paused_pass_frees_it_at_once() -> None:
     assert machine.scheduler.take_dropped_contexts() == [batch.context]
 
 
-def test_overload_sheds_who_would_be_served_last() -> None:
+def test_overload_sheds_the_last_waiting_sequence() -> None:
     machine = Machine(policy=policy(max_waiting=3))
     kept = [machine.add(4, PROACTIVE), machine.add(9, PROACTIVE)]
     longest = machine.add(30, PROACTIVE)
@@ -342,8 +342,8 @@ def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     served: list[int] = []
     while len(served) < 300:
         for decision in scheduler.schedule(0.0):
-            through = scheduler.complete_kernel(decision.role, 0.0)
-            for chunk in through.chunks if through else ():
+            completed = scheduler.complete_kernel(decision.role, 0.0)
+            for chunk in completed.chunks if completed else ():
                 if chunk.samples:
                     served.append(chunk.sequence.id)
                     scheduler.finish(chunk.sequence)
@@ -433,7 +433,7 @@ class FixedCosts:
         return KernelCost(seconds=0.001, bandwidth_share=0.1, bytes=0, watts=1.0, measured=False)
 
 
-def test_the_graph_and_the_scheduler_need_only_a_cost_model() -> None:
+def test_graph_and_scheduler_need_only_a_cost_model() -> None:
     costs: CostModel = FixedCosts()
     graph = ExecutionGraph(costs, (0, 1), block_tokens=4, max_chunk_tokens=16, quantum_s=0.0015)
     scheduler = Scheduler(BlockPool(16), graph, policy(), max_batch_size=4, share_sampled=False)

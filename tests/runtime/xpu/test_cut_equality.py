@@ -82,7 +82,7 @@ def test_prefill_chunks_margins_and_decodes_have_the_same_logits(
 
 
 def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
-    """Several rows of one sequence want logits, and blocks alias between slices of one pass."""
+    """Several rows of one sequence have logits, and blocks alias between chunks of one batch."""
     whole, cut, _ = trio
     results = []
     for loaded in (whole, cut):
@@ -96,7 +96,7 @@ def test_drafts_are_verified_at_every_position(trio: tuple[LoadedModel, LoadedMo
     np.testing.assert_array_equal(results[0], results[1])
 
 
-def test_a_preempted_pass_goes_on_where_it_was(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
+def test_preempted_batch_resumes_where_it_was(trio: tuple[LoadedModel, LoadedModel, LoadedModel]) -> None:
     whole, *others = trio
     expected = forward(whole, Piece(tokens_of[:32]))
     urgent = forward(whole, Piece(tokens_of[200:217], table=range(30, 40)))
@@ -109,7 +109,7 @@ def test_a_preempted_pass_goes_on_where_it_was(trio: tuple[LoadedModel, LoadedMo
         np.testing.assert_array_equal(finish(loaded, paused), expected)
 
 
-def test_a_split_pass_can_be_rerouted_at_every_seam(
+def test_split_batch_can_be_rerouted_at_every_seam(
     trio: tuple[LoadedModel, LoadedModel, LoadedModel],
 ) -> None:
     whole, _, split = trio

@@ -28,13 +28,13 @@ def loaded(tiny_folder: Path) -> Iterator[LoadedModel]:
 
 
 class Hang:
-    """Lets the request of one inference never return, until it is let go."""
+    """An infer request that does not return until ``released`` is set, or it heeds a cancellation."""
 
     def __init__(self, request: Any, heeds_cancel: bool) -> None:
         self._request = request
         self._cancelled = threading.Event()
         self.waiting = threading.Event()
-        self.let_go = threading.Event()
+        self.released = threading.Event()
         self._heeds_cancel = heeds_cancel
 
     def start_async(self, share_inputs: bool) -> None:
@@ -46,11 +46,11 @@ class Hang:
     def cancel(self) -> None:
         if self._heeds_cancel:
             self._cancelled.set()
-            self.let_go.set()
+            self.released.set()
 
     def wait_for(self, timeout_ms: int) -> bool:
         self.waiting.set()
-        ended = self.let_go.wait(min(timeout_ms / 1e3, threading.TIMEOUT_MAX))
+        ended = self.released.wait(min(timeout_ms / 1e3, threading.TIMEOUT_MAX))
         if self._cancelled.is_set():
             raise RuntimeError("Infer Request was canceled")
         return ended
@@ -61,7 +61,7 @@ class Hang:
 
 @pytest.fixture
 def hang_next(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleQueue[Hang]]:
-    """The next inference that is bound hangs; returns where it can be found."""
+    """Makes the next bound inference hang; returns the queue that receives it."""
 
     def install(*, heeds_cancel: bool) -> SimpleQueue[Hang]:
         hangs: SimpleQueue[Hang] = SimpleQueue()
@@ -122,7 +122,7 @@ def test_two_xpus_run_at_the_same_time(
 
 @pytest.mark.parametrize("heeds_cancel", [True, False])
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_kernel_that_never_returns_is_given_up_and_the_rest_goes_on(
+def test_hung_kernel_is_abandoned_and_other_batches_continue(
     loaded: LoadedModel,
     hang_next: Callable[..., SimpleQueue[Hang]],
     monkeypatch: pytest.MonkeyPatch,
@@ -151,14 +151,14 @@ def test_a_kernel_that_never_returns_is_given_up_and_the_rest_goes_on(
     xpu.rebuild()
     assert buffers.abandoned is not heeds_cancel
     loaded.platform.release(hung)
-    np.testing.assert_array_equal(finish(loaded, paused), expected)  # another pass was not harmed
+    np.testing.assert_array_equal(finish(loaded, paused), expected)  # the other batch is unharmed
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS, table=range(8, 16))), expected)
-    hang.let_go.set()  # it comes back after all: nobody hears of it
+    hang.released.set()  # it returns late: nothing is reported
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
     assert done.empty()
 
 
-def test_a_quick_kernel_that_never_returns_is_cancelled_where_it_runs(
+def test_hung_quick_kernel_is_cancelled_where_it_runs(
     loaded: LoadedModel, hang_next: Callable[..., SimpleQueue[Hang]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "_QUICK_S", 1e9)
@@ -176,7 +176,7 @@ def test_a_quick_kernel_that_never_returns_is_cancelled_where_it_runs(
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
 
 
-def test_a_kernel_that_fails_is_reported_and_the_xpu_lives_on(loaded: LoadedModel) -> None:
+def test_failed_kernel_is_reported_and_the_xpu_stays_usable(loaded: LoadedModel) -> None:
     broken = begin(loaded, Piece(TOKENS))
     assert broken.inputs is not None
     broken.inputs.position_ids.pop()  # one position too few
@@ -193,7 +193,7 @@ def test_a_kernel_that_fails_is_reported_and_the_xpu_lives_on(loaded: LoadedMode
     assert np.isfinite(forward(loaded, Piece(TOKENS))).all()
 
 
-def test_a_device_that_disappears_is_named(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_device_is_named(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     class NoDevices:
         available_devices: tuple[str, ...] = ()
 
@@ -209,9 +209,7 @@ def test_a_device_that_disappears_is_named(loaded: LoadedModel, monkeypatch: pyt
     assert done.error.device == "CPU"
 
 
-def test_a_device_that_cannot_be_rebuilt_is_lost(
-    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_that_cannot_be_rebuilt_is_lost(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> None:
         raise RuntimeError("No device found")
 
@@ -221,7 +219,7 @@ def test_a_device_that_cannot_be_rebuilt_is_lost(
         xpu.rebuild()
 
 
-def test_buffers_are_used_again_and_stay_bound(loaded: LoadedModel) -> None:
+def test_buffers_are_reused_and_stay_bound(loaded: LoadedModel) -> None:
     context = begin(loaded, Piece(TOKENS[:1], 40))
     step(loaded, context)
     first = context.buffers
@@ -238,7 +236,7 @@ def test_buffers_are_used_again_and_stay_bound(loaded: LoadedModel) -> None:
     assert third.buffers is not fourth.buffers
 
 
-def test_memory_is_reclaimed_between_passes_and_taken_again(loaded: LoadedModel) -> None:
+def test_memory_is_reclaimed_between_batches_and_allocated_again(loaded: LoadedModel) -> None:
     expected = forward(loaded, Piece(TOKENS))
     paused = begin(loaded, Piece(TOKENS))
     step(loaded, paused)

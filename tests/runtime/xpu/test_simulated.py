@@ -15,7 +15,7 @@ from tests.runtime.tiny import made_up_profile
 SHAPE = BatchShape(1, 1, 0, 0)
 
 
-def test_events_come_in_order_of_time_then_of_asking() -> None:
+def test_events_are_called_in_order_of_time_then_of_scheduling() -> None:
     clock = VirtualClock()
     seen: list[tuple[str, float]] = []
     for name, time in (("late", 2.0), ("early", 1.0), ("also early", 1.0)):
@@ -33,7 +33,7 @@ def test_events_come_in_order_of_time_then_of_asking() -> None:
 
 
 def ends(*kernels: tuple[float, float, float]) -> list[float]:
-    """When kernels end that start at some time, want some seconds and some share of the bandwidth."""
+    """When kernels end, each given by its start, its seconds alone and its share of the bandwidth."""
     clock = VirtualClock()
     memory = SharedMemory(clock)
     ended = [0.0] * len(kernels)
@@ -53,7 +53,7 @@ def ends(*kernels: tuple[float, float, float]) -> list[float]:
     return ended
 
 
-def test_kernels_that_fit_the_bandwidth_together_do_not_notice_each_other() -> None:
+def test_kernels_that_fit_the_bandwidth_together_are_not_slowed_down() -> None:
     assert ends((0.0, 1.0, 0.6), (0.5, 1.0, 0.4)) == pytest.approx([1.0, 1.5])
 
 
@@ -63,15 +63,15 @@ def test_two_memory_bound_kernels_halve_each_others_speed() -> None:
     assert ends((0.0, 1.0, 1.0), (0.5, 1.0, 1.0)) == pytest.approx([1.5, 2.0])
 
 
-def test_a_compute_bound_kernel_keeps_what_little_it_wants() -> None:
-    """Agent.xpu §3.1: GEMM hardly notices GEMV, and GEMV gets what is left."""
+def test_compute_bound_kernel_keeps_its_bandwidth() -> None:
+    """Agent.xpu §3.1: GEMV hardly slows GEMM down, and gets the bandwidth that is left."""
     gemm, gemv = ends((0.0, 1.0, 0.2), (0.0, 1.0, 1.0))
     assert gemm == pytest.approx(1.0)
     assert gemv == pytest.approx(1.2)  # 0.8 done in the first second
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5), st.floats(0, 1)), min_size=1, max_size=6))
-def test_sharing_never_makes_anyone_faster_and_wastes_nothing(
+def test_sharing_speeds_up_no_kernel_and_wastes_no_bandwidth(
     kernels: list[tuple[float, float, float]],
 ) -> None:
     ended = ends(*kernels)
@@ -89,7 +89,7 @@ def platform_and_contexts() -> tuple[SimulatedPlatform, list[BatchContext]]:
     return SimulatedPlatform("made up", profile), contexts
 
 
-def test_a_kernel_takes_what_its_profile_says() -> None:
+def test_kernel_takes_its_estimated_time() -> None:
     platform, (context, _) = platform_and_contexts()
     done: list[KernelDone] = []
     kernel = context.kernels[0]
@@ -103,7 +103,7 @@ def test_a_kernel_takes_what_its_profile_says() -> None:
     assert platform.now() == event.ended
 
 
-def test_waiting_lets_the_time_pass_but_not_longer_than_asked() -> None:
+def test_run_advances_the_clock_at_most_by_its_timeout() -> None:
     platform, (context, _) = platform_and_contexts()
     xpu = platform.xpus[Role.DECODE]
     done = xpu.run(context.kernels[0], context, 1.0)
@@ -113,7 +113,7 @@ def test_waiting_lets_the_time_pass_but_not_longer_than_asked() -> None:
     assert platform.now() == pytest.approx(done.ended + 1.0)
 
 
-def test_a_hung_kernel_ends_by_rebuilding_only() -> None:
+def test_hung_kernel_ends_only_by_rebuild() -> None:
     platform, (context, other) = platform_and_contexts()
     xpu = platform.xpus[Role.DECODE]
     done: list[KernelDone] = []

@@ -30,7 +30,7 @@ def resident(file: Path) -> int:
 
 
 @linux
-def test_pages_of_a_mapped_file_are_let_go_of_and_come_back_when_read(tmp_path: Path) -> None:
+def test_pages_of_a_mapped_file_are_released_and_loaded_when_read(tmp_path: Path) -> None:
     file, other = tmp_path / "weights.bin", tmp_path / "other.bin"
     content = bytes(range(256)) * (PAGES * mmap.PAGESIZE // 256)
     for each in (file, other):
@@ -54,7 +54,7 @@ def test_a_loaded_model_holds_next_to_nothing_of_its_file() -> None:
     weights = MODEL_DIRECTORY / "openvino_model.bin"
     with LocalRuntime.open("nano", RuntimeConfig(memory_bytes=2**22)) as runtime:
         assert resident(weights) < weights.stat().st_size / 4
-        assert runtime.statistics().engine.kernels == 0, "nobody has asked for anything"
+        assert runtime.statistics().engine.kernels == 0, "no request was submitted"
 
 
 @pytest.mark.parametrize("static_tokens", [None, 32])

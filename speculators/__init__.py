@@ -1,4 +1,4 @@
-"""Who guesses the next tool call. Each can be given to a session or to an adapter's ``speculate``."""
+"""Predictors of the next tool call. Each can be given to a session or to an adapter's ``speculate``."""
 
 from agentrt.answers import AnswerStream
 from agentrt.drafts import DraftCost, Learner, Speculator
@@ -6,7 +6,7 @@ from agentrt.drafts import DraftCost, Learner, Speculator
 from .endpoint import EndpointSpeculator
 from .ensemble import EnsembleSpeculator
 from .local import LocalSpeculator
-from .pattern import PatternSpeculator
+from .pattern.speculator import PatternSpeculator
 from .stream import StreamSpeculator
 
 __all__ = [

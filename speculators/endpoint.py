@@ -1,4 +1,4 @@
-"""Guesses by asking a smaller model at any OpenAI-compatible endpoint (SpecTools §4.1)."""
+"""`EndpointSpeculator`: drafts by a smaller model at any OpenAI-compatible endpoint (SpecTools §4.1)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from agentrt.concurrency.threads import wait_for
 from agentrt.drafts import DraftCost, DraftRequest
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
 
-from .agreement import Agreement
+from .voting import CallVotes
 
 _LONGEST_PAUSE_S = 3600.0
 
 
 class EndpointSpeculator:
-    """Asks ``model`` at an OpenAI-compatible endpoint for the call the main model is about to make.
+    """Lets ``model`` at an OpenAI-compatible endpoint predict the main model's next call.
 
-    The samples are requests of their own, sent at once. The first is greedy, so that more samples never
-    guess worse; the temperatures of the others rise in equal steps to ``temperature``. Each different call
-    is yielded once, and when ``agreement`` samples have made the same one, the rest are cancelled: they
-    would hardly say anything else.
+    Each sample is a request of its own; all are sent at once. The first is greedy, so that more samples never
+    predict worse; the temperatures of the others rise in equal steps to ``temperature``. Each different call
+    is yielded once, and when ``agreement`` samples have made the same call the rest are cancelled, because
+    they would hardly add another.
 
-    Nothing is retried: an endpoint that is down, slow or writes garbage costs its guesses, which the report
-    says, and nothing else. One that is over its limit and says how long (``Retry-After``) is not asked
-    until then.
+    Nothing is retried: an endpoint that is down, slow or writes garbage costs its drafts, which the report
+    says, and nothing else. After a refusal with ``Retry-After``, no request is sent until that time.
     """
 
     def __init__(
@@ -51,13 +50,12 @@ class EndpointSpeculator:
         output_price: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the predictor; nothing is sent yet.
+        """Create the client; the first request is sent by :meth:`drafts`.
 
-        ``base_url`` and ``api_key`` default as in the OpenAI client. ``samples`` overrides the number that
-        the session asks for. ``format``, or its name, is how the model writes calls into its text, for
-        servers that do not parse them; parsed calls are used where there are any. ``timeout`` is in seconds.
-        The prices are for a million tokens, in your currency; with them the cost of the guesses is
-        weighed and reported.
+        ``base_url`` and ``api_key`` default as in the OpenAI client. ``samples`` overrides the session's
+        number. ``format``, or its name, is how the model writes calls into its text, for servers that do not
+        parse them; parsed calls are used where there are any. ``timeout`` is in seconds. The prices are for
+        a million tokens, in your currency; with them the cost of drafts is weighed and reported.
 
         Raises:
             MissingExtraError: the openai package is not installed.
@@ -95,10 +93,10 @@ class EndpointSpeculator:
         pause_s = self._paused_until - self._clock()
         if pause_s > 0:
             raise PredictorPausedError(self.name, pause_s)
-        # Connections belong to the loop they were made on. All requests go by the worker loop, so that
-        # one set of open connections serves callers on any loop, or on none.
+        # Connections belong to the loop they were made on. All requests run on the worker loop, so that
+        # one set of open connections serves callers on any loop and callers without one.
         produced: AsyncGenerator[ToolCall, None] = produced_elsewhere(
-            lambda put: worker_loop.run(self._ask(request, put))
+            lambda put: worker_loop.run(self._sample_all(request, put))
         )
         async with aclosing(produced):
             async for call in produced:
@@ -110,17 +108,17 @@ class EndpointSpeculator:
         await wait_for(closed)
         closed.result()
 
-    async def _ask(self, request: DraftRequest, put: Callable[[ToolCall], None]) -> None:
+    async def _sample_all(self, request: DraftRequest, put: Callable[[ToolCall], None]) -> None:
         samples = self._samples or request.samples
         steps = max(samples - 1, 1)
-        ladder = [self._temperature * step / steps for step in range(samples)]
-        agreement = Agreement(self._agreement)
-        drawn = merge([self._sample(request, each) for each in ladder], errors_last=True)
-        async with aclosing(drawn):
-            async for sample, call in drawn:
-                if agreement.is_new(call, sample):
+        temperatures = [self._temperature * step / steps for step in range(samples)]
+        votes = CallVotes(self._agreement)
+        drafts = merge([self._sample(request, each) for each in temperatures], errors_last=True)
+        async with aclosing(drafts):
+            async for sample, call in drafts:
+                if votes.add(call, sample):
                     put(call)
-                if agreement.reached:
+                if votes.agreed:
                     return
 
     async def _sample(self, request: DraftRequest, temperature: float) -> AsyncIterator[ToolCall]:
@@ -133,14 +131,14 @@ class EndpointSpeculator:
                 max_completion_tokens=self._max_tokens,
             )
         except Exception as error:
-            self._pause_if_told(error)
+            self._pause_if_limited(error)
             raise
         request.spend(self._cost(completion.usage))
         for call in self._calls(completion):
             yield call
 
-    def _pause_if_told(self, error: Exception) -> None:
-        """Take note of when an endpoint that refuses wants to be asked again."""
+    def _pause_if_limited(self, error: Exception) -> None:
+        """Pause until the time in a refusal's ``Retry-After`` header, if it has one."""
         response = getattr(error, "response", None)
         if getattr(error, "status_code", None) in (429, 503) and response is not None:
             pause_s = _retry_after(response.headers)
@@ -149,12 +147,15 @@ class EndpointSpeculator:
 
     def _cost(self, usage: Any) -> DraftCost:
         tokens = [getattr(usage, f"{kind}_tokens", None) for kind in ("prompt", "completion")]
-        read, written = (count if isinstance(count, int) and count > 0 else 0 for count in tokens)
+        input_tokens, output_tokens = (
+            count if isinstance(count, int) and count > 0 else 0 for count in tokens
+        )
         input_price, output_price = self._prices
-        return DraftCost(read, written, (read * input_price + written * output_price) / 1e6)
+        money = (input_tokens * input_price + output_tokens * output_price) / 1e6
+        return DraftCost(input_tokens, output_tokens, money)
 
     def _calls(self, completion: Any) -> list[ToolCall]:
-        """Read the calls out of an answer; raises on an answer that cannot be read."""
+        """Return the calls in an answer; raise on one that cannot be parsed."""
         calls = []
         for choice in completion.choices:
             native = choice.message.tool_calls or ()
@@ -167,7 +168,7 @@ class EndpointSpeculator:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a ``Retry-After`` header names, as a number or as a date; None without one."""
+    """Return the seconds in a ``Retry-After`` header, a number or a date; None if there is no such header."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit

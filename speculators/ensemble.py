@@ -1,4 +1,4 @@
-"""Several predictors as one: the first to make a guess wins."""
+"""`EnsembleSpeculator`: several predictors as one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from agentrt.concurrency.merge import merge
 from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead
 from agentrt.errors import ConfigurationError
 
-from .agreement import Agreement
+from .voting import CallVotes
 
 
 class EnsembleSpeculator:
-    """Asks all ``members`` at once and yields each different call when the first of them has guessed it.
+    """Runs all ``members`` at once and yields each different call when the first of them predicts it.
 
     A member that fails does not disturb the others; its error is raised when all have ended. To have each
     predictor weighed, skipped and reported on its own, give a session the predictors themselves instead.
     """
 
     def __init__(self, members: Sequence[Speculator], *, agreement: int | None = None) -> None:
-        """Once ``agreement`` members have guessed the same call, the others are no longer waited for.
+        """When ``agreement`` members have predicted the same call, the others are cancelled.
 
         Raises:
             ConfigurationError: there is no member, or ``agreement`` is below 1.
@@ -35,19 +35,19 @@ class EnsembleSpeculator:
         self.name = f"ensemble of {', '.join(names)}"
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the members' guesses as they come, each call once."""
-        agreement = Agreement(self._agreement)
-        asked = [member for member in self._members if looks_ahead(member) or not request.ahead]
-        guessed = merge([_drafts(member, request) for member in asked], errors_last=True)
-        async with aclosing(guessed):
-            async for member, call in guessed:
-                if agreement.is_new(call, member):
+        """Yield the members' drafts as they come, each call once."""
+        votes = CallVotes(self._agreement)
+        able = [member for member in self._members if looks_ahead(member) or not request.ahead]
+        drafts = merge([_drafts(member, request) for member in able], errors_last=True)
+        async with aclosing(drafts):
+            async for member, call in drafts:
+                if votes.add(call, member):
                     yield call
-                if agreement.reached:
+                if votes.agreed:
                     return
 
     def learn(self, request: DraftRequest, calls: Sequence[ToolCall]) -> None:
-        """Teach the members that learn."""
+        """Pass the main model's calls to the members that learn."""
         for member in self._members:
             if isinstance(member, Learner):
                 member.learn(request, calls)

@@ -13,21 +13,21 @@ from .values import key_of, type_of
 from .weights import Weights, digest_of
 
 Item = TypeVar("Item")
-_MAX_PLACES = 4096
-_MAX_ITEMS = 64  # shapes or constants of one place
+_MAX_PARAMETERS = 4096
+_MAX_ITEMS = 64  # shapes, constants or digests of one parameter
 _LONGEST_CONSTANT = 200
-_MAX_FOLLOWED = 4096
+_MAX_CUES = 4096
 _SECRET = re.compile(
     r"pass(word|phrase|code)?$|secret|token|credential|api_?key|\bpin\b|cvv|ssn", re.IGNORECASE
 )
 
 
 @dataclass(slots=True)
-class Place:
-    """What the arguments of one parameter of one tool have been like.
+class ParameterStats:
+    """Counts of the arguments that one parameter of one tool has had.
 
-    ``constants`` are the values that came more than once, as JSON, and how often they came. Of others, and
-    of parameters that are named like a secret, only digests are kept, in ``seen``.
+    ``constants`` are the values that came more than once, as JSON. Of other values, and of parameters named
+    like a secret, only digests are kept, in ``seen``.
     """
 
     shapes: Counter[str] = field(default_factory=Counter)
@@ -35,7 +35,7 @@ class Place:
     constants: Counter[str] = field(default_factory=Counter)
     seen: Counter[int] = field(default_factory=Counter)
 
-    def remember(self, parameter: str, value: Any) -> None:
+    def count(self, parameter: str, value: Any) -> None:
         """Count one argument."""
         text = value if isinstance(value, str) else key_of(value)
         self.shapes[shape(text)] += 1
@@ -57,58 +57,62 @@ def _bound(counts: Counter[Item]) -> None:
         counts.update(kept)
 
 
-class Memory:
-    """Weights, what arguments were like, and what came after what. Bounded; not thread-safe."""
+class PatternMemory:
+    """Weights, statistics of arguments, and which calls followed which cues. Bounded; not thread-safe.
+
+    A cue is the digest of something that two conversations can have in common: a request, a call, a result.
+    """
 
     def __init__(self, prior: Mapping[str, float]) -> None:
-        """Nothing is learned but the ``prior``."""
+        """``prior`` has the initial weights of features."""
         self.weights = Weights(prior)
-        self.places: OrderedDict[tuple[str, str], Place] = OrderedDict()
+        self.parameters: OrderedDict[tuple[str, str], ParameterStats] = OrderedDict()
         self.followers: OrderedDict[int, Counter[int]] = OrderedDict()
         self.years: Counter[str] = Counter()
-        self.changed_places: set[tuple[str, str]] = set()
-        """Places that changed since someone emptied this."""
+        self.changed_parameters: set[tuple[str, str]] = set()
+        """Keys of ``parameters`` that changed since a caller last cleared this set."""
         self.changed_followers: set[int] = set()
+        """Keys of ``followers`` that changed since a caller last cleared this set."""
 
-    def place(self, tool: str, parameter: str) -> Place:
-        """What is known of a parameter; an empty one if nothing is."""
-        return self.places.get((tool, parameter)) or Place()
+    def parameter(self, tool: str, name: str) -> ParameterStats:
+        """Return the statistics of a parameter; empty ones if it has had no argument yet."""
+        return self.parameters.get((tool, name)) or ParameterStats()
 
     def recall(self, cues: Sequence[int]) -> Counter[int]:
-        """What came later in earlier conversations that had one of these cues, and how often."""
+        """Return counts of the calls and arguments, as digests, that followed these cues before."""
         found: Counter[int] = Counter()
         for cue in cues:
             found.update(self.followers.get(cue, {}))
         return found
 
-    def remember(self, tool: str, arguments: Mapping[str, Any], cues: Sequence[int]) -> None:
-        """Count one call of a conversation in which these cues came before."""
+    def count(self, tool: str, arguments: Mapping[str, Any], cues: Sequence[int]) -> None:
+        """Count one call that was made after these cues."""
         for parameter, value in arguments.items():
             at = (tool, parameter)
-            self.places.setdefault(at, Place()).remember(parameter, value)
-            self.places.move_to_end(at)
-            self.changed_places.add(at)
+            self.parameters.setdefault(at, ParameterStats()).count(parameter, value)
+            self.parameters.move_to_end(at)
+            self.changed_parameters.add(at)
             if isinstance(value, str) and value[:4].isdigit() and value[4:5] == "-":
                 self.years[value[:4]] += 1
-        later = [call_digest(tool, arguments)]
-        later += [argument_digest(tool, name, key_of(value)) for name, value in arguments.items()]
+        following = [call_digest(tool, arguments)]
+        following += [argument_digest(tool, name, key_of(value)) for name, value in arguments.items()]
         for cue in cues:
             counts = self.followers.setdefault(cue, Counter())
-            counts.update(later)
+            counts.update(following)
             _bound(counts)
             self.followers.move_to_end(cue)
             self.changed_followers.add(cue)
-        while len(self.places) > _MAX_PLACES:
-            self.changed_places.discard(self.places.popitem(last=False)[0])
-        while len(self.followers) > _MAX_FOLLOWED:
+        while len(self.parameters) > _MAX_PARAMETERS:
+            self.changed_parameters.discard(self.parameters.popitem(last=False)[0])
+        while len(self.followers) > _MAX_CUES:
             self.changed_followers.discard(self.followers.popitem(last=False)[0])
 
 
 def argument_digest(tool: str, parameter: str, key: str) -> int:
-    """A number that stands for an argument of a call."""
+    """Return the digest of one argument; ``key`` is :func:`key_of` its value."""
     return digest_of(f"{tool}.{parameter} {key}")
 
 
 def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> int:
-    """A number that stands for a call."""
+    """Return the digest of a call."""
     return digest_of(f"{tool} {key_of(arguments)}")

@@ -1,4 +1,4 @@
-"""Where the pattern speculator keeps what it has learned: one SQLite file, for its owner's eyes only."""
+"""The pattern speculator's store: one SQLite file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from agentrt.errors import HistoryCorruptError, HistoryLockedError, HistoryStoreError
 
-from .memory import Memory, Place
+from .memory import ParameterStats, PatternMemory
 from .weights import Weight
 
-_APPLICATION = 0x41525450  # "ARTP", by which the file is known
+_APPLICATION_ID = 0x41525450  # "ARTP", the file format's id in the SQLite header
 _VERSION = 1
-_PATIENCE_S = 0.5
+_LOCK_TIMEOUT_S = 0.5
 _MAX_ROWS = 120_000
 _TABLES = """
 CREATE TABLE IF NOT EXISTS weights (
@@ -31,25 +31,26 @@ CREATE TABLE IF NOT EXISTS years (year TEXT PRIMARY KEY, count INTEGER NOT NULL)
 
 
 class HistoryStore:
-    """The file. Belongs to one thread; several processes may keep the same one, the last write of a row wins.
+    """The file of a :class:`PatternMemory`.
 
-    It holds digests of circumstances with their weights, tools' and parameters' names, shapes of arguments,
-    and those arguments that came more than once; nothing else of what anyone said or a tool returned.
+    It belongs to one thread. Several processes may use the same file: the last write of a row wins. It holds
+    digests of features with their weights, names of tools and parameters, shapes of arguments, and those
+    arguments that came more than once; nothing else of the messages and tool results.
     """
 
     def __init__(self, path: Path) -> None:
         """Open the file, or create it, readable and writable by its owner only.
 
         Raises:
-            HistoryCorruptError: the file is damaged, or it is no such history.
-            HistoryLockedError: another process holds it.
-            HistoryStoreError: it is somebody else's, or it cannot be created there.
+            HistoryCorruptError: the file is damaged, or is not a store of this version.
+            HistoryLockedError: another process holds the file.
+            HistoryStoreError: the file belongs to another user, or cannot be created.
         """
         self._path = path
         _secure(path)
         with self._translated():
             self._connection = sqlite3.connect(
-                path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
+                path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
         try:
             with self._translated():
@@ -58,35 +59,35 @@ class HistoryStore:
             self._connection.close()
             raise
 
-    def load(self, memory: Memory) -> None:
-        """Fill an empty memory with what was kept."""
+    def load(self, memory: PatternMemory) -> None:
+        """Fill an empty memory with the contents of the file."""
         with self._translated():
             weights = memory.weights
             for feature, value, squares, used in self._connection.execute("SELECT * FROM weights"):
                 weights.learned[feature] = Weight(value, squares, used)
-                weights.now = max(weights.now, used)
+                weights.step = max(weights.step, used)
             for tool, parameter, content in self._connection.execute("SELECT * FROM places"):
-                memory.places[tool, parameter] = _place_of(content)
+                memory.parameters[tool, parameter] = _stats_of(content)
             for call, content in self._connection.execute("SELECT * FROM followers"):
                 memory.followers[call] = Counter({int(k): int(n) for k, n in json.loads(content).items()})
             memory.years.update(dict(self._connection.execute("SELECT * FROM years").fetchall()))
 
-    def save(self, memory: Memory) -> None:
-        """Keep what has changed since the last time, in one transaction."""
+    def save(self, memory: PatternMemory) -> None:
+        """Write what has changed since the last time, in one transaction."""
         weights = memory.weights
-        moved = [
+        changed = [
             (digest, weight.value, weight.squares, weight.used)
-            for digest in weights.moved
+            for digest in weights.changed
             if (weight := weights.learned.get(digest)) is not None
         ]
-        places = [(*at, _content_of(memory.places[at])) for at in memory.changed_places]
+        parameters = [(*at, _content_of(memory.parameters[at])) for at in memory.changed_parameters]
         followers = [(call, json.dumps(memory.followers[call])) for call in memory.changed_followers]
         with self._translated():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 put = self._connection.executemany
-                put("INSERT OR REPLACE INTO weights VALUES (?, ?, ?, ?)", moved)
-                put("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", places)
+                put("INSERT OR REPLACE INTO weights VALUES (?, ?, ?, ?)", changed)
+                put("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", parameters)
                 put("INSERT OR REPLACE INTO followers VALUES (?, ?)", followers)
                 put("INSERT OR REPLACE INTO years VALUES (?, ?)", memory.years.most_common(8))
                 self._connection.execute(
@@ -98,12 +99,12 @@ class HistoryStore:
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
-        weights.moved.clear()
-        memory.changed_places.clear()
+        weights.changed.clear()
+        memory.changed_parameters.clear()
         memory.changed_followers.clear()
 
     def clear(self) -> None:
-        """Forget everything, also in the file's free pages."""
+        """Delete everything, also from the file's free pages."""
         with self._translated():
             for table in ("weights", "places", "followers", "years"):
                 self._connection.execute(f"DELETE FROM {table}")
@@ -119,9 +120,9 @@ class HistoryStore:
             execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
         tables = execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and (application, version) != (_APPLICATION, _VERSION):
+        if tables and (application, version) != (_APPLICATION_ID, _VERSION):
             raise HistoryCorruptError(
-                f"{self._path} is a database, but no history of this version. Name another file."
+                f"{self._path} is a database, but not a history of this version. Name another file."
             )
         if tables and execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise HistoryCorruptError(f"{self._path} is damaged. Move it away and start with a new one.")
@@ -130,7 +131,7 @@ class HistoryStore:
         execute("PRAGMA secure_delete = ON")
         if not tables:
             self._connection.executescript(_TABLES)
-            execute(f"PRAGMA application_id = {_APPLICATION}")
+            execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             execute(f"PRAGMA user_version = {_VERSION}")
 
     @contextmanager
@@ -151,7 +152,7 @@ class HistoryStore:
 
 
 def _secure(path: Path) -> None:
-    """Make sure that the file is there, is the user's own, and is nobody else's to read."""
+    """Create the file if it is missing; make sure that it is the user's own and readable by no one else."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -162,21 +163,21 @@ def _secure(path: Path) -> None:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
-            raise HistoryStoreError(f"{path} is not a file of yours. Name one that is.")
+            raise HistoryStoreError(f"{path} is not a regular file that you own. Name another file.")
         if hasattr(os, "fchmod") and stat.S_IMODE(found.st_mode) != 0o600:
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
 
 
-def _content_of(place: Place) -> str:
-    return json.dumps([place.shapes, place.types, place.constants, place.seen])
+def _content_of(stats: ParameterStats) -> str:
+    return json.dumps([stats.shapes, stats.types, stats.constants, stats.seen])
 
 
-def _place_of(content: str) -> Place:
+def _stats_of(content: str) -> ParameterStats:
     shapes, types, constants, seen = json.loads(content)
     for key in constants:
         json.loads(key)
-    return Place(
+    return ParameterStats(
         Counter(shapes), Counter(types), Counter(constants), Counter({int(k): n for k, n in seen.items()})
     )

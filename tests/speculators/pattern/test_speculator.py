@@ -1,19 +1,15 @@
-"""The pattern speculator learns from what was called, and keeps it safely."""
+"""The pattern speculator learns from the calls that were made."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentrt import (
     DraftRequest,
@@ -26,67 +22,18 @@ from agentrt import (
 from agentrt.config import TurnAhead
 from agentrt.errors import (
     ConfigurationError,
-    HistoryCorruptError,
-    HistoryLockedError,
-    HistoryStoreError,
 )
 from agentrt.lookahead.request import after_draft
 from agentrt.reports.events import SpeculationEvent, SpeculationStarted
 from agentrt.speculators import PatternSpeculator, Speculator
-from tests.hypothesis_profiles import examples
-
-
-def tool(name: str, *parameters: str) -> dict[str, Any]:
-    properties = {parameter: {"type": "string"} for parameter in parameters}
-    schema = {"type": "object", "properties": properties, "required": list(parameters)}
-    return {"type": "function", "function": {"name": name, "parameters": schema}}
-
-
-TOOLS = [tool("list_orders", "customer"), tool("read_order", "order_id"), tool("send_reply", "text")]
-
-
-class Conversation:
-    """An agent that lists a customer's orders, reads each of them, and answers."""
-
-    def __init__(self, customer: str, orders: list[str]) -> None:
-        self.messages: list[dict[str, Any]] = [
-            {"role": "user", "content": f"What did my customer {customer} order?"}
-        ]
-        results: list[tuple[ToolCall, Any]] = [(ToolCall("list_orders", {"customer": customer}), orders)]
-        results += [(ToolCall("read_order", {"order_id": each}), {"items": 3}) for each in orders]
-        self.results = results
-
-    def turns(self) -> Iterator[tuple[DraftRequest, list[ToolCall]]]:
-        for number, (call, result) in enumerate(self.results):
-            yield DraftRequest(list(self.messages), TOOLS), [call]
-            made = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
-            calls = [{"id": f"c{number}", "type": "function", "function": made}]
-            self.messages.append({"role": "assistant", "content": None, "tool_calls": calls})
-            self.messages.append(
-                {"role": "tool", "tool_call_id": f"c{number}", "content": json.dumps(result)}
-            )
-        yield DraftRequest(list(self.messages), TOOLS), []
-
-
-def orders(number: int) -> Conversation:
-    return Conversation(f"cust_{number}", [f"ORD{number}{each}" for each in range(3)])
-
-
-def predictions(predictor: PatternSpeculator, request: DraftRequest) -> list[ToolCall]:
-    async def collect() -> list[ToolCall]:
-        return [call async for call in predictor.drafts(request)]
-
-    return asyncio.run(collect())
-
-
-def live_through(predictor: PatternSpeculator, conversation: Conversation) -> list[bool]:
-    """For each call of a conversation whether it was guessed; the predictor learns on the way."""
-    hits = []
-    for request, calls in conversation.turns():
-        guessed = predictions(predictor, request)
-        hits += [call in guessed for call in calls]
-        predictor.learn(request, calls)
-    return hits
+from tests.speculators.pattern.conversations import (
+    TOOLS,
+    Conversation,
+    live_through,
+    orders,
+    predictions,
+    tool,
+)
 
 
 @pytest.fixture
@@ -103,7 +50,7 @@ def test_it_learns_to_list_and_then_to_read_each(predictor: PatternSpeculator) -
     assert live_through(predictor, orders(77)) == [True] * 4  # a customer and orders never seen before
 
 
-def test_it_stops_to_guess_where_the_model_used_to_answer(predictor: PatternSpeculator) -> None:
+def test_it_predicts_no_call_where_the_model_used_to_answer(predictor: PatternSpeculator) -> None:
     for number in range(8):
         live_through(predictor, orders(number))
     conversation = orders(50)
@@ -111,17 +58,17 @@ def test_it_stops_to_guess_where_the_model_used_to_answer(predictor: PatternSpec
     assert predictions(predictor, DraftRequest(list(conversation.messages), TOOLS)) == []
 
 
-def test_only_what_may_run_early_is_guessed(predictor: PatternSpeculator) -> None:
+def test_only_speculable_tools_are_predicted(predictor: PatternSpeculator) -> None:
     for number in range(4):
         live_through(predictor, orders(number))
     request = DraftRequest(orders(9).messages, TOOLS, speculable=["read_order"])
     assert all(call.name == "read_order" for call in predictions(predictor, request))
 
 
-def test_a_guess_depends_on_nothing_that_comes_later() -> None:
-    """The same past gives the same guesses, whatever follows it."""
+def test_a_prediction_depends_on_nothing_that_comes_later() -> None:
+    """The same past gives the same predictions, whatever follows it."""
 
-    def guessed(last: Conversation) -> list[list[ToolCall]]:
+    def predicted(last: Conversation) -> list[list[ToolCall]]:
         predictor = PatternSpeculator()
         for number in range(3):
             live_through(predictor, orders(number))
@@ -134,7 +81,7 @@ def test_a_guess_depends_on_nothing_that_comes_later() -> None:
 
     one, other = orders(8), orders(8)
     other.results[2:] = [(ToolCall("send_reply", {"text": "no"}), "sent")]
-    assert guessed(one) == guessed(other)
+    assert predicted(one) == predicted(other)
 
 
 def test_values_that_keep_coming_are_known(predictor: PatternSpeculator) -> None:
@@ -158,122 +105,6 @@ def test_what_the_system_prompt_says_may_be_an_argument(predictor: PatternSpecul
     assert predictions(predictor, asked_by("U777"))[0] == ToolCall("open_calendar", {"user_id": "U777"})
 
 
-def test_what_was_learned_outlives_the_process(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "history.sqlite"
-    first = PatternSpeculator(path)
-    for number in range(6):
-        live_through(first, orders(number))
-    first.close()
-    second = PatternSpeculator(path)
-    assert live_through(second, orders(77)) == [True] * 4
-    second.forget()
-    request = DraftRequest(orders(78).messages, TOOLS)
-    knows_nothing = predictions(PatternSpeculator(), request)
-    assert predictions(second, request) == knows_nothing
-    second.close()
-    third = PatternSpeculator(path)
-    assert predictions(third, request) == knows_nothing
-    third.close()
-
-
-def test_the_store_is_its_owners_only(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    live_through(predictor, orders(1))
-    predictor._worker.submit(lambda: None).result()
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    files = list(path.parent.iterdir())
-    assert len(files) == 3  # with the write-ahead log and its index
-    assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
-    predictor.close()
-    path.chmod(0o644)
-    PatternSpeculator(path).close()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_the_store_holds_no_words_and_no_value_that_came_once(tmp_path: Path) -> None:
-    path = tmp_path / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    tools = [tool("sign_in", "user", "password"), tool("look_up", "topic")]
-    for _ in range(3):
-        said = {"role": "user", "content": "I am daisy with the phrase hunter2, about marmalade"}
-        call = ToolCall("sign_in", {"user": "daisy", "password": "hunter2"})
-        predictor.learn(DraftRequest([said], tools), [call])
-    said = {"role": "user", "content": "what about marmalade?"}
-    predictor.learn(DraftRequest([said], tools), [ToolCall("look_up", {"topic": "marmalade"})])
-    predictor.close()
-    kept = path.read_bytes()
-    assert b"daisy" in kept  # it came three times, and is no secret by its name
-    assert not any(word in kept for word in (b"hunter2", b"marmalade", b"phrase"))
-
-
-def test_files_that_are_no_history_are_refused_and_left_alone(tmp_path: Path) -> None:
-    other = tmp_path / "other.sqlite"
-    with sqlite3.connect(other) as connection:
-        connection.execute("CREATE TABLE mine (x)")
-    connection.close()
-    text = tmp_path / "text.sqlite"
-    text.write_text("no database " * 100)
-    for path in (other, text):
-        before = path.read_bytes()
-        with pytest.raises(HistoryCorruptError, match=r"Name another|Move it away"):
-            PatternSpeculator(path)
-        assert path.read_bytes() == before
-    with pytest.raises(HistoryStoreError, match="Name a file"):
-        PatternSpeculator(tmp_path)
-    link = tmp_path / "link.sqlite"
-    link.symlink_to(other)
-    with pytest.raises(HistoryStoreError, match="Name a file"):
-        PatternSpeculator(link)
-
-
-@examples(25)
-@given(at=st.floats(0, 1), damage=st.binary(min_size=1, max_size=600))
-def test_a_damaged_store_is_usable_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, at: float, damage: bytes
-) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    live_through(predictor, orders(1))
-    predictor.close()
-    content = bytearray(path.read_bytes())
-    start = int(at * len(content))
-    content[start : start + len(damage)] = damage[: len(content) - start]
-    path.write_bytes(content)
-    try:
-        again = PatternSpeculator(path)
-    except HistoryStoreError:
-        return
-    live_through(again, orders(2))
-    again.close()
-
-
-def test_a_locked_store_is_told_at_the_start_and_waited_out_later(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "history.sqlite"
-    predictor = PatternSpeculator(path)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    live_through(predictor, Conversation("cust_1", ["ORD1"]))
-    predictor._worker.submit(lambda: None).result()
-    assert caplog.messages == [
-        f"the pattern speculator cannot keep what it learns: {path} is held by another process. "
-        "Try again, or name another file."
-    ]
-    other.execute("ROLLBACK")
-    live_through(predictor, orders(2))
-    predictor.close()
-    assert other.execute("SELECT count(*) FROM places").fetchone() == (2,)
-    other.close()
-    fresh = tmp_path / "fresh.sqlite"
-    holder = sqlite3.connect(fresh, isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(HistoryLockedError, match="another process"):
-        PatternSpeculator(fresh)
-    holder.close()
-
-
 def test_messages_of_any_shape_are_no_problem(predictor: PatternSpeculator) -> None:
     odd: list[Any] = [
         {"role": "user"},
@@ -292,7 +123,7 @@ def test_messages_of_any_shape_are_no_problem(predictor: PatternSpeculator) -> N
     predictor._worker.submit(lambda: None).result()
 
 
-def test_a_closed_predictor_guesses_nothing_and_raises_nothing(tmp_path: Path) -> None:
+def test_a_closed_predictor_predicts_nothing_and_raises_nothing(tmp_path: Path) -> None:
     predictor = PatternSpeculator(tmp_path / "history.sqlite")
     predictor.close()
     request = DraftRequest(orders(1).messages, TOOLS)
@@ -309,7 +140,7 @@ def test_a_slow_worker_drops_work_instead_of_piling_it_up(predictor: PatternSpec
     hold.set()
 
 
-def test_in_a_session_it_learns_from_turns_and_its_guesses_are_claimed() -> None:
+def test_in_a_session_it_learns_from_turns_and_its_drafts_are_claimed() -> None:
     started = threading.Event()
 
     class Observer:
@@ -354,7 +185,7 @@ def test_it_looks_ahead_as_far_as_no_result_is_needed(predictor: PatternSpeculat
     assert ahead == [[], [the_second], [the_third], []]  # what the list will hold cannot be known
 
 
-def test_its_guesses_run_before_the_results_before_them_are_there(predictor: PatternSpeculator) -> None:
+def test_its_drafts_run_before_the_results_before_them_are_there(predictor: PatternSpeculator) -> None:
     for number in range(8):
         live_through(predictor, orders(number))
     conversation = orders(77)
@@ -404,8 +235,8 @@ def test_its_guesses_run_before_the_results_before_them_are_there(predictor: Pat
     assert asked.started == len(report.turns)  # once a turn, though it is shown the result as well
 
 
-def test_wrong_use_is_told() -> None:
-    with pytest.raises(ConfigurationError, match="guesses"):
-        PatternSpeculator(predictions=0)
-    with pytest.raises(ConfigurationError, match="least_chance"):
-        PatternSpeculator(least_chance=1.0)
+def test_wrong_use_raises() -> None:
+    with pytest.raises(ConfigurationError, match="max_drafts"):
+        PatternSpeculator(max_drafts=0)
+    with pytest.raises(ConfigurationError, match="min_probability"):
+        PatternSpeculator(min_probability=1.0)

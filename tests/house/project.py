@@ -1,4 +1,4 @@
-"""The repository as the guard tests see it: its root, its packaging, its modules and what they import."""
+"""The repository for the tests of this folder: its root, its packaging, its modules and their imports."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ PARTS = {
     "examples": "agentrt.examples",
 }
 
-# The same for what is not installed: the code that trains the nano model.
+# The same for the code that trains the nano model, which is not installed.
 TRAINING = {"training": "training"}
 
-# Where the source tree links to its parts; where git cannot make links these are text files.
+# The links of the source tree to its parts; text files where git cannot make links.
 LINKS = {ROOT / "agentrt" / folder for folder in PARTS if folder != "agentrt"}
 
 
 def files(folder: str) -> Iterator[Path]:
-    """Every file under ``folder`` of the root but caches; links are not followed."""
+    """Yield every file under ``folder`` of the root except caches; links are not followed."""
     for directory, subfolders, names in os.walk(ROOT / folder):
         subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
         for name in sorted(names):
@@ -42,7 +42,7 @@ def files(folder: str) -> Iterator[Path]:
 
 
 def modules(parts: Mapping[str, str] = PARTS) -> Iterator[tuple[str, Path]]:
-    """Dotted name and path of every module of ``parts``, of the package unless others are named."""
+    """Yield dotted name and path of every module of ``parts``, by default those of the package."""
     for folder, package in parts.items():
         for path in files(folder):
             if path.suffix == ".py":
@@ -52,7 +52,7 @@ def modules(parts: Mapping[str, str] = PARTS) -> Iterator[tuple[str, Path]]:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module. ``lazy`` is true inside a function, and where only a type checker looks."""
+    """One imported module. ``lazy`` is true inside functions and in blocks for type checkers."""
 
     target: str
     lazy: bool
@@ -60,7 +60,7 @@ class Import:
 
 
 def imports(name: str, path: Path) -> list[Import]:
-    """Everything the module ``name`` imports, relative imports resolved.
+    """Return everything that the module ``name`` imports, relative imports resolved.
 
     ``from package import thing`` gives both ``package`` and ``package.thing``: only running it could tell
     whether the thing is a module.
@@ -94,5 +94,5 @@ def imports(name: str, path: Path) -> list[Import]:
 
 
 def within(target: str, package: str) -> bool:
-    """Whether ``target`` is ``package`` or lies in it."""
+    """Return whether ``target`` is ``package`` or lies in it."""
     return target == package or target.startswith(package + ".")

@@ -1,4 +1,4 @@
-"""What the documentation says is true: its Python runs and prints what it says, its links lead somewhere."""
+"""The documentation's Python runs and prints what the page says; its links and paths exist."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ from tests.house.project import PYPROJECT, ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
-# A Python block, and the text block that directly follows it: what it prints.
+# A Python block, and its output in the text block that directly follows.
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
@@ -42,7 +42,7 @@ def test_python_in_the_documentation_runs(
 
 
 def anchors(path: Path) -> set[str]:
-    """What the headings of a document can be linked to by."""
+    """Return the anchors of a document's headings."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 

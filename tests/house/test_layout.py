@@ -23,11 +23,11 @@ def test_every_package_is_listed_and_mapped_to_its_folder() -> None:
 
 
 def test_no_module_lies_in_a_folder_that_is_no_package() -> None:
-    homeless = [
+    misplaced = [
         str(path.relative_to(ROOT)) for _, path in modules() if not (path.parent / "__init__.py").exists()
     ]
 
-    assert homeless == []
+    assert misplaced == []
 
 
 @pytest.mark.parametrize("folder", [folder for folder in PARTS if folder != "agentrt"])

@@ -1,4 +1,4 @@
-"""`make` refuses a Python that cannot work, and says what to do."""
+"""`make` refuses an unusable Python with advice, and installs only what changed."""
 
 import os
 import shutil
@@ -24,14 +24,14 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def interpreter(path: Path, script: str) -> str:
-    """A program at ``path`` that answers as some Python would."""
+    """Write a program at ``path`` in place of a Python interpreter, and return its path."""
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     path.chmod(0o755)
     return str(path)
 
 
 def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # The suite is itself run by make, which hands its own settings down.
+    # The suite may itself run under make, whose settings must not be inherited.
     own = {
         name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "PYTHON"))
     }

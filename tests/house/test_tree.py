@@ -1,4 +1,4 @@
-"""What lies in the repository says nothing about the machine it was written on."""
+"""No file names the machine it was written on; text files end with a newline."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ MACHINE = re.compile(
 
 
 def texts() -> list[tuple[Path, str]]:
-    """Every text file that is committed or would be."""
+    """Return every text file that git tracks or would add."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a git checkout tells which files belong to the project")
     listed = subprocess.run(

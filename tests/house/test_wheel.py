@@ -1,4 +1,4 @@
-"""The wheel has every file, also where git could not make the symlinks."""
+"""The wheel has every file, also where git could not make the symbolic links."""
 
 import shutil
 import subprocess
@@ -12,11 +12,11 @@ from tests.house.project import PARTS, ROOT, files
 
 
 def without_links(link: Path, target: str) -> None:
-    """The archive of a host that drops links."""
+    """Make no link, as an archive without links."""
 
 
 def links_as_text(link: Path, target: str) -> None:
-    """What git leaves on Windows where links are not allowed."""
+    """Write the link as text, as git does on Windows where links are not allowed."""
     link.write_text(target, encoding="utf-8")
 
 
@@ -26,7 +26,7 @@ def real_links(link: Path, target: str) -> None:
 
 @pytest.fixture(params=[real_links, links_as_text, without_links])
 def checkout(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of what the wheel is built from."""
+    """A copy of the files that the wheel is built from."""
     root = tmp_path / "project"
     for folder in PARTS:
         for path in files(folder):

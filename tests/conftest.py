@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
-from agentrt.calls import formats
+from agentrt.calls import registry
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,8 +27,8 @@ def install_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-agentrt\nVersion: 1.0\n")
         (metadata / "entry_points.txt").write_text(f"[agentrt.tool_call_formats]\n{entry_point}\n")
         monkeypatch.syspath_prepend(tmp_path)
-        formats._installed_formats.cache_clear()
+        registry._installed_formats.cache_clear()
 
     yield install
-    formats._installed_formats.cache_clear()
+    registry._installed_formats.cache_clear()
     sys.modules.pop("acme_agentrt", None)

@@ -7,10 +7,10 @@ the speculators read calls out of model text with :func:`tool_call_parser`.
 from .arguments import parse_arguments
 from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
 from .format import CallScanner, CallShape, ToolCallFormat
-from .formats import detect_tool_call_format, find_tool_call_format, tool_call_formats
 from .json_scanner import JsonCallScanner
 from .key import MAX_KEY_CHARACTERS, canonical_key
 from .parser import MAX_CALL_CHARACTERS, ToolCallParser, parse_tool_calls, tool_call_parser
+from .registry import detect_tool_call_format, find_tool_call_format, tool_call_formats
 
 __all__ = [
     "MAX_CALL_CHARACTERS",

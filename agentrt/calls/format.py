@@ -55,7 +55,7 @@ class ToolCallFormat:
 
     The built-in formats are attributes of this class, and :func:`find_tool_call_format` finds any format by
     name. To add one from another package, define an instance there and name it in the package's entry points;
-    see :mod:`agentrt.calls.formats`.
+    see :mod:`agentrt.calls.registry`.
     """
 
     HERMES: ClassVar[ToolCallFormat]
@@ -70,8 +70,8 @@ class ToolCallFormat:
     opening_tag: str | None = field(default=None, repr=False)
     """Opens a section anywhere in the text."""
     message_opening: str | None = field(default=None, repr=False)
-    """Opens a section at the start of the message only. If empty, a message may begin
-    with a call."""
+    """Opens a section at the start of the message only. If empty, a message may
+    begin with a call."""
     separator: str | None = field(default=None, repr=False)
     """Stands between two calls of one section; None if a section holds one call."""
     closing: str | None = field(default=None, repr=False)
@@ -90,7 +90,8 @@ class ToolCallFormat:
         Raises:
             ConfigurationError: the format has no opening, or a shape without an opening tag.
         """
-        if self.opening_tag is None and (self.message_opening is None or self.shape is not None):
+        needs_tag = self.message_opening is None or self.shape is not None
+        if self.opening_tag == "" or (self.opening_tag is None and needs_tag):
             raise ConfigurationError(
                 f"tool-call format {self.name!r} has no opening tag. Set opening_tag; message_opening is "
                 "enough for a format without a shape."

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from .events import CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
 from .format import CallScanner, ToolCallFormat
-from .formats import find_tool_call_format
+from .registry import find_tool_call_format
 
 MAX_CALL_CHARACTERS: Final = 1 << 20
 """The longest call in characters. A longer one counts as malformed, so that memory stays bounded."""

@@ -22,7 +22,7 @@ from agentrt.calls import (
     parse_tool_calls,
     tool_call_parser,
 )
-from agentrt.calls.formats import BUILT_IN_FORMATS
+from agentrt.calls.registry import BUILT_IN_FORMATS
 
 # As another package may define one: no built-in format has a long opening or separator.
 LONG_MARKUP = ToolCallFormat(

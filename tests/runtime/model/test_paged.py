@@ -68,15 +68,15 @@ def test_logits_of_exactly_the_sampled_rows(load: Callable[..., LoadedModel]) ->
     forward = Forward(load())
     prompt = list(range(20, 70))
 
-    def slice_of(length: int, samples: bool) -> ScheduledChunk:
+    def chunk(length: int, samples: bool) -> ScheduledChunk:
         return ScheduledChunk(Sequence(0, Priority.REACTIVE, prompt, blocks=[1, 0]), length, samples)
 
-    whole = forward.run([slice_of(50, True)])
+    whole = forward.run([chunk(50, True)])
     assert whole.shape == (1, 2048)
-    assert forward.run([slice_of(50, False)]).shape == (0, 2048)
-    short = forward.run([slice_of(7, True)])
+    assert forward.run([chunk(50, False)]).shape == (0, 2048)
+    short = forward.run([chunk(7, True)])
     other = ScheduledChunk(Sequence(1, Priority.REACTIVE, prompt[:7], blocks=[5]), 7, True)
-    both = forward.run([slice_of(50, True), other])
+    both = forward.run([chunk(50, True), other])
     np.testing.assert_array_equal(both, np.concatenate([whole, short]))
 
 

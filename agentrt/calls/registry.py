@@ -1,4 +1,4 @@
-"""The table of tool-call formats: the built-in ones, and those that installed packages add.
+"""The registry of tool-call formats: the built-in ones, and those that installed packages add.
 
 A package adds formats by entry points, each a :class:`ToolCallFormat` under its own name::
 
@@ -26,6 +26,7 @@ BUILT_IN_FORMATS: Final = (HERMES, LLAMA3_JSON, PYTHONIC, XLAM)
 
 ENTRY_POINT_GROUP: Final = "agentrt.tool_call_formats"
 
+# The attributes that the class declares: ToolCallFormat.HERMES and so on.
 for _format in BUILT_IN_FORMATS:
     setattr(ToolCallFormat, _format.name.upper(), _format)
 

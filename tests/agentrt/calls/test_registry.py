@@ -17,7 +17,7 @@ from agentrt.calls import (
     tool_call_formats,
 )
 from agentrt.calls.format import CallShape
-from agentrt.calls.formats import BUILT_IN_FORMATS
+from agentrt.calls.registry import BUILT_IN_FORMATS
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.agentrt.calls.installed import ACME, InstallFormat
@@ -73,7 +73,9 @@ def test_what_a_shape_writes_its_scanner_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    "opening", [{}, {"message_opening": "[", "shape": CallShape(str, "")}], ids=["none", "no tag for a shape"]
+    "opening",
+    [{}, {"opening_tag": ""}, {"message_opening": "[", "shape": CallShape(str, "")}],
+    ids=["none", "empty", "no tag for a shape"],
 )
 def test_a_format_whose_calls_cannot_be_found_is_refused(opening: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="opening_tag"):

@@ -1,11 +1,11 @@
-"""The application: routes, errors and guards around one runtime."""
+"""The server's application: routes, error handlers and guard around one runtime."""
 
 from __future__ import annotations
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..http import tool_cache_route as tool_cache
+from ..http import tool_cache_route
 from ..http.admission import Admission
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
@@ -14,37 +14,37 @@ from ..service import LocalRuntime
 from . import chat, responses, status
 from .config import ServerConfig
 from .metrics import Metrics
-from .state import Service
+from .state import ServerState
 
 
 def create_app(runtime: LocalRuntime, config: ServerConfig) -> FastAPI:
-    """The ASGI application that serves ``runtime``, which stays its owner's to close."""
+    """Return the ASGI application that serves ``runtime``. The caller closes the runtime."""
     metrics = Metrics(runtime)
-    # No page that would load scripts from elsewhere; the description itself is at /openapi.json.
+    # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None)
-    app.state.service = Service(runtime, config, Admission(config.max_requests), metrics)
+    app.state.server = ServerState(runtime, config, Admission(config.max_requests), metrics)
     app.state.open_responses = OpenResponses()
-    for router in (chat.router, responses.router, tool_cache.router, status.router):
+    for router in (chat.router, responses.router, tool_cache_route.router, status.router):
         app.include_router(router)
     install_error_handlers(app)
     app.add_middleware(Guard, config=config)
-    app.add_middleware(_Counting, metrics=metrics)
+    app.add_middleware(_ResponseCounter, metrics=metrics)
     return app
 
 
-class _Counting:
-    """Counts responses by route, also those that a guard gives."""
+class _ResponseCounter:
+    """ASGI middleware that counts responses by route and status, the guard's included."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def counting(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # The route's own path: what was asked for would be a new counter each time.
+                # The route's template, not the requested path: each path would become a counter of its own.
                 path = getattr(scope.get("route"), "path", "other")
                 self._metrics.responses.labels(path, message["status"]).inc()
             await send(message)
 
-        await self._app(scope, receive, counting if scope["type"] == "http" else send)
+        await self._app(scope, receive, send_counted if scope["type"] == "http" else send)

@@ -1,4 +1,4 @@
-"""Generations as OpenAI's chat completions, whole and in chunks."""
+"""Generations in OpenAI's format for chat completions, whole and in chunks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ..engine.logprobs import TokenLogprobs
 from ..http.ids import new_completion_id
 from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
 from ..service import LocalRuntime
-from .logprobs import described
+from .logprobs import format_logprobs
 
 
 @dataclass(frozen=True)
-class Envelope:
-    """What surrounds every answer to one request."""
+class CompletionMetadata:
+    """The fields that every body and chunk of one response repeats."""
 
     runtime: LocalRuntime
     service_tier: str
-    named_call: bool
-    """The request named the function to call: OpenAI's finish reason is ``stop`` then."""
+    forces_named_tool: bool
+    """Whether the request names the function to call: OpenAI's finish reason is ``stop`` then."""
     id: str = field(default_factory=new_completion_id)
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def wrap(self, kind: str, choices: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
-        """A completion or a chunk."""
+    def body(self, kind: str, choices: Sequence[Mapping[str, Any]], **fields: Any) -> dict[str, Any]:
+        """Return a completion or a chunk with these choices; ``kind`` is its ``object``."""
         return {
             "id": self.id,
             "object": kind,
@@ -39,22 +39,23 @@ class Envelope:
             "choices": choices,
             "service_tier": self.service_tier,
             "system_fingerprint": None,
-            **more,
+            **fields,
         }
 
     def finish_reason(self, generation: Generation) -> str:
-        """Why a choice ended, in OpenAI's words."""
+        """Return OpenAI's finish reason of a choice."""
         reason = generation.finish_reason
-        return "stop" if self.named_call and reason == "tool_calls" else reason
+        return "stop" if self.forces_named_tool and reason == "tool_calls" else reason
 
     def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
-        """Probabilities in OpenAI's shape."""
+        """Return log probabilities in the format of a choice."""
+        return {"content": format_logprobs(self.runtime, tokens), "refusal": None}
 
-        return {"content": described(self.runtime, tokens), "refusal": None}
 
-
-def whole(envelope: Envelope, generations: Sequence[Generation], with_logprobs: bool) -> dict[str, Any]:
-    """The body of a completion that is not streamed; one choice a generation."""
+def completion_body(
+    metadata: CompletionMetadata, generations: Sequence[Generation], include_logprobs: bool
+) -> dict[str, Any]:
+    """Return the body of a completion that is not streamed, with one choice per generation."""
     choices = []
     for index, generation in enumerate(generations):
         message: dict[str, Any] = {"role": "assistant", "content": generation.text or None, "refusal": None}
@@ -76,15 +77,15 @@ def whole(envelope: Envelope, generations: Sequence[Generation], with_logprobs: 
             {
                 "index": index,
                 "message": message,
-                "logprobs": envelope.logprobs(generation.logprobs) if with_logprobs else None,
-                "finish_reason": envelope.finish_reason(generation),
+                "logprobs": metadata.logprobs(generation.logprobs) if include_logprobs else None,
+                "finish_reason": metadata.finish_reason(generation),
             }
         )
-    return envelope.wrap("chat.completion", choices, usage=usage(generations))
+    return metadata.body("chat.completion", choices, usage=usage_body(generations))
 
 
-def usage(generations: Sequence[Generation]) -> dict[str, Any]:
-    """What the choices took together; they share one prompt."""
+def usage_body(generations: Sequence[Generation]) -> dict[str, Any]:
+    """Return the tokens of all choices together. They share one prompt, which counts once."""
     first: Usage = generations[0].usage
     completion = sum(generation.usage.completion_tokens for generation in generations)
     return {
@@ -102,35 +103,43 @@ def usage(generations: Sequence[Generation]) -> dict[str, Any]:
 
 
 class ChoiceStream:
-    """Turns one generation's events into the chunks of one choice."""
+    """Turns one generation's events into the chunks of one choice.
 
-    def __init__(self, envelope: Envelope, index: int, *, with_usage: bool) -> None:
-        """Calls are sent as they are written where every begun call is a valid one, else when complete."""
-        self._envelope = envelope
+    Where calls are constrained by a grammar, every call that begins is valid, and its parts are sent as they
+    are generated. Otherwise a call is sent when it is complete.
+    """
+
+    def __init__(self, metadata: CompletionMetadata, index: int, *, include_usage: bool) -> None:
+        """Create the stream of the choice ``index``.
+
+        ``include_usage`` adds the field ``usage`` to each chunk, with no value: the response's last chunk has
+        the usage.
+        """
+        self._metadata = metadata
         self._index = index
-        self._progressive = envelope.runtime.constrains_calls
-        self._more: dict[str, Any] = {"usage": None} if with_usage else {}
-        self._begun: int | None = None
+        self._progressive = metadata.runtime.constrains_calls
+        self._extra_fields: dict[str, Any] = {"usage": None} if include_usage else {}
+        self._in_call = False
         self._call_ids: dict[int, str] = {}
         self._logprobs: list[TokenLogprobs] = []
         self.generation: Generation | None = None
-        """What was streamed, once it has ended."""
+        """The generation, once it has ended."""
 
-    def opening(self) -> dict[str, Any]:
-        """The chunk that comes before anything is generated."""
+    def opening_chunk(self) -> dict[str, Any]:
+        """Return the chunk that is sent before anything is generated."""
         return self._chunk({"role": "assistant", "content": "", "refusal": None})
 
     def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
-        """The chunks of one event."""
+        """Yield the chunks for one event."""
         if isinstance(event, LogprobsDelta):
             self._logprobs += event.tokens
         elif isinstance(event, TextDelta):
-            # A call that was cut off comes back as text; what was sent of it cannot be taken back.
-            if self._begun is None:
+            # A call that was cut off is repeated as text, but its first part was sent already as a call.
+            if not self._in_call:
                 yield self._chunk({"content": event.text})
         elif isinstance(event, CallStarted):
             if self._progressive:
-                self._begun = event.index
+                self._in_call = True
                 yield self._new_call(event.index, event.name)
         elif isinstance(event, CallArgumentsDelta):
             if self._progressive:
@@ -139,9 +148,9 @@ class ChoiceStream:
             if not self._progressive:
                 arguments = json.dumps(event.call.arguments, ensure_ascii=False)
                 yield self._new_call(event.index, event.call.name, arguments)
-            self._begun = None
+            self._in_call = False
         elif isinstance(event, CallAnswered):
-            # agentrt's own: OpenAI's completions have no place for a call that needs no client.
+            # An extension: OpenAI's chat completions have no field for a call that the server answered.
             result = {
                 "index": event.index,
                 "tool_call_id": self._call_ids[event.index],
@@ -151,7 +160,7 @@ class ChoiceStream:
             yield self._chunk({"tool_results": [result]})
         elif isinstance(event, Finished):
             self.generation = event.generation
-            yield self._chunk({}, self._envelope.finish_reason(event.generation))
+            yield self._chunk({}, self._metadata.finish_reason(event.generation))
 
     def _new_call(self, index: int, name: str, arguments: str = "") -> dict[str, Any]:
         id = self._call_ids[index] = f"call_{secrets.token_hex(12)}"
@@ -164,11 +173,11 @@ class ChoiceStream:
     def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         logprobs = None
         if self._logprobs:
-            logprobs, self._logprobs = self._envelope.logprobs(self._logprobs), []
+            logprobs, self._logprobs = self._metadata.logprobs(self._logprobs), []
         choice = {
             "index": self._index,
             "delta": delta,
             "logprobs": logprobs,
             "finish_reason": finish_reason,
         }
-        return self._envelope.wrap("chat.completion.chunk", [choice], **self._more)
+        return self._metadata.body("chat.completion.chunk", [choice], **self._extra_fields)

@@ -8,24 +8,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
-from .common_request import Asked
+from .common_request import CommonRequest
 
 _MAX_CHOICES = 16
 
 
 class StreamOptions(BaseModel):
-    """What a stream tells beside the answer."""
+    """What a stream contains besides the answer."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
     include_usage: bool | None = None
 
 
-class ChatRequest(Asked):
+class ChatRequest(CommonRequest):
     """OpenAI's fields, and those that local engines add to them."""
 
     messages: list[Any]
-    """Checked by the runtime, which names the message that is wrong."""
+    """The runtime validates them; its errors name the wrong message."""
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n: int | None = Field(default=None, ge=1, le=_MAX_CHOICES)
@@ -38,10 +38,14 @@ class ChatRequest(Asked):
     modalities: list[Literal["text"]] | None = None
 
     def options(self) -> GenerationOptions:
-        """What the runtime is asked."""
+        """Return the runtime's options for one choice.
+
+        Raises:
+            ApiError: 400, ``top_logprobs`` is given without ``logprobs``.
+        """
         if self.top_logprobs and not self.logprobs:
             raise ApiError(400, "top_logprobs: needs logprobs. Set it to true.", param="top_logprobs")
-        options = self.numbers()
+        options = self.common_options()
         options["tools"] = self.tools
         options["tool_choice"] = self.tool_choice
         options["response_format"] = self.response_format
@@ -55,6 +59,11 @@ class ChatRequest(Asked):
         return options
 
     @property
-    def calls_named_tool(self) -> bool:
-        """Whether the request names the function that must be called."""
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with a chunk that has the usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def forces_named_tool(self) -> bool:
+        """Whether ``tool_choice`` names the function to call."""
         return isinstance(self.tool_choice, dict)

@@ -1,4 +1,4 @@
-"""What both of OpenAI's interfaces ask of a model, and what it becomes for the runtime."""
+"""The fields that OpenAI's two interfaces share, and the runtime's options for them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..request.options import GenerationOptions
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 
 
-class Asked(BaseModel):
+class CommonRequest(BaseModel):
     """The fields that chat completions and responses share. Unknown fields are ignored, as by other servers.
 
-    ``temperature`` and the like have the runtime's defaults, so that an agent gets the same answers in the
-    process and over HTTP: greedy, where OpenAI's own default is a temperature of 1.
+    ``temperature`` and the other sampling fields have the runtime's defaults, so that an agent gets the same
+    answers in the process and over HTTP: greedy, where OpenAI's own default is a temperature of 1.
     """
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -31,9 +31,10 @@ class Asked(BaseModel):
     parallel_tool_calls: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     service_tier: ServiceTier | None = None
-    """``flex`` is proactive work, all else reactive."""
+    """``flex`` is proactive; every other tier is reactive."""
     priority: int | None = None
-    """As vLLM has it: lower is served first. Up to 0 is reactive, above is proactive; beats the tier."""
+    """vLLM's convention: lower is served first. Up to 0 is reactive, above is proactive. It takes precedence
+    over ``service_tier``."""
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
@@ -42,12 +43,16 @@ class Asked(BaseModel):
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
     presence_penalty: float | None = Field(default=None, ge=0, le=0)
-    """Only 0; ``repetition_penalty`` is there instead."""
+    """Only 0 is supported; use ``repetition_penalty``."""
     frequency_penalty: float | None = Field(default=None, ge=0, le=0)
-    """Only 0; ``repetition_penalty`` is there instead."""
+    """Only 0 is supported; use ``repetition_penalty``."""
 
     def check_model(self, served: str) -> None:
-        """Refuse to answer for a model that is not there."""
+        """Check that the request is for the model ``served``.
+
+        Raises:
+            ApiError: 404, it is for another one.
+        """
         if self.model != served:
             raise ApiError(
                 404,
@@ -57,21 +62,21 @@ class Asked(BaseModel):
             )
 
     @property
-    def scheduled(self) -> Priority:
-        """The priority asked for."""
+    def runtime_priority(self) -> Priority:
+        """The runtime's priority for ``priority`` and ``service_tier``."""
         if self.priority is not None:
             return Priority.REACTIVE if self.priority <= Priority.REACTIVE else Priority.PROACTIVE
         return Priority.PROACTIVE if self.service_tier == "flex" else Priority.REACTIVE
 
     @property
     def served_tier(self) -> str:
-        """The tier that is reported back: that of the priority if one was asked for."""
-        asked = self.priority is not None or self.service_tier in ("flex", "priority")
-        return self.scheduled.service_tier if asked else "default"
+        """The service tier that the response reports: that of the priority if the request names one."""
+        named = self.priority is not None or self.service_tier in ("flex", "priority")
+        return self.runtime_priority.service_tier if named else "default"
 
-    def numbers(self) -> GenerationOptions:
-        """The options that are the same in both interfaces."""
+    def common_options(self) -> GenerationOptions:
+        """Return the runtime's options that are the same in both interfaces."""
         names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop",
                  "stop_token_ids", "ignore_eos", "parallel_tool_calls")  # fmt: skip
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return cast(GenerationOptions, {"priority": self.scheduled, **given})
+        return cast(GenerationOptions, {"priority": self.runtime_priority, **given})

@@ -1,4 +1,4 @@
-"""The settings of a server over one runtime."""
+"""The settings of a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..http.config import ListenConfig
 
 
 class ServerConfig(ListenConfig):
-    """A server before a runtime."""
+    """The address and limits of a server in front of one runtime. Immutable."""
 
     stalled_s: float = Field(default=30.0, gt=0)
-    """The engine is unhealthy if work has waited so long and no forward pass has ended."""
+    """``/health`` is 503 once requests have waited this long and no kernel has ended."""

@@ -1,4 +1,4 @@
-"""Log probabilities in OpenAI's shape, the same in both interfaces."""
+"""Log probabilities in OpenAI's format, the same in both interfaces."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..engine.logprobs import TokenLogprobs
 from ..service import LocalRuntime
 
 
-def described(runtime: LocalRuntime, tokens: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
-    """One object a token, with its likeliest alternatives."""
+def format_logprobs(runtime: LocalRuntime, tokens: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
+    """Return one object per token, with its most likely alternatives."""
 
-    def one(token: int, logprob: float) -> dict[str, Any]:
+    def format_token(token: int, logprob: float) -> dict[str, Any]:
         text = runtime.token_text(token)
         return {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
 
     return [
-        one(entry.token, entry.logprob)
-        | {"top_logprobs": [one(token, logprob) for token, logprob in entry.top]}
+        format_token(entry.token, entry.logprob)
+        | {"top_logprobs": [format_token(token, logprob) for token, logprob in entry.top]}
         for entry in tokens
     ]

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus."""
+"""The server's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,26 +15,37 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """Counters of one server; those of its engine are read when they are asked for."""
+    """The metrics of one server. Those of its engine are read whenever the text is generated."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
-        """Nothing has happened yet."""
+        """Create metrics for a server of ``runtime``."""
         self._registry = CollectorRegistry()
         self._registry.register(_EngineCollector(runtime))
         labels = ("path", "status")
-        self.responses = Counter("agentrt_http_responses", "Responses.", labels, registry=self._registry)
+        self.responses = Counter(
+            "agentrt_http_responses", "Responses by route and status.", labels, registry=self._registry
+        )
         self._tokens = Counter(
-            "agentrt_answer_tokens", "Tokens of answers by kind.", ("kind",), registry=self._registry
+            "agentrt_answer_tokens",
+            "Tokens of generations by kind: prompt, cached (of the prompt) and completion.",
+            ("kind",),
+            registry=self._registry,
         )
         self._first_token = Histogram(
-            "agentrt_time_to_first_token_seconds", "Of answers.", buckets=_SECONDS, registry=self._registry
+            "agentrt_time_to_first_token_seconds",
+            "Time from request to first token.",
+            buckets=_SECONDS,
+            registry=self._registry,
         )
         self._total = Histogram(
-            "agentrt_answer_seconds", "From request to last token.", buckets=_SECONDS, registry=self._registry
+            "agentrt_answer_seconds",
+            "Time from request to last token.",
+            buckets=_SECONDS,
+            registry=self._registry,
         )
 
-    def answered(self, generation: Generation) -> None:
-        """Count one answer."""
+    def record(self, generation: Generation) -> None:
+        """Count a finished generation."""
         usage, timing = generation.usage, generation.timing
         self._tokens.labels("prompt").inc(usage.prompt_tokens)
         self._tokens.labels("cached").inc(usage.cached_tokens)
@@ -43,7 +54,7 @@ class Metrics:
         self._total.observe(timing.total_s)
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
@@ -56,25 +67,33 @@ class _EngineCollector(Collector):
         engine = statistics.engine
         for name, help_text, value in (
             ("agentrt_sequences_running", "Sequences that hold KV blocks.", engine.running),
-            ("agentrt_sequences_waiting", "Sequences that hold none yet.", engine.waiting),
-            ("agentrt_kv_blocks", "Blocks of the KV arena.", statistics.blocks),
-            ("agentrt_kv_blocks_free", "Blocks that nobody holds.", statistics.free_blocks),
+            ("agentrt_sequences_waiting", "Sequences that hold no KV blocks.", engine.waiting),
+            ("agentrt_kv_blocks", "Blocks of the KV cache.", statistics.blocks),
+            ("agentrt_kv_blocks_free", "Free blocks of the KV cache.", statistics.free_blocks),
             (
                 "agentrt_engine_seconds_since_progress",
-                "Since the last forward pass, while there is work.",
+                "Time since the last kernel ended; 0 while the engine is idle.",
                 engine.seconds_since_progress,
             ),
         ):
             yield GaugeMetricFamily(name, help_text, value=value)
         for name, help_text, value in (
-            ("agentrt_engine_steps", "Forward passes.", engine.steps),
-            ("agentrt_engine_computed_tokens", "Tokens that went through the model.", engine.computed_tokens),
-            ("agentrt_engine_sampled_tokens", "Tokens that were sampled.", engine.sampled_tokens),
-            ("agentrt_engine_drafted_tokens", "Drafted tokens that were verified.", engine.drafted_tokens),
-            ("agentrt_engine_accepted_tokens", "Drafted tokens that were right.", engine.accepted_tokens),
-            ("agentrt_engine_given_tokens", "Tokens of cached tool outputs.", engine.given_tokens),
-            ("agentrt_engine_preemptions", "Sequences that lost their blocks.", engine.preemptions),
-            ("agentrt_requests_finished", "Requests that came to their end.", engine.finished),
-            ("agentrt_requests_cancelled", "Requests that were given up.", engine.cancelled),
+            ("agentrt_engine_steps", "Completed forward passes.", engine.steps),
+            ("agentrt_engine_computed_tokens", "Tokens computed by the model.", engine.computed_tokens),
+            ("agentrt_engine_sampled_tokens", "Sampled tokens.", engine.sampled_tokens),
+            ("agentrt_engine_drafted_tokens", "Verified draft tokens.", engine.drafted_tokens),
+            ("agentrt_engine_accepted_tokens", "Accepted draft tokens.", engine.accepted_tokens),
+            (
+                "agentrt_engine_given_tokens",
+                "Tokens of cached tool outputs appended to sequences.",
+                engine.given_tokens,
+            ),
+            (
+                "agentrt_engine_preemptions",
+                "Forward passes paused between two kernels for a more urgent one.",
+                engine.preemptions,
+            ),
+            ("agentrt_requests_finished", "Finished requests.", engine.finished),
+            ("agentrt_requests_cancelled", "Cancelled requests.", engine.cancelled),
         ):
             yield CounterMetricFamily(name, help_text, value=value)

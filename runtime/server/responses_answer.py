@@ -1,4 +1,4 @@
-"""Generations as OpenAI's responses, whole and as typed events."""
+"""Generations in the format of OpenAI's responses, whole and as typed events."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDel
 
 from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
 from ..service import LocalRuntime
-from .logprobs import described
+from .logprobs import format_logprobs
 from .responses_request import ResponsesRequest
 
 Event = dict[str, Any]
 
 
 class ResponseWriter:
-    """Builds one response out of a generation's events, and tells each step as OpenAI's typed event."""
+    """Builds one response from a generation's events, and returns each step as OpenAI's typed events."""
 
-    def __init__(self, runtime: LocalRuntime, asked: ResponsesRequest) -> None:
-        """A response to ``asked``, of which nothing is written."""
+    def __init__(self, runtime: LocalRuntime, request: ResponsesRequest) -> None:
+        """Create an empty response to ``request``."""
         self.id = f"resp_{secrets.token_hex(24)}"
         self._runtime = runtime
-        self._asked = asked
+        self._request = request
         self._created = int(time.time())
         self._items: list[dict[str, Any]] = []
         self._call_ids: list[str] = []
         self._text: list[str] = []
         self._logprobs: list[dict[str, Any]] = []
-        self._fresh_logprobs: list[dict[str, Any]] = []
-        self._number = 0
+        self._pending_logprobs: list[dict[str, Any]] = []
+        self._next_number = 0
         self._generation: Generation | None = None
 
-    def opening(self) -> Iterator[Event]:
-        """The events that come before anything is generated."""
+    def opening_events(self) -> Iterator[Event]:
+        """Yield the events that are sent before anything is generated."""
         for kind in ("created", "in_progress"):
             yield self._event(f"response.{kind}", response=self.response())
 
     def events(self, event: GenerationEvent) -> Iterator[Event]:
-        """The events of one step."""
+        """Yield the events for one step of the generation."""
         if isinstance(event, LogprobsDelta):
-            self._fresh_logprobs += described(self._runtime, event.tokens)
+            self._pending_logprobs += format_logprobs(self._runtime, event.tokens)
         elif isinstance(event, TextDelta):
-            # A call that was cut off comes back as text; what was told of it cannot be taken back.
-            if self._open("function_call") is None:
-                yield from self._say(event.text)
+            # A call that was cut off is repeated as text, but its first part was sent already as a call.
+            if self._open_item("function_call") is None:
+                yield from self._add_text(event.text)
         elif isinstance(event, CallStarted):
             if self._runtime.constrains_calls:
                 yield from self._start_call(event.name)
         elif isinstance(event, CallArgumentsDelta):
             if self._runtime.constrains_calls:
-                yield from self._write_arguments(event.text)
+                yield from self._add_arguments(event.text)
         elif isinstance(event, CallFinished):
-            if self._open("function_call") is None:
+            if self._open_item("function_call") is None:
                 yield from self._start_call(event.call.name)
-                yield from self._write_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
+                yield from self._add_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
             yield from self._end_item("completed")
         elif isinstance(event, CallAnswered):
             yield from self._end_item("completed")
@@ -73,7 +73,7 @@ class ResponseWriter:
             yield self._event(f"response.{kind}", response=self.response())
 
     def failure(self, error: Mapping[str, Any]) -> Event:
-        """The event that ends a response which cannot be finished."""
+        """Return the event that ends a response which failed."""
         failed = self.response() | {
             "status": "failed",
             "error": {"code": "server_error", "message": error["message"]},
@@ -81,11 +81,11 @@ class ResponseWriter:
         return self._event("response.failed", response=failed)
 
     def response(self) -> dict[str, Any]:
-        """The response as far as it is written."""
-        asked, generation = self._asked, self._generation
+        """Return the response as far as it is generated."""
+        request, generation = self._request, self._generation
         cut = generation is not None and generation.finish_reason == "length"
         status = "in_progress" if generation is None else "incomplete" if cut else "completed"
-        text_format = asked.text and asked.text.format
+        text_format = request.text and request.text.format
         return {
             "id": self.id,
             "object": "response",
@@ -94,32 +94,32 @@ class ResponseWriter:
             "background": False,
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "metadata": asked.metadata or {},
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
+            "metadata": request.metadata or {},
             "model": self._runtime.model_id,
             "output": self._items if generation is not None else [],
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
-            "service_tier": asked.served_tier,
+            "service_tier": request.served_tier,
             "store": False,
-            "temperature": asked.temperature or 0.0,
+            "temperature": request.temperature or 0.0,
             "text": {"format": text_format or {"type": "text"}},
-            "tool_choice": asked.tool_choice or "auto",
-            "tools": asked.tools or [],
-            "top_logprobs": asked.top_logprobs or 0,
-            "top_p": asked.top_p or 1.0,
+            "tool_choice": request.tool_choice or "auto",
+            "tools": request.tools or [],
+            "top_logprobs": request.top_logprobs or 0,
+            "top_p": request.top_p or 1.0,
             "truncation": "disabled",
             "usage": None if generation is None else _usage(generation),
         }
 
-    def _say(self, text: str) -> Iterator[Event]:
-        if self._open("message") is None:
+    def _add_text(self, text: str) -> Iterator[Event]:
+        if self._open_item("message") is None:
             message = {"type": "message", "id": f"msg_{secrets.token_hex(12)}", "role": "assistant"}
             yield from self._start_item(message | {"content": []})
             yield self._part_event("response.content_part.added", part=_part("", []))
-        logprobs, self._fresh_logprobs = self._fresh_logprobs, []
+        logprobs, self._pending_logprobs = self._pending_logprobs, []
         self._text.append(text)
         self._logprobs += logprobs
         yield self._part_event("response.output_text.delta", delta=text, logprobs=logprobs)
@@ -130,7 +130,7 @@ class ResponseWriter:
         self._call_ids.append(f"call_{secrets.token_hex(12)}")
         yield from self._start_item(call | {"call_id": self._call_ids[-1]})
 
-    def _write_arguments(self, text: str) -> Iterator[Event]:
+    def _add_arguments(self, text: str) -> Iterator[Event]:
         self._text.append(text)
         yield self._item_event("response.function_call_arguments.delta", delta=text)
 
@@ -141,7 +141,7 @@ class ResponseWriter:
         yield self._event("response.output_item.added", output_index=index, item=dict(started))
 
     def _end_item(self, status: str) -> Iterator[Event]:
-        """Complete what is being written, if anything is."""
+        """Complete the item in progress, if there is one."""
         if not self._items or self._items[-1]["status"] != "in_progress":
             return
         item, text = self._items[-1], "".join(self._text)
@@ -157,26 +157,26 @@ class ResponseWriter:
         self._text, self._logprobs = [], []
         yield self._event("response.output_item.done", output_index=len(self._items) - 1, item=dict(item))
 
-    def _open(self, kind: str) -> dict[str, Any] | None:
-        """The item that is being written, if it is of this kind."""
+    def _open_item(self, kind: str) -> dict[str, Any] | None:
+        """Return the item in progress if it is of this kind."""
         last = self._items[-1] if self._items else None
         return last if last and last["type"] == kind and last["status"] == "in_progress" else None
 
-    def _part_event(self, kind: str, **more: Any) -> Event:
-        return self._item_event(kind, content_index=0, **more)
+    def _part_event(self, kind: str, **fields: Any) -> Event:
+        return self._item_event(kind, content_index=0, **fields)
 
-    def _item_event(self, kind: str, **more: Any) -> Event:
+    def _item_event(self, kind: str, **fields: Any) -> Event:
         index = len(self._items) - 1
-        return self._event(kind, item_id=self._items[index]["id"], output_index=index, **more)
+        return self._event(kind, item_id=self._items[index]["id"], output_index=index, **fields)
 
-    def _event(self, kind: str, **more: Any) -> Event:
-        event = {"type": kind, "sequence_number": self._number, **more}
-        self._number += 1
+    def _event(self, kind: str, **fields: Any) -> Event:
+        event = {"type": kind, "sequence_number": self._next_number, **fields}
+        self._next_number += 1
         return event
 
 
-def whole(writer: ResponseWriter, generation: Generation) -> dict[str, Any]:
-    """The body of a response that is not streamed."""
+def response_body(writer: ResponseWriter, generation: Generation) -> dict[str, Any]:
+    """Return the body of a response that is not streamed."""
     steps: list[GenerationEvent] = [LogprobsDelta(generation.logprobs)]
     if generation.text:
         steps.append(TextDelta(generation.text))

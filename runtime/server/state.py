@@ -15,16 +15,17 @@ from .metrics import Metrics
 
 
 @dataclass(frozen=True)
-class Service:
-    """One runtime behind one server."""
+class ServerState:
+    """The runtime, the settings, the limit on requests in progress and the metrics."""
 
     runtime: LocalRuntime
     config: ServerConfig
     admission: Admission
     metrics: Metrics
     started: int = field(default_factory=lambda: int(time.time()))
+    """Unix time at which the server was created, in seconds."""
 
 
-def service_of(request: Request) -> Service:
-    """The service that a request came to."""
-    return cast(Service, request.app.state.service)
+def server_state_of(request: Request) -> ServerState:
+    """Return the state of the server that received ``request``."""
+    return cast(ServerState, request.app.state.server)

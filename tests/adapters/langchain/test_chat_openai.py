@@ -193,8 +193,8 @@ def test_an_endpoint_without_one_answers_as_ever(
     here: Connections, server: Running, monkeypatch: pytest.MonkeyPatch, ask: Ask, tool_cache: bool
 ) -> None:
     """Algorithm 2, and not a word about it."""
-    describe = status._model
-    monkeypatch.setattr(status, "_model", lambda service: describe(service) | {"capabilities": []})
+    describe = status._describe_model
+    monkeypatch.setattr(status, "_describe_model", lambda service: describe(service) | {"capabilities": []})
     monkeypatch.setattr(ToolOutputs, "put", None)
     chat = speculate(here.chat(server), ScriptedSpeculator([OSLO], [OSLO]), tool_cache=tool_cache)
     bound = chat.bind_tools([get_weather])

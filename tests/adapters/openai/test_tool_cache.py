@@ -143,8 +143,8 @@ def test_an_endpoint_without_one_answers_as_ever(
     server: Running, monkeypatch: pytest.MonkeyPatch, tool_cache: bool
 ) -> None:
     """Algorithm 2, and not a word about it."""
-    describe = status._model
-    monkeypatch.setattr(status, "_model", lambda service: describe(service) | {"capabilities": []})
+    describe = status._describe_model
+    monkeypatch.setattr(status, "_describe_model", lambda service: describe(service) | {"capabilities": []})
     monkeypatch.setattr(ToolOutputs, "put", None)
     chunks, client = read(server, CHAT, ScriptedSpeculator([OSLO]), tool_cache)
     calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]

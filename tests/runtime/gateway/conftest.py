@@ -34,14 +34,14 @@ def until(true: Callable[[], bool]) -> None:
 @pytest.fixture(scope="session")
 def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
     """A real engine that does not say that it has a tool cache; the ids of its own responses are unknown."""
-    describe = status._model
+    describe = status._describe_model
     with pytest.MonkeyPatch.context() as patch, running(shared_runtime) as server:
 
         def describe_engine(service: Any) -> dict[str, Any]:
             is_engine = service.admission is server.admission
             return describe(service) | ({"capabilities": []} if is_engine else {})
 
-        patch.setattr(status, "_model", describe_engine)
+        patch.setattr(status, "_describe_model", describe_engine)
         yield server
 
 

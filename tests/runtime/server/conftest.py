@@ -20,7 +20,7 @@ WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
 def running(runtime: LocalRuntime, **settings: Any) -> Iterator[Running]:
     config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
     app = create_app(runtime, config)
-    with listening(app, config, app.state.service.admission) as server:
+    with listening(app, config, app.state.server.admission) as server:
         yield server
 
 

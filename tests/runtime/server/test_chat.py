@@ -202,14 +202,14 @@ def test_priority(
     tier: str,
 ) -> None:
     seen: list[Priority] = []
-    prepare = runtime._input_processor.prepare
+    process = runtime._input_processor.process
 
     def spy(*args: Any, **options: Any) -> Any:
-        request = prepare(*args, **options)
+        request = process(*args, **options)
         seen.append(request.priority)
         return request
 
-    monkeypatch.setattr(runtime._input_processor, "prepare", spy)
+    monkeypatch.setattr(runtime._input_processor, "process", spy)
     answer = client.chat.completions.create(**SHORT, extra_body=extra)
     assert seen == [priority]
     assert answer.service_tier == tier

@@ -121,7 +121,7 @@ def test_a_fault_reveals_no_details(
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(runtime._input_processor, "prepare", fail)
+    monkeypatch.setattr(runtime._input_processor, "process", fail)
     response = http.post(POST, json=REQUEST)
     assert (response.status_code, error_of(response)["type"]) == (500, "server_error")
     assert "secret" not in response.text

@@ -1,4 +1,4 @@
-"""LocalRuntime: the door to the runtime. Everything else in this package is behind it."""
+"""LocalRuntime: opens a model and generates. The public entry point of the runtime."""
 
 from __future__ import annotations
 
@@ -50,26 +50,29 @@ class RuntimeStatistics:
     free_blocks: int
     """Blocks that no request holds."""
     cached_blocks: int
-    """Those of them that still hold the beginning of some prompt, for the next one that begins like it."""
+    """Free blocks that the prefix cache still holds."""
 
 
 class LocalRuntime:
-    """One model, loaded and running. Thread-safe; requests from any threads and loops share its batch.
+    """One model, loaded and running. Thread-safe: requests from any thread and event loop share its batches.
 
-    Use :meth:`open`, and the instance as a context manager::
+    Call :meth:`open`, and use the instance as a context manager::
 
         with LocalRuntime.open("nano") as runtime:
             generation = runtime.generate([{"role": "user", "content": "Hello!"}])
 
     Every way to generate takes the same ``messages`` and :class:`GenerationOptions`, and raises
 
-    - :class:`InvalidRequestError`: a field is wrong; it is named;
-    - :class:`PromptTooLongError`: the prompt does not fit the context or the arena;
+    - :class:`InvalidRequestError`: a field is wrong; ``field`` names it;
+    - :class:`PromptTooLongError`: the prompt does not fit the context or the KV arena;
+    - :class:`OverloadedError`: too many requests wait, and this one is the least urgent;
+    - :class:`DeadlineExceededError`: the request's ``deadline_s`` has passed;
+    - :class:`KernelFailedError`: kernels of the request failed or hung repeatedly;
     - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs.
     """
 
     def __init__(self, model: str | os.PathLike[str], config: RuntimeConfig) -> None:
-        """Load ``model``; :meth:`open` is the usual way in and says what may go wrong."""
+        """Load ``model``; see :meth:`open`."""
         directory = open_model_directory(model)
         loaded = load_model(
             directory,
@@ -87,9 +90,9 @@ class LocalRuntime:
         self.config = config
         self.model_id = directory.model_id
         self.context_length = directory.context_length
-        """Tokens of prompt and answer together that the model was made for."""
+        """Maximum number of tokens of prompt and answer together."""
         self.call_format = detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
-        """How the model writes tool calls; None if its template has no place for tools."""
+        """Format in which the model writes tool calls; None if its chat template has no place for tools."""
         self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
         self._input_processor = InputProcessor(
             self._tokenizer,
@@ -115,22 +118,22 @@ class LocalRuntime:
             arena.block_tokens,
             self._tokenizer.detokenizer,
         )
-        # Closes when nobody holds the runtime any more, and at the latest before the interpreter goes away
+        # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
         self._finalizer = weakref.finalize(self, self._engine.close)
 
     @classmethod
     def open(cls, model: str | os.PathLike[str], config: RuntimeConfig | None = None) -> Self:
-        """Load ``"nano"``, ``"nano-draft"`` or an OpenVINO model directory, ready for requests.
+        """Load ``"nano"``, ``"nano-draft"``, an OpenVINO model directory or a GGUF file, ready for requests.
 
         Raises:
-            ModelNotFoundError, ModelFormatError: there is no such model, or it is incomplete or damaged.
+            ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
             ConfigurationError: the configuration cannot work with this model on this machine.
         """
         return cls(model, config or RuntimeConfig())
 
     def close(self) -> None:
-        """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
+        """Stop the engine. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -143,11 +146,11 @@ class LocalRuntime:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Close the runtime."""
         self.close()
 
     def statistics(self) -> RuntimeStatistics:
-        """Count requests, tokens and blocks. Cheap; callable from any thread."""
+        """Return counts of requests, tokens and KV blocks. Cheap; callable from any thread."""
         return RuntimeStatistics(
             model_id=self.model_id,
             engine=self._engine.statistics(),
@@ -160,9 +163,10 @@ class LocalRuntime:
 
     @contextmanager
     def record_trace(self) -> Iterator[Trace]:
-        """Note every kernel that runs inside the block: which, where, when and for whom.
+        """Record every kernel that runs inside the ``with`` block: its XPU, its times, its requests.
 
-        The trace can be read at any time, also afterwards; two blocks at once would take it from each other.
+        The trace may be read at any time, also after the block. Only one trace is recorded at a time: a second
+        one takes the place of the first.
         """
         trace = self._engine.trace = Trace()
         try:
@@ -172,11 +176,11 @@ class LocalRuntime:
 
     @property
     def constrains_calls(self) -> bool:
-        """Whether every tool call that an answer begins is a valid one, so that it may be shown at once."""
+        """Whether a grammar makes every tool call valid, so that it may be shown before it is complete."""
         return self._input_processor.call_token is not None
 
     def token_text(self, token: int) -> bytes:
-        """The text of one token, which need not be whole characters."""
+        """Return the text of one token as bytes, which may be part of a character."""
         if self._tokenizer.token_bytes is not None:
             return self._tokenizer.token_bytes[token]
         return self._tokenizer.decode([token]).encode("utf-8")

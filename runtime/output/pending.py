@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -50,11 +50,13 @@ class PendingGeneration:
         """End the request in any state; without effect if it has ended."""
         self._engine.cancel(self._request)
 
-    def feed(self, pieces: Sequence[str | ToolTurn]) -> Iterator[GenerationEvent]:
-        """Yield the events of the next pieces of the answer."""
+    def feed(self, pieces: Sequence[str | ToolTurn]) -> list[GenerationEvent]:
+        """Return the events of the next pieces of the answer."""
+        events: list[GenerationEvent] = []
         for piece in _joined(pieces):
-            yield from self._new_logprobs()
-            yield from self._builder.feed(piece)
+            events += self._new_logprobs()
+            events += self._builder.feed(piece)
+        return events
 
     def finish(self) -> list[GenerationEvent]:
         """Return the last events, of which the last is :class:`Finished`. Waits for the output.
@@ -80,21 +82,21 @@ class PendingGeneration:
         return finished.generation
 
     def _new_logprobs(self) -> list[LogprobsDelta]:
-        new = tuple(self._request.logprobs[self._reported :])
+        logprobs = self._request.logprobs
+        if len(logprobs) == self._reported:
+            return []
+        new = tuple(logprobs[self._reported :])
         self._reported += len(new)
-        return [LogprobsDelta(new)] if new else []
+        return [LogprobsDelta(new)]
 
 
-def _joined(pieces: Sequence[str | ToolTurn]) -> Iterator[str | ToolTurn]:
-    """Yield ``pieces`` with consecutive texts joined to one."""
-    text: list[str] = []
+def _joined(pieces: Sequence[str | ToolTurn]) -> list[str | ToolTurn]:
+    """Return ``pieces`` with consecutive texts joined to one."""
+    joined: list[str | ToolTurn] = []
     for piece in pieces:
-        if isinstance(piece, str):
-            text.append(piece)
-            continue
-        if text:
-            yield "".join(text)
-            text = []
-        yield piece
-    if text:
-        yield "".join(text)
+        last = joined[-1] if joined else None
+        if isinstance(piece, str) and isinstance(last, str):
+            joined[-1] = last + piece
+        else:
+            joined.append(piece)
+    return joined

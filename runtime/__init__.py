@@ -1,4 +1,4 @@
-"""The local LLM runtime: one model in this process, shared by everything that asks it.
+"""The local LLM runtime: one model in this process, shared by all requests.
 
 ::
 
@@ -7,7 +7,7 @@
     with LocalRuntime.open("nano") as runtime:
         print(runtime.generate([{"role": "user", "content": "Hello!"}]).text)
 
-The names below load when they are first used, so that the scheduler, the simulator and the gateway import
+The public names load on first use, so that the scheduler, the simulation and the gateway import
 without OpenVINO.
 """
 
@@ -91,5 +91,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
+    """Return the public names, whether they are loaded or not."""
     return sorted({*globals(), *__all__})

@@ -25,8 +25,8 @@ class RuntimeConfig(Settings, strict=True):
 
     platform: Literal["auto", "cpu", "intel-ultra", "emulated"] = "auto"
     """Devices that run the model. ``intel-ultra`` prefills on the NPU and decodes on the GPU; ``auto`` is
-    ``intel-ultra`` where both devices exist, and ``cpu`` elsewhere. ``emulated`` imitates it with two cores of
-    a CPU, for tests."""
+    ``intel-ultra`` where both devices exist, and ``cpu`` elsewhere. ``emulated`` imitates it with two cores
+    of a CPU, for tests."""
 
     threads: int | None = Field(default=None, ge=1)
     """CPU threads of one forward pass."""
@@ -38,7 +38,7 @@ class RuntimeConfig(Settings, strict=True):
     """Precision of the stored keys and values. OpenVINO's own choice on CPU is ``u8``."""
 
     dynamic_quantization_group_size: int | None = Field(default=None, ge=0)
-    """Activations per int8 scale where weights are int8. 0 disables it; larger is faster and less accurate."""
+    """Activations per int8 scale where weights are int8. 0 disables it; larger is faster, less accurate."""
 
     max_batch_size: int = Field(default=16, ge=1, le=1024)
     """Maximum number of sequences in one batch. Further running sequences keep their KV blocks and wait."""
@@ -54,7 +54,7 @@ class RuntimeConfig(Settings, strict=True):
     """Target for the longest kernel, in seconds: how long a proactive kernel may delay a reactive request."""
 
     promote_after_s: float | None = Field(default=None, gt=0)
-    """Seconds of waiting after which a proactive request is promoted, so that it does not starve; None for the
+    """Age in seconds at which a proactive request is promoted, so that it does not starve; None for the
     policy's own value."""
 
     max_waiting_requests: int = Field(default=10_000, ge=1)

@@ -133,7 +133,7 @@ class LocalRuntime:
         return cls(model, config or RuntimeConfig())
 
     def close(self) -> None:
-        """Stop the engine. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
+        """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -165,8 +165,8 @@ class LocalRuntime:
     def record_trace(self) -> Iterator[Trace]:
         """Record every kernel that runs inside the ``with`` block: its XPU, its times, its requests.
 
-        The trace may be read at any time, also after the block. Only one trace is recorded at a time: a second
-        one takes the place of the first.
+        The trace may be read at any time, also after the block. Only one trace is recorded at a time: a
+        second one replaces the first.
         """
         trace = self._engine.trace = Trace()
         try:

@@ -89,6 +89,16 @@ def _read(stream: BinaryIO, file_size: int) -> GGUFHeader:
         raise ValueError(f"version {version} is unknown")
     if max(tensors, entries) > _MAX_ITEMS:
         raise ValueError("its counts are impossible")
+    metadata = _metadata(stream, entries)
+    weights_end = _weights_end(stream, tensors)
+    alignment = int(metadata.get("general.alignment", 32))
+    size = -(-stream.tell() // alignment) * alignment
+    if tensors and size + weights_end > file_size:
+        raise ValueError(f"its weights reach beyond its end at byte {file_size}")
+    return GGUFHeader(metadata, size)
+
+
+def _metadata(stream: BinaryIO, entries: int) -> dict[str, Any]:
     metadata: dict[str, Any] = {}
     for _ in range(entries):
         key = _string(stream)
@@ -96,7 +106,12 @@ def _read(stream: BinaryIO, file_size: int) -> GGUFHeader:
         value = _value(stream, kind)
         if kind != _ARRAY:
             metadata[key] = value
-    weights_end = 0
+    return metadata
+
+
+def _weights_end(stream: BinaryIO, tensors: int) -> int:
+    """Read the descriptions of all tensors; return where the last one ends, in bytes from the first one."""
+    end = 0
     for _ in range(tensors):
         _string(stream)
         (dimensions,) = _unpack(stream, "<I")
@@ -105,12 +120,8 @@ def _read(stream: BinaryIO, file_size: int) -> GGUFHeader:
         extents = _unpack(stream, f"<{dimensions}Q")
         kind, offset = _unpack(stream, "<IQ")
         block_bytes, block_elements = _BLOCKS.get(kind, _OTHER_BLOCK)
-        weights_end = max(weights_end, offset + math.prod(extents) * block_bytes // block_elements)
-    alignment = int(metadata.get("general.alignment", 32))
-    size = -(-stream.tell() // alignment) * alignment
-    if tensors and size + weights_end > file_size:
-        raise ValueError(f"its weights reach beyond its end at byte {file_size}")
-    return GGUFHeader(metadata, size)
+        end = max(end, offset + math.prod(extents) * block_bytes // block_elements)
+    return end
 
 
 def _value(stream: BinaryIO, kind: int) -> Any:

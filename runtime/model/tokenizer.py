@@ -82,7 +82,7 @@ class Tokenizer:
             reason = re.search(r"Minja's error: (.*)", str(error))
             raise InvalidRequestError(
                 "messages",
-                f"the model's chat template refuses them: {reason[1] if reason else error}. "
+                f"the model's chat template rejects them: {reason[1] if reason else error}. "
                 "Use the roles, and the order of roles, that this model was trained with.",
             ) from error
         return rendered

@@ -48,6 +48,14 @@ def test_a_reply_is_what_the_template_writes(
     assert tokenizer.token_text(tokenized.tokens[0]) == "<tool_call>"
 
 
+def test_calls_without_an_opening_tag_have_a_reply_only(
+    tokenizer: Tokenizer, renderer: ToolTurnRenderer
+) -> None:
+    expected = renderer.tokenize_call(CALL, "12 C, rain").reply
+    for call_format in (ToolCallFormat.XLAM, None):
+        assert ToolTurnRenderer(tokenizer, call_format).tokenize_call(CALL, "12 C, rain") == ((), expected)
+
+
 def test_several_calls_have_one_reply(tokenizer: Tokenizer, renderer: ToolTurnRenderer) -> None:
     _, behind = conversation(tokenizer, [CALL, OTHER], ["one", "two"])
     assert list(renderer.reply([CALL, OTHER], ["one", "two"]).tokens) == behind

@@ -1,4 +1,4 @@
-"""``agentrt`` and ``python -m agentrt``: run the command line, and say plainly what went wrong."""
+"""The entry point of ``agentrt`` and ``python -m agentrt``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .errors import AgentRTError, MissingExtraError
 
 
 def main() -> None:
-    """Run the command line with this process's arguments; it always ends by :class:`SystemExit`.
+    """Run the command line with this process's arguments; it always ends by raising :class:`SystemExit`.
 
-    An error that agentrt raises on purpose becomes one line on standard error and exit code 2. Any other
-    exception is a fault of agentrt and keeps its traceback.
+    An :class:`AgentRTError` becomes one line on standard error and exit code 2. Any other exception is a
+    fault of agentrt and keeps its traceback.
     """
     try:
         for module in ("rich", "typer"):

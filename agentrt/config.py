@@ -1,4 +1,4 @@
-"""The settings of speculation."""
+"""Settings of speculation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ __all__ = ["Budget", "SpeculationConfig", "TurnAhead"]
 
 
 class Budget(Settings):
-    """The most that speculation may spend in vain; None is no bound.
+    """The most that speculation may waste; None is no bound.
 
-    ``runs`` and ``seconds`` count early runs that no call has claimed, those under way included in
-    ``runs``. ``tokens`` counts what predictors read and write, ``money`` what they and the unclaimed runs
-    cost, in whichever currency their prices are given. What is spent is forgotten evenly over
-    ``per_seconds``, or never.
+    ``runs`` and ``seconds`` count speculations that are not claimed; ``runs`` includes those still running.
+    ``tokens`` counts the tokens that predictors read and write, ``money`` the cost of predictors and of
+    unclaimed runs, in the currency of their prices. Spending decays evenly over ``per_seconds``, or never.
     """
 
     runs: NonNegativeInt | None = None
@@ -28,11 +27,10 @@ class Budget(Settings):
 
 
 class TurnAhead(Settings):
-    """Limits of turn-ahead, the main model's requests sent before they are due; see :mod:`agentrt.lookahead`.
+    """Limits of turn-ahead: model requests sent before they are due; see :mod:`agentrt.lookahead`.
 
-    ``depth`` is how many turns ahead of the one that is due a call may be made. Calls that are made and not
-    kept cost what calls of the main model cost: no more are made once ``max_wasted`` more of them were in
-    vain than were kept.
+    ``depth`` is the most turns by which a request may be ahead. A wasted request costs as much as any other
+    request of the main model: none is sent while ``max_wasted`` more of them were wasted than kept.
     """
 
     depth: PositiveInt = 1
@@ -40,19 +38,19 @@ class TurnAhead(Settings):
 
 
 class SpeculationConfig(Settings):
-    """Bounds that hold for one speculating model or session. What concerns one tool is set on the tool.
+    """Settings of one speculating model, client or session. Those of one tool are set on the tool.
 
-    ``mode`` is ``"on"``, ``"shadow"`` to have calls guessed and judged but none run early, or ``"off"``.
-    ``max_speculations`` is the most early runs that one model call may start, over all its predictors
-    and samples. ``report_turns`` is how many turns a report shows one by one; its totals cover all.
+    ``mode`` is ``"on"``, ``"off"``, or ``"shadow"``: calls are predicted and judged, but none is run
+    speculatively. ``max_speculations`` is the most speculations of one model request, over all predictors
+    and samples. ``report_turns`` is how many turns a report lists; its totals cover all.
 
-    The controller weighs what speculation is expected to save against what it is expected to waste: a
-    second of an early run in vain counts like ``wasted_second_weight`` seconds of waiting, and money like
-    the seconds it is worth, if ``second_saved_is_worth`` says how much that is; otherwise money counts
-    only against the ``budget``.
+    The controller weighs the expected saving of a speculation against its expected waste. A second of a
+    wasted run counts as ``wasted_second_weight`` seconds of waiting. Money counts as the seconds it is
+    worth if ``second_saved_is_worth``, the price of one second, is set; otherwise it counts only against the
+    ``budget``.
 
-    ``turn_ahead`` lets the main model be asked ahead; None, the default, does not. An answer is kept if it
-    answers a request that is equal but for the ids of the calls in its history.
+    ``turn_ahead`` lets model requests be sent ahead; None, the default, does not. An ahead answer is kept if
+    the real request is equal but for the ids of the calls in its history.
     """
 
     mode: Literal["on", "shadow", "off"] = "on"

@@ -1,4 +1,4 @@
-"""The interface between a speculation session and whoever guesses the next tool call."""
+"""The interface between turns and predictors of tool calls."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .calls import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class DraftCost:
-    """What asking a predictor once has cost: tokens read and written, and money, in the user's currency."""
+    """The cost of one prediction: tokens read and written, and money, in the user's currency."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     money: float = 0.0
 
 
-def _keep_no_account(cost: DraftCost) -> None:
+def _ignore_cost(cost: DraftCost) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """What the main model was asked, in the shape of OpenAI's chat completions.
+    """A model request in the form that predictors take, in the shape of OpenAI's chat completions.
 
-    ``messages`` is the history, ``tools`` the function tools on offer, and ``samples`` how many guesses
-    to take (SpecTools' λ). A predictor must not change them: they are the main call's own. ``answer`` is
-    what the main model writes meanwhile, where the caller streams it. ``speculable`` names the tools that
-    may be run early, None where that is not known: guesses of others are of no use. ``ahead`` says that the
-    last message is a call whose result is not there yet. A predictor whose guesses cost something says so
-    with ``spend``, from any thread.
+    ``messages`` is the history, ``tools`` the function tools of the request, and ``samples`` the number of
+    drafts to sample (SpecTools' λ). A predictor must not change them: they belong to the model request.
+    ``answer`` is the main model's answer as it is written, where the caller streams it. ``speculable`` names
+    the tools that can be speculated, None if they are unknown: drafts of other tools are refused. ``ahead``
+    says that the last message is a call whose result is not known yet. A predictor reports its cost by
+    calling ``spend``, from any thread.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -41,41 +41,46 @@ class DraftRequest:
     speculable: Collection[str] | None = None
     ahead: bool = False
     answer: AnswerStream = field(default_factory=AnswerStream, compare=False, repr=False)
-    spend: Callable[[DraftCost], None] = field(default=_keep_no_account, compare=False, repr=False)
+    spend: Callable[[DraftCost], None] = field(default=_ignore_cost, compare=False, repr=False)
 
 
 @runtime_checkable
 class Speculator(Protocol):
-    """Guesses the next tool call while the main model is still generating.
+    """Predicts the next tool call while the main model is still generating.
 
-    One predictor serves any number of turns at one time. An attribute ``name`` is what reports call it. One
-    whose ``looks_ahead`` is true can also guess what comes after a call whose result is not in the messages
-    yet. It is asked so where the main model may be asked ahead (:mod:`agentrt.lookahead`), and once more when
-    the result is there.
+    One predictor serves any number of turns at one time. Its attribute ``name``, if it has one, is its name
+    in reports. A predictor whose attribute ``looks_ahead`` is true can also predict the call that follows one
+    whose result is not in the messages yet. With turn-ahead (:mod:`agentrt.lookahead`) it is run on such a
+    request first, and again when the result is known.
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield each guess as soon as it is there; yield none if no tool call is expected.
+        """Yield each draft as soon as it is made; yield none if no tool call is expected.
 
-        Runs on an event loop beside the main call and must not block it. It is cancelled as soon as the
-        main model has answered. Raising is harmless: it is reported, and the main call never notices.
+        It runs on an event loop during the model request and must not block the loop. It is cancelled as
+        soon as the main model has answered. An error is reported and does not affect the model request.
         """
         ...
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """What a predictor also is that learns from the calls the main model really makes."""
+    """A predictor that learns from the calls the main model makes."""
 
     def learn(self, request: DraftRequest, calls: Sequence[ToolCall]) -> None:
-        """Take note that the main model answered ``request`` with ``calls``, which may be none.
+        """Learn that the main model answered ``request`` with ``calls``, which may be empty.
 
-        Called once for each answered turn, in whichever thread the model answered, before the calls are
-        made: their results are in the messages of the next request. Must return at once.
+        Called once for each answered turn, in the thread in which the model answered, before the calls are
+        made: their results are in the messages of the next request. Must not block.
         """
         ...
 
 
+def name_of(predictor: Speculator) -> str:
+    """Return the predictor's name in reports: its ``name``, or else its class's."""
+    return getattr(predictor, "name", type(predictor).__name__)
+
+
 def looks_ahead(predictor: Speculator) -> bool:
-    """Whether a predictor can guess what comes after a call whose result is not there yet."""
+    """Whether a predictor can predict the call that follows one whose result is not known yet."""
     return bool(getattr(predictor, "looks_ahead", False))

@@ -1,37 +1,37 @@
-"""Every error agentrt raises on purpose, in one tree.
+"""The errors that agentrt raises, in one tree.
 
 ::
 
     AgentRTError
     ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
     ├── ConfigurationError           a setting cannot work (also a ValueError)
-    ├── NotSpeculableError           this tool must not be run early (also a TypeError)
-    ├── SpeculationError                an early run came to nothing that the real call could be answered by
-    ├── NotRecordedError             a replay came to what the recording knows nothing of
-    ├── RecordedToolError            in a replay, what a tool raised when the run was recorded
+    ├── NotSpeculableError           this tool must not be run speculatively (also a TypeError)
+    ├── SpeculationError                the speculative run failed or was stopped
+    ├── NotRecordedError             a replay needs what was not recorded
+    ├── RecordedToolError            in a replay, the error of a tool in the recorded run
     ├── ModelError
     │   ├── ModelNotFoundError       no model at that name or path
-    │   ├── ModelFormatError         something is there, but it is not a usable model
-    │   └── ProfileFormatError       what was once measured of a model cannot be read any more
-    ├── RequestError                 this request cannot be served as it stands (also a ValueError)
+    │   ├── ModelFormatError         the model is incomplete or unsupported
+    │   └── ProfileFormatError       the stored profile of a model is damaged
+    ├── RequestError                 this request cannot be served (also a ValueError)
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
     │   ├── PromptTooLongError       the prompt exceeds the model's context or the KV arena
     │   └── DeadlineExceededError    the request's own deadline passed (also a TimeoutError)
     ├── PredictorError
-    │   ├── PredictorPausedError     its endpoint wants to be left alone; ``.seconds`` says how long
-    │   └── HistoryStoreError        what a predictor has learned cannot be kept
-    │       ├── HistoryCorruptError  the file is damaged or is something else
+    │   ├── PredictorPausedError     its endpoint is rate limited for ``.seconds``
+    │   └── HistoryStoreError        the file of what a predictor has learned is unusable
+    │       ├── HistoryCorruptError  the file is damaged or no history
     │       └── HistoryLockedError   another process holds the file
     ├── WorkloadError                recorded conversations cannot be loaded
-    │   ├── WorkloadNotFoundError    there are none at that path
-    │   └── WorkloadFormatError      a line is not what it should be; ``.path`` and ``.line`` say which
+    │   ├── WorkloadNotFoundError    no recorded conversations at that path
+    │   └── WorkloadFormatError      a line is malformed: ``.path`` and ``.line``
     ├── EngineError
     │   ├── RuntimeClosedError       the runtime was closed before or during the request
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
-    │   ├── OverloadedError          too many requests wait, and this one is the least urgent
-    │   ├── KernelFailedError        what this request needs computed failed or hung, again and again
-    │   └── DeviceLostError          a device disappeared or cannot be brought back; ``.device`` names it
-    └── BenchPeerError               a server that a bench compares with does not do its part
+    │   ├── OverloadedError          the queue is full and this request is the least urgent
+    │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
+    │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
+    └── BenchPeerError               a server that a bench compares with does not work
 
 Each message ends with what to do next. Cancellation is not an error: it stays
 :class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
@@ -77,7 +77,7 @@ __all__ = [
 
 
 class AgentRTError(Exception):
-    """Base of every error that agentrt raises on purpose. All of them can be pickled."""
+    """Base of all errors of agentrt. All of them can be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Restore from the finished message: the default would call ``__init__`` with it once more."""
@@ -94,38 +94,38 @@ class MissingExtraError(AgentRTError, ImportError):
     """An optional dependency is not installed; the message is the exact line that installs it."""
 
     def __init__(self, module: str, extra: str) -> None:
-        """Name the missing ``module`` and the ``extra`` that brings it."""
+        """``module`` is missing; ``extra`` is the extra that installs it."""
         super().__init__(f"{module} is not installed. Run: pip install 'agentrt[{extra}]'")
         self.module = module
         self.extra = extra
 
 
 class ConfigurationError(AgentRTError, ValueError):
-    """A setting cannot work; the message says which one and what would."""
+    """A setting cannot work; the message names it and gives one that does."""
 
 
 class NotSpeculableError(AgentRTError, TypeError):
-    """The tool cannot safely be run before the model asks for it; the message says why."""
+    """The tool cannot be run speculatively; the message says why."""
 
 
 class SpeculationError(AgentRTError):
-    """An early run came to nothing that the real call could be answered by; the report says so."""
+    """The speculative run failed or was stopped; the real call runs the tool itself."""
 
 
 class NotRecordedError(AgentRTError):
-    """A replay came to a call, or to a state of the world, that the recording knows nothing of."""
+    """A replay needs a call, in some state of the world, that was not recorded."""
 
 
 class RecordedToolError(AgentRTError):
-    """Stands in a replay for what a tool raised when the run was recorded."""
+    """In a replay, the error of a tool in the recorded run."""
 
 
 class ModelError(AgentRTError):
-    """Base of everything that can be wrong with a model on disk."""
+    """Base of errors of a model on disk."""
 
 
 class ModelNotFoundError(ModelError, FileNotFoundError):
-    """There is no model under the given name or path."""
+    """There is no model with the given name or path."""
 
 
 class ModelFormatError(ModelError):
@@ -137,7 +137,7 @@ class ProfileFormatError(ModelError):
 
 
 class RequestError(AgentRTError, ValueError):
-    """Base of everything that makes one request impossible while the runtime stays healthy."""
+    """Base of errors of one request, while the runtime stays healthy."""
 
 
 class InvalidRequestError(RequestError):
@@ -150,10 +150,10 @@ class InvalidRequestError(RequestError):
 
 
 class PromptTooLongError(RequestError):
-    """The prompt does not fit; nothing was truncated and nothing was run."""
+    """The prompt does not fit. Nothing was truncated and nothing was run."""
 
     def __init__(self, prompt_tokens: int, limit_tokens: int, limited_by: str, fix: str) -> None:
-        """``limited_by`` names the limit that was hit, ``fix`` says how to raise it or get under it."""
+        """``limited_by`` names the limit; ``fix`` says how to raise it or to stay under it."""
         super().__init__(
             f"the prompt has {prompt_tokens} tokens, but {limited_by} holds {limit_tokens}. {fix}"
         )
@@ -162,44 +162,44 @@ class PromptTooLongError(RequestError):
 
 
 class DeadlineExceededError(RequestError, TimeoutError):
-    """The deadline that the request came with passed before it was answered; what it held is free again."""
+    """The request's deadline passed before it was answered; its KV blocks are free again."""
 
 
 class PredictorError(AgentRTError):
-    """Base of what keeps a predictor from guessing; the main call never notices it."""
+    """Base of errors of a predictor; they do not affect the model request."""
 
 
 class PredictorPausedError(PredictorError):
-    """The predictor's endpoint has said when it may be asked again, and that time has not come."""
+    """The predictor's endpoint has refused requests until a later time."""
 
     def __init__(self, predictor: str, seconds: float) -> None:
-        """``seconds`` is how long it will not be asked."""
-        super().__init__(f"{predictor} is over its rate limit and is asked again in {seconds:.0f} s. Wait.")
+        """``seconds`` is the time until the predictor sends requests again."""
+        super().__init__(f"{predictor} is over its rate limit. Wait {seconds:.0f} s; other predictors go on.")
         self.seconds = seconds
 
 
 class HistoryStoreError(PredictorError, OSError):
-    """The file in which a predictor keeps what it has learned cannot be used."""
+    """The file in which a predictor stores what it has learned cannot be used."""
 
 
 class HistoryCorruptError(HistoryStoreError):
-    """The file is damaged, or it is not a history; it has not been changed."""
+    """The file is damaged or not a history. It has not been changed."""
 
 
 class HistoryLockedError(HistoryStoreError):
-    """Another process holds the file."""
+    """Another process has locked the file."""
 
 
 class WorkloadError(AgentRTError):
-    """Base of everything that can be wrong with recorded conversations on disk."""
+    """Base of errors of recorded conversations on disk."""
 
 
 class WorkloadNotFoundError(WorkloadError, FileNotFoundError):
-    """There are no recorded conversations under the given path."""
+    """There are no recorded conversations at the given path."""
 
 
 class WorkloadFormatError(WorkloadError, ValueError):
-    """A line of a file of recorded conversations is not what it should be."""
+    """A line of a file of recorded conversations is malformed."""
 
     def __init__(self, path: str | os.PathLike[str], line: int, problem: str) -> None:
         """``line`` counts from 1; 0 stands for the whole file."""
@@ -209,7 +209,7 @@ class WorkloadFormatError(WorkloadError, ValueError):
 
 
 class EngineError(AgentRTError):
-    """Base of faults of the running engine, as opposed to faults of one request."""
+    """Base of faults of the engine, as opposed to errors of one request."""
 
 
 class RuntimeClosedError(EngineError):
@@ -217,22 +217,22 @@ class RuntimeClosedError(EngineError):
 
 
 class EngineFailedError(EngineError):
-    """The engine thread stopped on an unexpected fault; ``__cause__`` carries it."""
+    """The engine thread stopped on an unexpected error, which is the ``__cause__``."""
 
 
 class OverloadedError(EngineError):
-    """Too many requests wait. The engine is well; try again later, or with a higher priority."""
+    """The queue is full. The engine is healthy; try again later, or with a higher priority."""
 
 
 class KernelFailedError(EngineError):
-    """The kernels of this request failed or hung several times. Others may go on undisturbed."""
+    """Kernels of this request failed or hung several times. Other requests are not affected."""
 
 
 class DeviceLostError(EngineError):
-    """A device that ran kernels is gone, or could not be set up again after a kernel hung."""
+    """A device is gone, or could not be set up again after a kernel hung."""
 
     def __init__(self, device: str, reason: str) -> None:
-        """``device`` is OpenVINO's name of it; ``reason`` is what it said last."""
+        """``device`` is its name in OpenVINO; ``reason`` is its last error."""
         super().__init__(
             f"{device} is lost: {reason} Close this runtime and open it again, "
             'with platform="cpu" if the device does not come back.'
@@ -241,10 +241,10 @@ class DeviceLostError(EngineError):
 
 
 class BenchPeerError(AgentRTError):
-    """A server that a bench compares agentrt with is not there, or does not do the same work."""
+    """A server that a bench compares agentrt with is missing, or does not do the same work."""
 
     def __init__(self, name: str, url: str, problem: str) -> None:
-        """``name`` is the peer's, ``url`` where it was looked for; ``problem`` follows both in a sentence."""
+        """``name`` and ``url`` are the server's; ``problem`` is the rest of the sentence."""
         super().__init__(
             f"{name} at {url} {problem}. Start it as docs/scheduling.md says, and the bench again."
         )

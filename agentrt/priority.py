@@ -1,8 +1,8 @@
-"""Request priority: who is waiting for the answer (Agent.xpu §6.1: the dual queue).
+"""Request priority (Agent.xpu §6.1: the dual queue).
 
-A *reactive* request has a person waiting for it; a *proactive* one is background work that may be
-delayed or preempted. The priority in force is a context variable, so that an agent's code needs no
-new parameters::
+A *reactive* request has a person waiting for the answer; a *proactive* request is background work that may
+be delayed or preempted. The current priority is a context variable, so that an agent's code needs no new
+parameters::
 
     with priority(Priority.PROACTIVE):
         digest_new_mail()          # every model call inside is proactive
@@ -27,14 +27,14 @@ R = TypeVar("R")
 
 
 class Priority(enum.IntEnum):
-    """Lower is served first. The values are what goes over the wire as ``priority``."""
+    """Lower values are served first; they are sent to endpoints as ``priority``."""
 
     REACTIVE = 0
     PROACTIVE = 10
 
     @property
     def service_tier(self) -> str:
-        """The ``service_tier`` an OpenAI-compatible endpoint is sent: ``"priority"`` or ``"flex"``."""
+        """The ``service_tier`` for OpenAI-compatible endpoints: ``"priority"`` or ``"flex"``."""
         return "priority" if self is Priority.REACTIVE else "flex"
 
 
@@ -42,7 +42,7 @@ _current: ContextVar[Priority] = ContextVar("agentrt_priority", default=Priority
 
 
 def current_priority() -> Priority:
-    """The priority in force here; reactive unless an enclosing :func:`priority` says otherwise."""
+    """Return the priority of the innermost :func:`priority`; reactive if there is none."""
     return _current.get()
 
 
@@ -50,21 +50,21 @@ class priority:
     """Set the priority inside a ``with`` block or, used as a decorator, inside a function, sync or async."""
 
     def __init__(self, value: Priority) -> None:
-        """Nothing changes until the block is entered or the function called."""
+        """``value`` applies while the block or the decorated function runs."""
         self._value = Priority(value)
         self._tokens: list[Token[Priority]] = []
 
     def __enter__(self) -> Priority:
-        """Put the priority in force."""
+        """Set the priority."""
         self._tokens.append(_current.set(self._value))
         return self._value
 
     def __exit__(self, *exception: object) -> None:
-        """Restore the one before."""
+        """Restore the previous priority."""
         _current.reset(self._tokens.pop())
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Wrap ``function`` so that each of its calls has a block of its own."""
+        """Wrap ``function`` so that each call runs in a block of its own."""
         value = self._value
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigurationError(

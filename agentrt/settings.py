@@ -1,4 +1,4 @@
-"""The base class of everything that a user configures."""
+"""The base class of all settings."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from .errors import ConfigurationError
 
 
 class Settings(BaseModel):
-    """Immutable, validated settings. Every way to make or change them raises :class:`ConfigurationError`.
+    """Immutable, validated settings. Errors in them raise :class:`ConfigurationError`.
 
-    The message names each field that is unknown or has an impossible value. Callers never see pydantic's own
-    :class:`~pydantic.ValidationError`.
+    The message names each field that is unknown or has an invalid value. Pydantic's own
+    :class:`~pydantic.ValidationError` is never raised.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def __init__(self, **settings: Any) -> None:
-        """Validate ``settings``, one keyword argument a field."""
+        """Validate ``settings``, one keyword argument for each field."""
         try:
             super().__init__(**settings)
         except ValidationError as error:

@@ -1,13 +1,13 @@
-"""Keeps OpenVINO from reporting to its maker.
+"""Switches off OpenVINO's telemetry.
 
 ``import openvino`` sends an event to Google Analytics, creates an ``intel`` folder with a client id in the
-user's home, and can hold up the end of the process for three seconds on a machine without a network. It does
-so without asking, unless a consent file in that folder says no or ``CI=true`` is set. A runtime that promises
-that nothing leaves the machine cannot do that, and must not edit files in the user's home to prevent it.
+user's home, and can delay the end of the process by three seconds on a machine without a network. It does so
+without consent, unless a file in that folder refuses it or ``CI=true`` is set. agentrt promises that nothing
+leaves the machine, and must not edit files in the user's home to keep that promise.
 
-OpenVINO treats the reporting package as optional and carries a stub for when it is absent. So it is made
-absent, in this process only, which needs to have happened before OpenVINO is imported: ``agentrt`` does it
-first of all. Where OpenVINO was imported earlier than ``agentrt``, it has already reported.
+OpenVINO treats its telemetry package as optional and ships a stub for when it is absent. Blocking the import
+in this process makes it absent. That has to happen before OpenVINO is imported, and ``import agentrt`` does
+it; if OpenVINO was imported before ``agentrt``, the event has already been sent.
 """
 
 from __future__ import annotations

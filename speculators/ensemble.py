@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.merge import merge
-from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead
+from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead, name_of
 from agentrt.errors import ConfigurationError
 
 from .voting import CallVotes
@@ -31,7 +31,7 @@ class EnsembleSpeculator:
         self._members = tuple(members)
         self._agreement = agreement
         self.looks_ahead = any(map(looks_ahead, members))
-        names = (getattr(member, "name", type(member).__name__) for member in members)
+        names = map(name_of, members)
         self.name = f"ensemble of {', '.join(names)}"
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:

@@ -1,1 +1,1 @@
-"""Threads, event loops, streams and clocks, as the client half and the service use them."""
+"""Threads, event loops, streams and the clock, for the client half and the runtime."""

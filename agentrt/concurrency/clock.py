@@ -1,4 +1,4 @@
-"""The clock by which agentrt measures: the monotonic one, unless a test lets time pass by itself."""
+"""agentrt's clock: the monotonic one, or a test's virtual one."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _source: Callable[[], float] = time.monotonic
 
 
 def monotonic() -> float:
-    """Seconds since an arbitrary moment; never goes back."""
+    """Return the seconds since an arbitrary moment; they never decrease."""
     return _source()
 
 
 @contextmanager
 def measured_by(source: Callable[[], float]) -> Iterator[None]:
-    """Let the whole process measure by ``source``."""
+    """Replace the clock of the whole process by ``source`` inside the block."""
     global _source
     previous, _source = _source, source
     try:

@@ -1,4 +1,4 @@
-"""Where the tasks of a turn run: on the caller's event loop, or on a worker loop for code without one."""
+"""Hosts of a turn's tasks: the caller's event loop, or a worker loop for code without one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EXIT_SECONDS = 2.0
 
 
 class Host(Protocol):
-    """Starts a turn's task tree in a copy of the caller's context, without waiting for it."""
+    """Starts the task tree of a turn in a copy of the caller's context, without waiting for it."""
 
     runs_coroutine_tools: bool
-    """Whether this is the loop on which the caller's own coroutines run."""
+    """Whether the caller's own coroutines run on this loop."""
 
     def start(self, main: Main) -> None:
         """Start ``main`` soon."""
@@ -29,7 +29,7 @@ class Host(Protocol):
 
 
 class TaskGroupHost:
-    """Runs turns in an open task group: what a session started ends with the session."""
+    """Runs turns in an open task group, so that they end with their session."""
 
     runs_coroutine_tools = True
 
@@ -43,15 +43,15 @@ class TaskGroupHost:
 
 
 class RunningLoopHost:
-    """Runs each turn as one task of the running asyncio loop, for frameworks that give us no scope.
+    """Runs each turn as one task of the running asyncio loop, for frameworks without a task scope.
 
-    A turn's task ends with its last speculation; ``asyncio.run`` cancels those left at its end.
+    A turn's task ends with its last speculation; ``asyncio.run`` cancels the remaining tasks at its end.
     """
 
     runs_coroutine_tools = True
 
     def __init__(self) -> None:
-        """The host serves any number of loops."""
+        """Create a host for any number of loops."""
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps weak references only
 
     def start(self, main: Main) -> None:
@@ -62,22 +62,22 @@ class RunningLoopHost:
 
 
 class WorkerLoopHost:
-    """Runs turns on one event loop in a daemon thread, started when first needed.
+    """Runs turns on one event loop in a daemon thread, which starts with the first turn.
 
-    The loop ends with the process: its tasks are cancelled, threads of hanging tools are left behind.
+    The loop ends with the process: its tasks are cancelled, and threads of hanging tools are abandoned.
     """
 
     runs_coroutine_tools = False  # a coroutine tool may hold connections of the caller's loop
 
     def __init__(self) -> None:
-        """Nothing is started yet."""
+        """Create a host without a loop."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = 0
 
     def start(self, main: Main) -> None:
         """Start ``main`` soon on the worker loop."""
-        # Unlike a blocking portal this does not wait for the loop: it may be busy, the caller is not.
+        # Unlike a blocking portal this does not wait for the loop, which may be busy.
         self._running_loop().call_soon_threadsafe(running_loop.start, main)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -86,7 +86,7 @@ class WorkerLoopHost:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._process != os.getpid():  # a fork leaves the thread behind
+            if self._loop is None or self._process != os.getpid():  # a forked child has no such thread
                 ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
                 thread = threading.Thread(target=_serve, args=(ready,), name="agentrt turns", daemon=True)
                 thread.start()

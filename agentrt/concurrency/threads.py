@@ -1,4 +1,4 @@
-"""Crossing between threads and event loops without ever blocking a loop."""
+"""Calls between threads and event loops that never block a loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def on_event_loop() -> bool:
-    """Whether this thread is running an event loop, so that blocking it would block everything on it."""
+    """Whether this thread runs an event loop, which blocking the thread would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -23,9 +23,9 @@ def on_event_loop() -> bool:
 
 
 def loop_caller() -> Callable[[Callable[[], object]], None]:
-    """Return a function that runs a callback on this thread's event loop soon, from any thread.
+    """Return a function that schedules a callback on this thread's event loop, from any thread.
 
-    It does nothing once that loop is closed: whatever lived there is gone.
+    It has no effect once the loop is closed.
     """
     loop = asyncio.get_running_loop()
 
@@ -37,7 +37,7 @@ def loop_caller() -> Callable[[Callable[[], object]], None]:
 
 
 async def wait_for(future: Future[T]) -> None:
-    """Wait until ``future`` is done, whichever thread completes it; never raises its outcome."""
+    """Wait until ``future`` is done in any thread; its error is not raised."""
     if future.done():
         return
     done = asyncio.Event()
@@ -49,8 +49,8 @@ async def wait_for(future: Future[T]) -> None:
 def start_in_thread(function: Callable[[], T], *, name: str, daemon: bool = True) -> Future[T]:
     """Start a blocking function in a thread of its own, in a copy of this context.
 
-    As a ``daemon`` the thread cannot keep the process alive if the function hangs; otherwise the end of
-    the process waits for it.
+    A ``daemon`` thread does not keep the process alive if the function hangs; otherwise the process waits
+    for the thread before it ends.
     """
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # a thread cannot be cancelled
@@ -59,7 +59,7 @@ def start_in_thread(function: Callable[[], T], *, name: str, daemon: bool = True
     def work() -> None:
         try:
             outcome.set_result(context.run(function))
-        except BaseException as error:  # noqa: BLE001 - handed over to whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised where the future is read
             outcome.set_exception(error)
 
     threading.Thread(target=work, name=name, daemon=daemon).start()
@@ -69,8 +69,8 @@ def start_in_thread(function: Callable[[], T], *, name: str, daemon: bool = True
 async def run_in_thread(function: Callable[[], T], *, name: str) -> T:
     """Run a blocking function in a thread of its own and wait for it without blocking the loop.
 
-    Cancelling the wait abandons the thread: Python cannot stop it, so the function runs to its end and
-    its outcome is dropped.
+    Cancelling the wait abandons the thread: Python cannot stop it, so the function runs to its end and its
+    result is dropped.
     """
     outcome = start_in_thread(function, name=name)
     await wait_for(outcome)

@@ -101,7 +101,7 @@ class AheadRequest(Generic[TurnT]):
                     self.request = main.after(self._draft, outcome.value)
             self._known.set_result(None)
 
-        # Called back before the speculation can be claimed: whoever has its result finds the request here.
+        # Called back before the speculation can be claimed: once its result is known, the request is.
         self._speculation.when_over(resolve)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Doubles for testing agents that speculate: scripted predictors, replays of runs, and virtual time."""
+"""Test doubles for agents that speculate: scripted predictors, replays of runs, and virtual time."""
 
 from .replay import RecordedSpeculator, Replayed, replay
 from .speculators import ScriptedSpeculator

@@ -1,4 +1,4 @@
-"""Running a recording again, with speculation or without, at other speeds, in virtual time."""
+"""Replays of recordings in virtual time, with or without speculation, at recorded or other speeds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .virtual_time import run_in_virtual_time
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay came to. ``recording`` is equal to the one replayed, but for times, if all went well."""
+    """The result of a replay. If it is correct, ``recording`` equals the replayed one but for times."""
 
     recording: Recording
     seconds: float
@@ -31,27 +31,27 @@ class Replayed:
 
 
 class RecordedSpeculator:
-    """Guesses the recorded calls with a given chance each, and otherwise a call like it that was not made.
+    """Predicts each recorded call with a given chance, and otherwise a similar call that was not made.
 
-    The guesses depend on the seed only, so that the same turns are guessed right at any speed.
+    The drafts depend on the seed only, so that the same drafts are right at any speed.
     """
 
     def __init__(self, recording: Recording, *, claim_rate: float, seed: int, delay: float = 0.0) -> None:
-        """``claim_rate`` is the chance of a right guess (SpecTools' alpha), ``delay`` its seconds (g)."""
+        """``claim_rate`` is the chance of a right draft (SpecTools' alpha), ``delay`` its seconds (g)."""
         self.name = f"recorded, right {claim_rate:.0%}"
         self._delay = delay
-        self._guesses: dict[str, list[ToolCall]] = {}
+        self._drafts: dict[str, list[ToolCall]] = {}
         chance = random.Random(seed)
         for turn in recording.turns:
-            self._guesses[_history(turn.messages)] = [
+            self._drafts[_history(turn.messages)] = [
                 call if chance.random() < claim_rate else _unlike(call) for call in turn.requested
             ]
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the guesses for the turn with this history."""
+        """Yield the drafts for the turn with this history."""
         await anyio.sleep(self._delay)
-        for guess in self._guesses.get(_history(request.messages), ()):
-            yield guess
+        for draft in self._drafts.get(_history(request.messages), ()):
+            yield draft
 
 
 def replay(
@@ -63,16 +63,16 @@ def replay(
     config: SpeculationConfig | None = None,
     observers: Sequence[SpeculationObserver] = (),
 ) -> Replayed:
-    """Let the recorded model and tools go through the run again, in virtual time.
+    """Run the recorded model and tools again, in virtual time.
 
-    Each turn is asked as it was recorded, and its calls are made as they were; a tool says what it said then,
-    in the state of the world it was then in. ``writes`` names the tools that change that state: they are not
-    run early, and make what others read before them out of date. Without ``predictors`` nothing is guessed.
-    With a ``seed``, model and tools take random times instead of the recorded ones.
+    Each turn's request is sent as recorded, and its calls are made as recorded; a tool returns what it
+    returned in the same state of the world. ``writes`` names the tools that change that state: they are not
+    run speculatively, and earlier results of other tools are outdated by them. Without ``predictors`` nothing
+    is speculated. With a ``seed``, model and tools take random times instead of the recorded ones.
 
     Raises:
-        NotRecordedError: a call was answered as it cannot have been; the recording has been changed, or
-            speculation is broken.
+        NotRecordedError: the replay needs a call or state that was not recorded: the recording was changed,
+            or speculation is broken.
     """
     return run_in_virtual_time(lambda: _Replay(recording, writes, seed).run(predictors, config, observers))
 
@@ -96,7 +96,9 @@ class _Replay:
         observers: Sequence[SpeculationObserver],
     ) -> Replayed:
         names = sorted({call.name for turn in self._recording.turns for call in turn.calls})
-        tools = [_ReplayedTool(name, self._say, self._writes) for name in names if name not in self._writes]
+        tools = [
+            _ReplayedTool(name, self._result_of, self._writes) for name in names if name not in self._writes
+        ]
         turns = []
         began = anyio.current_time()
         async with SpeculationSession(tools, predictors, config=config, observers=observers) as session:
@@ -108,50 +110,50 @@ class _Replay:
 
     def _model(self, turn: RecordedAnswer) -> Callable[..., Any]:
         async def answer(messages: Sequence[Mapping[str, Any]], tools: Any) -> Mapping[str, Any]:
-            # Asked ahead of its turn, the model may see a history that did not come about.
+            # A request sent ahead may have a history that was not recorded.
             known = {_history(each.messages): each for each in self._recording.turns}
-            asked = turn if messages == list(turn.messages) else known.get(_history(messages))
+            found = turn if messages == list(turn.messages) else known.get(_history(messages))
             await self._take(turn.seconds)
-            if asked is None:
-                raise NotRecordedError("the model was never asked this. Record the run again.")
-            return asked.answer
+            if found is None:
+                raise NotRecordedError("this model request was not recorded. Record the run again.")
+            return found.answer
 
         return answer
 
     async def _make(self, session: SpeculationSession, call: RecordedCall) -> RecordedCall:
-        asked = ToolCall(call.name, call.arguments, call.id)
+        requested = ToolCall(call.name, call.arguments, call.id)
         try:
             if call.name in self._writes:
                 try:
-                    result = await self._say(call.name, call.arguments)
+                    result = await self._result_of(call.name, call.arguments)
                 finally:
                     self._version += 1
             else:
-                result = await session.acall(asked)
+                result = await session.acall(requested)
         except RecordedToolError as error:
             return call.model_copy(update={"result": "", "error": str(error)})
         return call.model_copy(update={"result": result, "error": None})
 
-    async def _say(self, name: str, arguments: Mapping[str, Any]) -> str:
-        said = self._results.get((canonical_key(name, arguments), self._version))
-        await self._take(0.0 if said is None else said.seconds)
-        if said is None:
-            raise NotRecordedError(f"{name} was never called so. Record the run again.")
-        if said.error is not None:
-            raise RecordedToolError(said.error)
-        return said.result
+    async def _result_of(self, name: str, arguments: Mapping[str, Any]) -> str:
+        recorded = self._results.get((canonical_key(name, arguments), self._version))
+        await self._take(0.0 if recorded is None else recorded.seconds)
+        if recorded is None:
+            raise NotRecordedError(f"no such call of {name} was recorded. Record the run again.")
+        if recorded.error is not None:
+            raise RecordedToolError(recorded.error)
+        return recorded.result
 
     async def _take(self, seconds: float) -> None:
         await anyio.sleep(seconds if self._chance is None else self._chance.choice(_TIMES))
 
 
-_TIMES = (0.0, 0.1, 0.5, 1.0, 1.5, 4.0)  # some equal, so that what may happen at once does
+_TIMES = (0.0, 0.1, 0.5, 1.0, 1.5, 4.0)  # some equal, so that events coincide
 
 
 class _ReplayedTool:
-    def __init__(self, name: str, say: Callable[..., Any], writes: Collection[str]) -> None:
+    def __init__(self, name: str, result_of: Callable[..., Any], writes: Collection[str]) -> None:
         async def run(arguments: Mapping[str, Any]) -> str:
-            result: str = await say(name, arguments)
+            result: str = await result_of(name, arguments)
             return result
 
         self.__speculable__ = SpeculableTool(
@@ -170,7 +172,7 @@ def _key(call: RecordedCall) -> str:
 
 
 def _history(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What tells the turns of a run apart: all that was said, without ids."""
+    """Return what identifies a turn in its run: the history without ids."""
     return repr([(each["role"], each.get("content") or "", _functions(each)) for each in messages])
 
 

@@ -1,4 +1,4 @@
-"""A predictor that does as it is told."""
+"""A scripted predictor."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..drafts import DraftRequest
 
 
 class ScriptedSpeculator:
-    """Guesses a given list of calls per turn, in the order of the turns, and records what it was asked.
+    """Yields a given list of calls for each turn, in the order of the turns, and records the requests.
 
-    An exception in a list is raised in its place. A turn beyond the script gets no guesses.
+    An exception in a list is raised in its place. A turn beyond the script gets no drafts.
     """
 
     def __init__(self, *turns: Sequence[ToolCall | Exception], delay: float = 0.0) -> None:
-        """Wait ``delay`` seconds before the first guess of a turn (SpecTools' g)."""
+        """``delay`` is the seconds until the first draft of a turn (SpecTools' g)."""
         self.requests: list[DraftRequest] = []
         self._turns = turns
         self._delay = delay
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield this turn's guesses."""
+        """Yield the drafts of the next turn of the script."""
         turn = len(self.requests)
         self.requests.append(request)
         await anyio.sleep(self._delay)

@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer, so that tests of timing are exact and take no time."""
+"""An event loop whose clock jumps to the next timer: tests of timing are exact and take no time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run ``main()`` on a loop of its own, like :func:`asyncio.run`, in virtual time.
 
-    ``asyncio.sleep``, ``anyio.sleep`` and timeouts pass at once, in order, and move the loop's clock
-    (``loop.time()``, ``anyio.current_time()``) by exactly what they say; agentrt's reports and time limits go
-    by that clock, too. Work in threads and on sockets takes no virtual time; a timer does not wait for it, so
-    keep such work out of what is timed.
+    ``asyncio.sleep``, ``anyio.sleep`` and timeouts elapse at once, in order, and advance the loop's clock
+    (``loop.time()``, ``anyio.current_time()``) by exactly their duration; agentrt's reports and time limits
+    use that clock, too. Work in threads and on sockets takes no virtual time, and timers do not wait for it:
+    keep such work out of tests of timing.
     """
     with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner, measured_by(runner.get_loop().time):
         return runner.run(main())
@@ -33,7 +33,7 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._now
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        # As long as it takes: the minutes that asyncio gives its threads to end would pass at once here.
+        # Without the timeout, whose minutes would elapse at once here.
         await super().shutdown_default_executor()
 
     def _advance(self, seconds: float) -> None:
@@ -41,7 +41,7 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting for a time, lets it pass; waits in earnest only where no timer is set."""
+    """Advances the clock instead of waiting for a timer; waits only where no timer is set."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         super().__init__()

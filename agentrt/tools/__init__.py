@@ -1,1 +1,1 @@
-"""Speculable tools, their speculations, and how the real call claims a speculation."""
+"""Speculable tools, their speculations, and how real calls claim them."""

@@ -1,8 +1,8 @@
-"""Handing a speculation from the model's turn to the tool, by ``tool_call_id``.
+"""Claims: handing a speculation from the model's turn to the tool, by ``tool_call_id``.
 
-When the main model answers, a :class:`Ticket` is left at the tool for each of its calls. The id of the
-call is what reaches the tool through every framework, thread and graph; context variables do not. Where the
-run that a call belongs to is known too, its scope keeps equal ids of different runs apart.
+When the main model answers, a :class:`Ticket` is left at the tool for each of its calls. The id of the call
+reaches the tool through every framework, thread and graph; context variables do not. Where the run of a call
+is known, its scope keeps equal ids of different runs apart.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _MAX_IDS_REMEMBERED = 4096
 
 
 class ClaimRecorder(Protocol):
-    """Learns how the calls of a turn went."""
+    """Records the hits and misses of a turn."""
 
     def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
-        """The call was answered by ``speculation``: it took ``tool_s``, and the call waited ``waited_s``."""
+        """Record that ``speculation`` answered a call: it ran ``tool_s``, the call waited ``waited_s``."""
         ...
 
     def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
-        """The tool was run for real and took ``tool_s``; its call was guessed at ``draft_s``, if ever."""
+        """Record that the tool ran for the call, in ``tool_s``; ``draft_s`` is as in :class:`Ticket`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What the model's turn leaves at the tool for one call.
+    """One call of the model's answer, with the speculation that may answer it.
 
-    ``speculation`` is None for a miss, and ``reason`` then says why.
-    ``key`` is the canonical key of the call as the model wrote it. A call that arrives with other
-    arguments, because a person or a middleware edited them, finds no match and runs for real.
-    ``draft_s`` is when in the turn a call was guessed that was not run early.
+    ``speculation`` is None for a miss, and ``reason`` then says why. ``key`` is the canonical key of the call
+    as the model wrote it: a call that arrives with other arguments, because a person or a middleware edited
+    them, does not match, and the tool runs. ``draft_s`` is when in the turn the call was drafted, if it was
+    drafted and not run speculatively.
     """
 
     key: str | None
@@ -51,7 +51,7 @@ class Ticket:
     draft_s: float | None = None
 
     def void(self, reason: str) -> Ticket:
-        """Drop the speculation for ``reason``; return a ticket for the miss."""
+        """Drop the speculation for ``reason`` and return a ticket for the miss."""
         if self.speculation is None:
             return self
         self.speculation.drop(reason)
@@ -61,13 +61,13 @@ class Ticket:
 class ClaimTable:
     """The open tickets of one tool, by scope and call id. Thread-safe, bounded, each kept ``ttl`` seconds.
 
-    An id that is issued again in its scope while its first ticket is open is ambiguous: neither ticket is
-    honoured. Without a scope (None) nothing tells runs apart but the ids, so there an id is honoured only
-    the first time. So endpoints with weak ids (``call_0``) cause misses, never someone else's result.
+    An id that is issued again in its scope while its first ticket is open is ambiguous: both calls are
+    misses. Without a scope (None) only the ids tell runs apart, so there an id counts only the first time.
+    Endpoints with weak ids (``call_0``) therefore cause misses, never the result of another run.
     """
 
     def __init__(self, *, ttl: float, max_tickets: int = 256, clock: Callable[[], float] = monotonic) -> None:
-        """The table is empty."""
+        """``ttl`` is in seconds of ``clock``; beyond ``max_tickets`` the oldest is dropped."""
         self._ttl = ttl
         self._max_tickets = max_tickets
         self._clock = clock
@@ -76,7 +76,7 @@ class ClaimTable:
         self._issued: OrderedDict[str, None] = OrderedDict()  # the last ids without a scope
 
     def __len__(self) -> int:
-        """How many tickets are open, counting those that expired and were not yet swept."""
+        """The number of open tickets, including expired ones that are not swept yet."""
         with self._lock:
             return len(self._tickets)
 
@@ -103,7 +103,7 @@ class ClaimTable:
         return None if found is None else found[1]
 
     def _was_issued(self, scope: Hashable, call_id: str) -> bool:
-        """Whether nothing but this id says whose call it is, and it was given to another call before."""
+        """Whether only this id identifies the call, and it was issued to another call before."""
         if scope is not None:
             return False
         known = call_id in self._issued
@@ -140,10 +140,10 @@ def redeem(
 ) -> R:
     """Answer a call from its ticket's speculation, or else with ``run()``. Blocks, but never an event loop.
 
-    ``key`` gives the canonical key of the call as it reached the tool; where it fails nothing matches.
-    ``complete`` turns what the early run came to into the answer; what it raises is the call's own error,
-    since its effect may have happened. On an event loop's thread only a finished speculation is used;
-    anywhere else an unfinished one is waited for, unless it needs a loop to proceed.
+    ``key`` returns the canonical key of the call as it reached the tool; if it raises, nothing matches.
+    ``complete`` turns the speculation's result into the answer; its error is the call's own error, because
+    its effect may have happened. On an event loop's thread only a finished speculation is used; in other
+    threads an unfinished one is waited for, unless it needs a loop to proceed.
     """
     if ticket is None:
         return run()
@@ -151,10 +151,10 @@ def redeem(
     if speculation is not None and not speculation.done and (speculation.needs_loop or on_event_loop()):
         speculation, reason = None, "waiting for it would have blocked an event loop"
     if speculation is not None:
-        asked = monotonic()
+        called_at = monotonic()
         outcome = speculation.result()
         if outcome.usable:
-            with _recorded_claim(ticket, speculation, asked):
+            with _recorded_claim(ticket, speculation, called_at):
                 return outcome.value if complete is None else complete(outcome.value)
         reason = speculation.lost_because
     with _recorded_miss(ticket, tool, reason):
@@ -173,10 +173,10 @@ async def aredeem(
         return await run()
     speculation, reason = _match(ticket, key)
     if speculation is not None:
-        asked = monotonic()
+        called_at = monotonic()
         outcome = await speculation.aresult()
         if outcome.usable:
-            with _recorded_claim(ticket, speculation, asked):
+            with _recorded_claim(ticket, speculation, called_at):
                 return outcome.value if complete is None else await complete(outcome.value)
         reason = speculation.lost_because
     with _recorded_miss(ticket, tool, reason):
@@ -188,15 +188,15 @@ def _match(ticket: Ticket, key: Callable[[], str]) -> tuple[Speculation | None, 
         return None, ticket.reason
     if not ticket.speculation.usable:
         return None, ticket.speculation.lost_because
-    with suppress(Exception):  # a canonicaliser is the user's; one that fails names no equal call
+    with suppress(Exception):  # canonicalisers are the user's; one that fails gives no match
         if key() == ticket.key:
             return ticket.speculation, ""
     return None, "the arguments were edited"
 
 
 @contextmanager
-def _recorded_claim(ticket: Ticket, speculation: Speculation, asked_at: float) -> Iterator[None]:
-    """Record how long the early run took, how long the call waited, and what completing it adds to both."""
+def _recorded_claim(ticket: Ticket, speculation: Speculation, called_at: float) -> Iterator[None]:
+    """Record the speculation's run time and the call's waiting time; completing it adds to both."""
     answered_at = monotonic()
     try:
         yield
@@ -205,13 +205,13 @@ def _recorded_claim(ticket: Ticket, speculation: Speculation, asked_at: float) -
         ticket.recorder.claimed(
             speculation,
             tool_s=speculation.seconds + completing_s,
-            waited_s=answered_at - asked_at + completing_s,
+            waited_s=answered_at - called_at + completing_s,
         )
 
 
 @contextmanager
 def _recorded_miss(ticket: Ticket, tool: str, reason: str) -> Iterator[None]:
-    """Drop the ticket's speculation, and record how long the real run takes, however it ends."""
+    """Drop the ticket's speculation, and record the time of the real run, even if it raises."""
     _discard([(ticket, reason)])
     started = monotonic()
     try:

@@ -1,4 +1,4 @@
-"""Running a tool early: in a task of its own on the caller's loop, or in a thread of its own."""
+"""Runs a tool speculatively: in a task of its own on the caller's loop, or in a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..concurrency.threads import loop_caller, start_in_thread
 from .speculable import Invocation, SpeculableTool
 from .speculation import Speculation
 
-DiscardFailed = Callable[[SpeculableTool, BaseException], None]
+DiscardFailureListener = Callable[[SpeculableTool, BaseException], None]
 
 
 def start_speculation(
@@ -22,22 +22,25 @@ def start_speculation(
     invocation: Invocation,
     speculation: Speculation,
     runs: TaskGroup,
-    discard_failed: DiscardFailed,
+    on_discard_failed: DiscardFailureListener,
 ) -> None:
-    """Start the tool, or its preparation, and see it through in ``runs``. Gives back the tool's slot.
+    """Start the tool, or its preparation, and watch it in ``runs``. Releases the tool's slot at the end.
 
-    ``discard_failed`` is told what went wrong in undoing a preparation that nobody claimed.
+    ``on_discard_failed`` is called with the error of discarding an unclaimed preparation.
     """
     if speculation.needs_loop:
-        task = _start_coroutine(tool, invocation, speculation, discard_failed)
-        runs.start_soon(_watch_coroutine, tool, speculation, task, discard_failed)
+        task = _start_coroutine(tool, invocation, speculation, on_discard_failed)
+        runs.start_soon(_watch_coroutine, tool, speculation, task, on_discard_failed)
     else:
-        _start_function(tool, invocation, speculation, discard_failed)
-        runs.start_soon(_watch_function, tool, speculation, discard_failed)
+        _start_function(tool, invocation, speculation, on_discard_failed)
+        runs.start_soon(_watch_function, tool, speculation, on_discard_failed)
 
 
 def _start_coroutine(
-    tool: SpeculableTool, invocation: Invocation, speculation: Speculation, discard_failed: DiscardFailed
+    tool: SpeculableTool,
+    invocation: Invocation,
+    speculation: Speculation,
+    on_discard_failed: DiscardFailureListener,
 ) -> asyncio.Task[None]:
     async def work() -> None:
         assert tool.speculative_acall is not None
@@ -46,11 +49,11 @@ def _start_coroutine(
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a failed speculation is a miss
             speculation.fail(error)
             return
-        if not speculation.finish(value) and tool.two_phase:  # it went on although it was cancelled
-            await _discard(tool, value, discard_failed)
+        if not speculation.finish(value) and tool.two_phase:  # it finished although it was cancelled
+            await _discard(tool, value, on_discard_failed)
 
-    # A task of its own and no cancel scope: asyncio code expects to be cancelled once, and may await while
-    # it cleans up; in a cancelled scope each of these awaits would be cancelled again.
+    # A task and no cancel scope: asyncio code expects one cancellation and may await while it cleans up; in a
+    # cancelled scope each of these awaits would be cancelled again.
     task = asyncio.get_running_loop().create_task(work(), name=f"agentrt speculation {tool.name}")
     task.add_done_callback(lambda _: speculation.cancel("the speculation was cancelled"))
     speculation.when_over(tool.slots.release)
@@ -58,9 +61,12 @@ def _start_coroutine(
 
 
 async def _watch_coroutine(
-    tool: SpeculableTool, speculation: Speculation, task: asyncio.Task[None], discard_failed: DiscardFailed
+    tool: SpeculableTool,
+    speculation: Speculation,
+    task: asyncio.Task[None],
+    on_discard_failed: DiscardFailureListener,
 ) -> None:
-    """Cancel the run's task when its speculation is cancelled, and wait until it has cleaned up."""
+    """Cancel the task when its speculation is cancelled, and wait until it has cleaned up."""
     try:
         await _over_or_too_late(tool, speculation)
     finally:
@@ -68,15 +74,18 @@ async def _watch_coroutine(
             task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
-        await _settle(tool, speculation, discard_failed)
+        await _settle(tool, speculation, on_discard_failed)
 
 
 def _start_function(
-    tool: SpeculableTool, invocation: Invocation, speculation: Speculation, discard_failed: DiscardFailed
+    tool: SpeculableTool,
+    invocation: Invocation,
+    speculation: Speculation,
+    on_discard_failed: DiscardFailureListener,
 ) -> None:
     def work() -> None:
         assert tool.speculative_call is not None
-        # The outcome is set in this thread, so that a thread that waits for it depends on no event loop.
+        # Set in this thread, so that a thread that waits for the result depends on no event loop.
         try:
             value = tool.speculative_call(*invocation.args, **invocation.kwargs)
         except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
@@ -85,8 +94,8 @@ def _start_function(
             if not speculation.finish(value) and tool.options.discard is not None:
                 try:
                     tool.options.discard(value)
-                except BaseException as error:  # noqa: BLE001 - there is no call whose error it could be
-                    discard_failed(tool, error)
+                except BaseException as error:  # noqa: BLE001 - it belongs to no call; the report has it
+                    on_discard_failed(tool, error)
         finally:
             tool.slots.release()
 
@@ -98,30 +107,32 @@ def _start_function(
 
 
 async def _watch_function(
-    tool: SpeculableTool, speculation: Speculation, discard_failed: DiscardFailed
+    tool: SpeculableTool, speculation: Speculation, on_discard_failed: DiscardFailureListener
 ) -> None:
     try:
         await _over_or_too_late(tool, speculation)
     finally:
-        await _settle(tool, speculation, discard_failed)
+        await _settle(tool, speculation, on_discard_failed)
 
 
 async def _over_or_too_late(tool: SpeculableTool, speculation: Speculation) -> None:
-    """Wait until the run is over; cancel it if it takes too long, unless its call has really been made."""
+    """Wait until the run is over; cancel it at the tool's timeout, unless its call has been made."""
     call_soon = loop_caller()
     timeout = tool.options.timeout
-    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as patience:
+    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as limit:
 
         def lift() -> None:
-            patience.deadline = math.inf
+            limit.deadline = math.inf
 
         speculation.when_expected(lambda: call_soon(lift))
         await speculation.over()
     speculation.cancel(f"the speculation took longer than {timeout} s")
 
 
-async def _settle(tool: SpeculableTool, speculation: Speculation, discard_failed: DiscardFailed) -> None:
-    """See to it that what was prepared is either claimed in time or discarded."""
+async def _settle(
+    tool: SpeculableTool, speculation: Speculation, on_discard_failed: DiscardFailureListener
+) -> None:
+    """Discard a preparation that is not claimed within the tool's ttl."""
     if not tool.two_phase:
         return
     try:
@@ -132,11 +143,11 @@ async def _settle(tool: SpeculableTool, speculation: Speculation, discard_failed
         with anyio.CancelScope(shield=True):
             left = await speculation.settled()
             if left.usable:
-                await _discard(tool, left.value, discard_failed)
+                await _discard(tool, left.value, on_discard_failed)
 
 
-async def _discard(tool: SpeculableTool, value: Any, discard_failed: DiscardFailed) -> None:
+async def _discard(tool: SpeculableTool, value: Any, on_discard_failed: DiscardFailureListener) -> None:
     try:
         await tool.adiscard(value)
-    except Exception as error:  # noqa: BLE001 - there is no call whose error it could be
-        discard_failed(tool, error)
+    except Exception as error:  # noqa: BLE001 - it belongs to no call; the report has it
+        on_discard_failed(tool, error)

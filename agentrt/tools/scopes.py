@@ -1,4 +1,4 @@
-"""Whose run this is: what one run speculates, no other run can claim."""
+"""Scopes of runs: a speculation can be claimed only within its own run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _scope: ContextVar[Hashable | None] = ContextVar("agentrt_scope", default=None)
 
 @contextmanager
 def run_scope(key: Hashable) -> Iterator[None]:
-    """Say that what this thread or task does belongs to the run ``key``: a conversation's id, a user's.
+    """Mark the work inside the block as the run ``key``, such as the id of a conversation or user.
 
-    A call is answered only from a speculation of its own run, even where an endpoint gives the calls of
-    different runs equal ids. A :class:`~agentrt.SpeculationSession` is a run of its own and LangGraph tells
-    its runs apart, so this is for what knows neither: one chat model or client that serves many users.
+    A call is answered only from a speculation of its own run, even if an endpoint gives calls of different
+    runs equal ids. A :class:`~agentrt.SpeculationSession` is a run of its own, and LangGraph's runs have
+    scopes already; use this where one chat model or client serves many users without either.
     """
     previous = _scope.get()
     _scope.set(key)

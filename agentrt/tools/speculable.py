@@ -1,4 +1,4 @@
-"""`@speculable`: a tool's declaration that it may be run before the model asks for it."""
+"""`@speculable`: the declaration that a tool may be run before the model has made its call."""
 
 from __future__ import annotations
 
@@ -41,23 +41,22 @@ class SpeculableKeywords(TypedDict, total=False):
 
 
 class SpeculableOptions(Settings):
-    """How a tool may be speculated.
+    """Options of a speculable tool.
 
-    ``ttl`` is how many seconds a finished result, or a call the model has asked for, may wait to be
-    picked up. ``max_concurrency`` bounds the tool's early runs at one time, over all sessions.
-    ``timeout`` is how many seconds an early run may take; it is lifted once the model has really asked
-    for the call. ``cost`` is what one run costs, in the unit of the budget it is to count against.
-    ``canonical`` maps the validated arguments (passed as keywords) to those that identify the call, where
-    the schema says less than the tool knows.
+    ``ttl`` is how many seconds a finished result, or a call of the model's answer, is kept.
+    ``max_concurrency`` bounds the tool's speculative runs at one time, over all sessions. ``timeout`` is how
+    many seconds a speculative run may take; it no longer applies once the model has made the call. ``cost``
+    is the price of one run, in the currency of the budget. ``canonical`` maps the validated arguments (passed
+    as keywords) to those that identify the call, where the tool knows more than its schema says.
 
-    ``invalidated_by`` names the tools that change what this one reads: once the model has called one of
-    them, results that this run read before are dropped, so that it reads its own writes.
+    ``invalidated_by`` names the tools that change what this one reads: when the model calls one of them,
+    earlier results of the same run are dropped, so that the run reads its own writes.
 
-    ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen early. What
-    is run early is ``prepare``, with the tool's arguments. The real call is answered by ``commit`` with what
-    that returned; what no call asks for is given to ``discard``, once. Where nothing was prepared, the tool
-    itself runs, so it must do what the two together do. All three are functions, or all three coroutine
-    functions.
+    ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen
+    speculatively. ``prepare`` is run speculatively, with the tool's arguments. The real call runs ``commit``
+    with the value that ``prepare`` returned; ``discard`` takes an unclaimed value, once. Where nothing was
+    prepared, the tool itself runs, so it must do what ``prepare`` and ``commit`` do together. All three are
+    functions, or all three are coroutine functions.
     """
 
     ttl: PositiveFloat = 60.0
@@ -89,7 +88,7 @@ class Invocation:
 
 
 class SpeculableTool:
-    """A tool as a session sees it, whatever framework it comes from."""
+    """A speculable tool of any framework."""
 
     def __init__(
         self,
@@ -103,16 +102,16 @@ class SpeculableTool:
     ) -> None:
         """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
 
-        ``speculative_acall`` is run early instead of ``acall``, where they differ.
+        ``speculative_acall`` is run speculatively instead of ``acall``, where they differ.
         """
         self.name = name
         self.bind = bind
         self.call = call
         self.acall = acall
         self.speculative_call = call
-        """What runs early in a thread, or None."""
+        """The function that a speculation runs in a thread, or None."""
         self.speculative_acall = speculative_acall or acall
-        """What runs early as a coroutine, or None."""
+        """The coroutine function that a speculation runs, or None."""
         self.two_phase = options.prepare is not None
         if self.two_phase:
             as_coroutine = inspect.iscoroutinefunction(options.prepare)
@@ -122,10 +121,10 @@ class SpeculableTool:
         self.claims = ClaimTable(ttl=options.ttl)
         write_log.watch(options.invalidated_by)
         self.slots = threading.BoundedSemaphore(options.max_concurrency)
-        """Taken without waiting by each early run, given back when its function has really ended."""
+        """Acquired, without waiting, by each speculative run; released when its function has ended."""
 
     def key(self, invocation: Invocation) -> str:
-        """The canonical key of a call; raises :class:`InvalidRequestError` where there is none."""
+        """Return the canonical key of a call; raises :class:`InvalidRequestError` if it has none."""
         if self.options.canonical is not None:
             return canonical_key(self.name, self.options.canonical(*invocation.args, **invocation.kwargs))
         if invocation.args:
@@ -163,7 +162,7 @@ class SpeculableTool:
             write_log.note(scope, self.name)
 
     async def adiscard(self, prepared: Any) -> None:
-        """Undo a preparation that no call asked for."""
+        """Discard an unclaimed preparation."""
         assert self.options.discard is not None
         await self._phase(self.options.discard, prepared)
 
@@ -178,7 +177,7 @@ def speculable(tool: Tool, /, **options: Unpack[SpeculableKeywords]) -> Tool: ..
 @overload
 def speculable(**options: Unpack[SpeculableKeywords]) -> Callable[[Tool], Tool]: ...
 def speculable(tool: Any = None, /, **options: Any) -> Any:
-    """Declare that a tool is stateless and cheap, so that it may be run early and in vain.
+    """Declare that a tool is stateless and cheap, so that it may be run speculatively.
 
     Use it on a plain function, sync or async, on a LangChain tool, or above LangChain's ``@tool``, with
     or without :class:`SpeculableOptions` as keywords::
@@ -187,12 +186,12 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
         @tool
         def search_notes(query: str) -> str: ...
 
-    A function comes back as it is, with a mark; a LangChain tool comes back as a copy that is still an
-    instance of its class. A sync function runs early in a thread of its own, which Python cannot stop:
-    if the call is not made, the function runs to its end and what it returns is dropped.
+    A function is returned unchanged but for a mark; a LangChain tool is returned as a copy that is an
+    instance of the same class. A sync function runs speculatively in a thread of its own, which Python cannot
+    stop: if the call is not made, the function runs to its end and its result is dropped.
 
     Raises:
-        NotSpeculableError: the tool is no tool, or needs something that only the real call has.
+        NotSpeculableError: ``tool`` is not a tool, or needs something that only the real call has.
         ConfigurationError: an option is unknown or cannot work.
     """
     if tool is None:
@@ -213,19 +212,19 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
 
 
 def speculable_tool(tool: object) -> SpeculableTool | None:
-    """Return what ``@speculable`` attached to this tool, or None if it was not declared speculable."""
+    """Return the :class:`SpeculableTool` of a tool, or None if it was not declared speculable."""
     found = getattr(tool, MARK, None)
     return found if isinstance(found, SpeculableTool) else None
 
 
-# The core does not know frameworks: an adapter registers how its tools are wrapped. Ours are imported
-# when the first tool of their framework comes by, so that no import order is required of users.
+# The core knows no framework: an adapter registers how its framework's tools are wrapped. agentrt's own
+# adapters are imported with the first tool of their framework, so that the import order does not matter.
 _ADAPTERS = {"langchain_core": "agentrt.adapters.langchain"}
 _WRAPPERS: dict[type, Callable[[Any, SpeculableOptions], Any]] = {}
 
 
 def register_tool_type(kind: type, wrap: Callable[[Any, SpeculableOptions], Any]) -> None:
-    """Teach :func:`speculable` the tools of a framework: ``wrap`` returns the speculable copy."""
+    """Make :func:`speculable` accept tools of type ``kind``; ``wrap`` returns the speculable copy."""
     _WRAPPERS[kind] = wrap
 
 
@@ -241,7 +240,7 @@ def _from_function(function: Callable[..., Any], options: SpeculableOptions) -> 
 
 
 def _binder(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Invocation]:
-    """Validate keyword arguments by the function's annotations and fill in its defaults."""
+    """Return a function that validates arguments by the annotations and fills in the defaults."""
     name = function.__name__
     try:
         hints = typing.get_type_hints(function, include_extras=True)

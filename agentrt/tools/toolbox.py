@@ -1,4 +1,4 @@
-"""Making the calls that a model asked for, from their speculations where there are any."""
+"""Runs the calls of a model, from their speculations where there are any."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ class Toolbox:
             self.tools[described.name] = described
 
     def call(self, call: ToolCall, scope: Hashable) -> Any:
-        """Make a call: its speculation's result, or else the tool's, run now.
+        """Return the result of the call's speculation, or else run the tool.
 
-        Raises what the tool raises, and :class:`InvalidRequestError` if there is no such tool, if it refuses
-        the arguments, or if it is a coroutine function (then use :meth:`acall`).
+        Errors of the tool are raised as they are.
+
+        Raises:
+            InvalidRequestError: there is no such tool, it refuses the arguments, or it is a coroutine
+                function (then use :meth:`acall`).
         """
         tool, invocation = self._bind(call)
         if tool.call is None:

@@ -1,4 +1,4 @@
-"""Read-your-writes: a result that was read early is not used after a call that may have changed it."""
+"""Read-your-writes: a speculated result is not used after a call that may have changed it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Hashable, Iterable
 
 
 class WriteLog:
-    """Which tools each run has last called, and in which order with the early runs. Thread-safe, bounded.
+    """The latest call of each watched tool in each run. Thread-safe, bounded.
 
-    Time is counted in events, not seconds. What was forgotten counts as a write: an early run from before it
-    is not used.
+    Time is counted in calls, not seconds. A call that the log no longer holds counts as a write: speculations
+    from before it are not used.
     """
 
     def __init__(self, *, max_entries: int = 4096) -> None:
-        """Nothing has been written yet."""
+        """The log holds at most ``max_entries`` pairs of run and tool."""
         self._max_entries = max_entries
         self._lock = threading.Lock()
         self._now = 0
@@ -24,17 +24,17 @@ class WriteLog:
         self._last: OrderedDict[tuple[Hashable, str], int] = OrderedDict()
 
     def watch(self, tools: Iterable[str]) -> None:
-        """Log calls of these tools from now on; those of others change nothing that anyone asked about."""
+        """Log calls of these tools from now on; calls of other tools are not logged."""
         with self._lock:
             self._watched.update(tools)
 
     def now(self) -> int:
-        """The present moment, for :meth:`written_since`."""
+        """Return the current moment, for :meth:`written_since`."""
         with self._lock:
             return self._now
 
     def note(self, scope: Hashable, tool: str) -> None:
-        """Note that the run ``scope`` calls ``tool`` now, or has just called it."""
+        """Log that the run ``scope`` calls ``tool`` now, or has just called it."""
         with self._lock:
             if tool not in self._watched:
                 return
@@ -45,7 +45,7 @@ class WriteLog:
                 self._forgotten = self._last.popitem(last=False)[1]
 
     def written_since(self, moment: int, scope: Hashable, tools: Iterable[str]) -> str | None:
-        """Return one of ``tools`` that the run has called after ``moment``, or None if it called none."""
+        """Return one of ``tools`` that the run has called after ``moment``, or None."""
         with self._lock:
             for tool in tools:
                 if self._last.get((scope, tool), self._forgotten) > moment:
@@ -54,4 +54,4 @@ class WriteLog:
 
 
 write_log = WriteLog()
-"""The log of this process, as tools and their open tickets are of the process, too."""
+"""The log of this process: tools and their open tickets belong to the process, too."""

@@ -19,7 +19,7 @@ from ..calls import ParserEvent, ToolCall
 from ..concurrency.clock import monotonic
 from ..concurrency.hosts import Host
 from ..concurrency.threads import loop_caller
-from ..drafts import DraftCost, DraftRequest, Learner, Speculator, looks_ahead
+from ..drafts import DraftCost, DraftRequest, Learner, Speculator, looks_ahead, name_of
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
@@ -226,7 +226,7 @@ class Turn:
             self._speculations.cancel("its event loop ended")
 
     async def _draft(self, predictor: Speculator, runs: TaskGroup) -> None:
-        name = _name_of(predictor)
+        name = name_of(predictor)
         may_run_coroutines = self._host is not None and self._host.runs_coroutine_tools
         try:
             decision = self._decision(predictor, name)
@@ -269,7 +269,7 @@ class Turn:
         # The error's text is left out: it may hold API keys and arguments.
         status = getattr(error, "status_code", None)
         what = f"{type(error).__name__} {status}" if isinstance(status, int) else type(error).__name__
-        self._reporter.note(PredictorFailed(self._number, _name_of(predictor), what))
+        self._reporter.note(PredictorFailed(self._number, name_of(predictor), what))
 
     def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest[Turn]:
         """Send the model request that follows if ``call`` is made; see :mod:`agentrt.lookahead.ahead`."""
@@ -290,7 +290,3 @@ class Turn:
         self._caller_context.run(ahead.turn.start, self._host)
         self._caller_context.run(self._host.start, ahead.run)
         return ahead
-
-
-def _name_of(predictor: Speculator) -> str:
-    return getattr(predictor, "name", type(predictor).__name__)

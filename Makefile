@@ -42,7 +42,7 @@ test-long: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m hypothesis --hypothesis-profile=long --timeout=0
 
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 bench: $(VENV)/.installed-bench
 	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done

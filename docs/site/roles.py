@@ -80,6 +80,6 @@ def _path_of(name: str, scope: griffe.Object) -> str | None:
 
 def _canonical(path: str, scope: griffe.Object) -> str | None:
     try:
-        return scope.modules_collection[path].canonical_path
+        return str(scope.modules_collection[path].canonical_path)
     except (KeyError, griffe.AliasResolutionError, griffe.CyclicAliasError):
         return None

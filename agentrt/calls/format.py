@@ -26,7 +26,7 @@ class CallScanner(Protocol):
     def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
         """Read ``text[position:end]``; return where reading stopped, and the events of what was read.
 
-        Reading stops early behind the last character of the call, or before the first character that cannot
+        Reading stops early after the last character of the call, or before the first character that cannot
         belong to one.
         """
         ...
@@ -34,7 +34,7 @@ class CallScanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallShape:
-    """The one way in which a grammar lets a model write a call, from behind the opening tag on.
+    """The one way in which a grammar lets a model write a call, after the opening tag.
 
     A call is ``head(name)``, the arguments as a JSON object, and ``tail``. It must be what the format's
     scanner reads, up to the closing tag included.
@@ -43,7 +43,7 @@ class CallShape:
     head: Callable[[str], str]
     """Returns the text before the arguments of a call of the tool with this name."""
     tail: str
-    """The text behind the arguments."""
+    """The text after the arguments."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

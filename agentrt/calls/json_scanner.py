@@ -52,7 +52,7 @@ class JsonCallScanner:
     def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
         """Read ``text[position:end]``; return where reading stopped, and the events of what was read.
 
-        Reading stops early behind the closing brace of the call, or before the first character that cannot be
+        Reading stops early after the closing brace of the call, or before the first character that cannot be
         part of one.
         """
         self._events = []
@@ -204,7 +204,7 @@ class JsonCallScanner:
         return position
 
     def _container(self, text: str, position: int, end: int) -> int:
-        """Return the position behind the bracket that closes the first one, or ``end``."""
+        """Return the position after the bracket that closes the first one, or ``end``."""
         while position < end:
             if self._in_string:
                 position = self._skip_string(text, position, end)

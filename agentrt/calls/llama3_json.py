@@ -1,4 +1,4 @@
-"""Llama 3: ``{"name": …, "parameters": …}; …`` as the whole message, or behind ``<|python_tag|>``."""
+"""Llama 3: ``{"name": …, "parameters": …}; …`` as the whole message, or after ``<|python_tag|>``."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class ToolCallParser:
         return True
 
     def _open_call(self, characters: int) -> None:
-        """Start reading a call behind ``characters`` of markup."""
+        """Start reading a call after ``characters`` of markup."""
         self._hold(characters)
         self._scanner = self._format.scanner(self._next_index)
         self._state = "call"

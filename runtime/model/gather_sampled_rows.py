@@ -1,6 +1,6 @@
-"""Drops the activations of tokens that are not sampled, right behind the last attention of a model's graph.
+"""Drops the activations of tokens that are not sampled, right after the last attention of a model's graph.
 
-Everything behind the last attention (its output projection, the last MLP, the LM head) computes each token on
+Everything after the last attention (its output projection, the last MLP, the LM head) computes each token on
 its own, so it needs to run only for tokens whose logits are sampled. In a prefill that is one token per
 prompt; with a vocabulary of 150,000 the LM head alone would otherwise be most of the work.
 """
@@ -24,16 +24,16 @@ _ROW_WISE: Final = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
 def gather_sampled_rows(model: ov.Model) -> ov.Model:
     """Return a copy of a paged-attention ``model`` whose logits are ``[rows, 1, vocabulary]``.
 
-    Rows are gathered behind the last attention, or behind one of the reshapes that follow it: at the first of
+    Rows are gathered after the last attention, or after one of the reshapes that follow it: at the first of
     these places for which shape inference confirms that all later shapes follow the number of rows. If there
     is none, they are gathered in front of the LM head.
     """
     nodes = model.get_ordered_ops()
     last = [node for node in nodes if node.get_type_name() == "PagedAttentionExtension"][-1]
-    behind = _nodes_behind(last)
-    reshapes = [n for n in nodes if n.get_type_name() == "Reshape" and n.get_friendly_name() in behind]
+    dependents = _dependents(last)
+    reshapes = [n for n in nodes if n.get_type_name() == "Reshape" and n.get_friendly_name() in dependents]
     for node in (last, *reshapes):
-        gathered = _gather_at(model, functools.partial(_inputs_behind, node.get_friendly_name()))
+        gathered = _gather_at(model, functools.partial(_inputs_of_dependents, node.get_friendly_name()))
         if _shapes_follow_rows(gathered):
             return gathered
     return _gather_at(model, _inputs_of_head)
@@ -52,24 +52,24 @@ def _gather_at(model: ov.Model, find: Callable[[ov.Model], Iterable[ov.Input]]) 
     return copy
 
 
-def _nodes_behind(node: ov.Node) -> set[str]:
+def _dependents(node: ov.Node) -> set[str]:
     """Names of all nodes that depend on ``node``."""
-    behind: set[str] = set()
+    dependents: set[str] = set()
     pending = [node]
     while pending:
         for output in pending.pop().outputs():
             for consumer in output.get_target_inputs():
                 found = consumer.get_node()
-                if found.get_friendly_name() not in behind:
-                    behind.add(found.get_friendly_name())
+                if found.get_friendly_name() not in dependents:
+                    dependents.add(found.get_friendly_name())
                     pending.append(found)
-    return behind
+    return dependents
 
 
-def _inputs_behind(name: str, model: ov.Model) -> list[ov.Input]:
+def _inputs_of_dependents(name: str, model: ov.Model) -> list[ov.Input]:
     """The inputs by which token rows enter the part of the graph that depends on the node called ``name``."""
     nodes = model.get_ordered_ops()
-    behind = _nodes_behind(next(node for node in nodes if node.get_friendly_name() == name))
+    dependents = _dependents(next(node for node in nodes if node.get_friendly_name() == name))
 
     def holds_token_rows(source: ov.Output) -> bool:
         shape = source.get_partial_shape()
@@ -78,9 +78,9 @@ def _inputs_behind(name: str, model: ov.Model) -> list[ov.Input]:
     return [
         target
         for node in nodes
-        if node.get_friendly_name() in behind
+        if node.get_friendly_name() in dependents
         for target in node.inputs()
-        if target.get_source_output().get_node().get_friendly_name() not in behind
+        if target.get_source_output().get_node().get_friendly_name() not in dependents
         and holds_token_rows(target.get_source_output())
     ]
 
@@ -100,6 +100,6 @@ def _shapes_follow_rows(model: ov.Model) -> bool:
     try:
         probe.reshape({"input_ids": [7], "position_ids": [7], SAMPLED_ROWS: [3]})
     except RuntimeError:
-        return False  # a shape behind the gathered rows still depends on the 7 tokens
+        return False  # a shape after the gathered rows still depends on the 7 tokens
     rows = probe.outputs[0].get_partial_shape()[0]
     return bool(rows.is_static and rows.get_length() == 3)

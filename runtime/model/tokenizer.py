@@ -121,7 +121,7 @@ class Tokenizer:
         return {key: value if key == "content" else self._escape(value) for key, value in message.items()}
 
     def _escape(self, value: Any) -> Any:
-        """Put a separator behind the first character of each special token in the texts of ``value``."""
+        """Put a separator after the first character of each special token in the texts of ``value``."""
         if isinstance(value, str):
             return self._special_token.sub(
                 lambda match: f"{match[0][:1]}{self._separator}{match[0][1:]}", value

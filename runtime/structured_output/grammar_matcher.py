@@ -1,4 +1,4 @@
-"""Holds one answer to its grammar, token by token: the state machine behind constrained decoding."""
+"""Holds one answer to its grammar, token by token: the state machine of constrained decoding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _State(enum.Enum):
     FREE = enum.auto()
     """Any token may follow; the token that opens a call leads to CALL."""
     CALL = enum.auto()
-    """Inside a call, behind its opening token."""
+    """Inside a call, after its opening token."""
     BETWEEN = enum.auto()
     """A call is complete; another call or the end of the answer may follow."""
     TEXT = enum.auto()
@@ -48,7 +48,7 @@ class GrammarMatcher:
     ) -> None:
         """Create the matcher of an answer that has not begun.
 
-        ``calls`` is the grammar of a call behind ``call_token``, the token that opens it. ``text`` is the
+        ``calls`` is the grammar of a call after ``call_token``, the token that opens it. ``text`` is the
         grammar of an answer that calls no tool; without one, any text may surround calls. Both are copied,
         never advanced.
         """

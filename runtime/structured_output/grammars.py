@@ -21,7 +21,7 @@ def json_grammar(schema: Mapping[str, Any]) -> str:
 
 
 def tool_call_grammar(tools: Sequence[Mapping[str, Any]], shape: CallShape) -> str:
-    """One call, behind its opening tag: the name of one of ``tools``, and arguments of its schema."""
+    """One call, after its opening tag: the name of one of ``tools``, and arguments of its schema."""
     lines = [_OPTIONS, "start: " + " | ".join(f"call_{index}" for index in range(len(tools)))]
     for index, tool in enumerate(tools):
         function = tool["function"]

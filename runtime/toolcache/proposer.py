@@ -16,7 +16,7 @@ from .tool_turn import ToolReply, ToolTurn
 class ToolCacheProposer(Drafter):
     """Drafts the calls that outputs were submitted for (O2), and answers those the model makes (O3).
 
-    One difference to the paper: an output is not appended behind its call but behind the end of the turn
+    One difference from the paper: an output is not appended after its call but after the end of the turn
     that makes the call. Until that end the model may write a second call next to the first, with neither
     answered, so the transcript equals that of a client which runs the tools itself. For the same reason
     either every call of a turn is answered from the cache or none. The end of the turn is part of the draft,
@@ -50,7 +50,7 @@ class ToolCacheProposer(Drafter):
     def draft(self, token: int) -> Sequence[int]:
         """Return the rest of the newest cached call that starts with what is written (Algorithm 5, line 15).
 
-        Directly behind the token that opens a call, that is the newest call of all. If the model then names
+        Directly after the token that opens a call, that is the newest call of all. If the model then names
         another tool, it is that tool's newest call, from the token on at which the names differ; if it writes
         another argument, the newest call with that argument.
         """

@@ -16,8 +16,8 @@ from .tool_turn import TokenizedCall, ToolReply
 class ToolTurnRenderer:
     """Renders tool turns by applying the chat template itself, so that every model's are right. Thread-safe.
 
-    A conversation that ends in calls is rendered twice, without and with outputs. Where the two texts begin
-    to differ lies behind the end of the calling turn, and the rest of the second one is the reply.
+    A conversation that ends in calls is rendered twice, without and with outputs. The calling turn ends at
+    the last end token before the first difference of the two texts; the rest of the second text is the reply.
     """
 
     def __init__(self, tokenizer: Tokenizer, call_format: ToolCallFormat | None) -> None:

@@ -14,7 +14,7 @@ class ToolReply(NamedTuple):
     end_token: int
     """The token that ends the assistant turn."""
     tokens: tuple[int, ...]
-    """What the chat template writes behind it: the outputs, and the header of the next assistant turn."""
+    """What the chat template writes after it: the outputs, and the header of the next assistant turn."""
 
 
 @dataclass(frozen=True, slots=True)

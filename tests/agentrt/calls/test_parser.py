@@ -208,7 +208,7 @@ def test_arguments_before_the_name_and_arguments_as_a_string() -> None:
     assert parse_tool_calls(text, ToolCallFormat.HERMES) == ("", (ToolCall("f", {"x": 1}),))
 
 
-def test_llama_calls_behind_a_tag() -> None:
+def test_llama_calls_after_a_tag() -> None:
     text = 'Sure. <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}'
     plain, found = parse_tool_calls(text, ToolCallFormat.LLAMA3_JSON)
     assert (plain, [call.name for call in found]) == ("Sure.", ["f", "g"])
@@ -246,7 +246,7 @@ def test_malformed_calls_come_back_as_text(format: ToolCallFormat, text: str) ->
     assert parse_tool_calls(text, format) == (text, ())
 
 
-def test_a_good_call_behind_a_malformed_one_is_found() -> None:
+def test_a_good_call_after_a_malformed_one_is_found() -> None:
     text = '<tool_call>{oops <tool_call>{"name": "f", "arguments": {}}</tool_call>'
     plain, found = parse_tool_calls(text, ToolCallFormat.HERMES)
     assert (plain, found) == ("<tool_call>{oops", (ToolCall("f", {}),))

@@ -23,7 +23,7 @@ def paged(directory: ModelDirectory) -> ov.Model:
     return model
 
 
-def test_only_sampled_rows_are_computed_behind_the_last_attention(nano_directory: ModelDirectory) -> None:
+def test_only_sampled_rows_are_computed_after_the_last_attention(nano_directory: ModelDirectory) -> None:
     model = gather_sampled_rows(paged(nano_directory))
     rows = rows_of_every_matmul(model)
     # The output projection, the three matmuls of the MLP and the LM head follow the last attention.
@@ -42,7 +42,7 @@ def lay_out_by_tokens(model: ov.Model, target: ov.Input) -> None:
     model.validate_nodes_and_infer_types()
 
 
-def test_rows_are_gathered_behind_a_reshape_that_depends_on_the_tokens(
+def test_rows_are_gathered_after_a_reshape_that_depends_on_the_tokens(
     nano_directory: ModelDirectory,
 ) -> None:
     model = paged(nano_directory)

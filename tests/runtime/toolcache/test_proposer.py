@@ -113,7 +113,7 @@ def test_a_turn_is_answered_only_if_all_its_calls_are(
     assert [call.name for call in both.calls] == ["weather", "population"]
     assert both.reply == renderer.reply(both.calls, both.outputs)
     assert answer("Nothing to do.") is None
-    # A token that the template would not have written, and a reply behind which no token would fit.
+    # A token that the template would not have written, and a reply after which no token would fit.
     assert proposer.answer_turn(end + 1, one, 100) is None
     assert proposer.answer_turn(end, one, 4096 - len(turn.reply.tokens)) is None
 

@@ -21,7 +21,7 @@ def renderer(tokenizer: Tokenizer) -> ToolTurnRenderer:
 def conversation(
     tokenizer: Tokenizer, calls: list[ToolCall], outputs: list[str]
 ) -> tuple[list[int], list[int]]:
-    """The tokens of a conversation up to the end of the calling turn, and those behind it."""
+    """The tokens of a conversation up to the end of the calling turn, and those after it."""
     tool_calls = [
         {"id": f"c{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for n, call in enumerate(calls)
@@ -41,9 +41,9 @@ def conversation(
 def test_a_reply_is_what_the_template_writes(
     tokenizer: Tokenizer, renderer: ToolTurnRenderer, output: str
 ) -> None:
-    before, behind = conversation(tokenizer, [CALL], [output])
+    before, after = conversation(tokenizer, [CALL], [output])
     tokenized = renderer.tokenize_call(CALL, output)
-    assert list(tokenized.reply.tokens) == behind
+    assert list(tokenized.reply.tokens) == after
     assert before[-len(tokenized.tokens) :] == list(tokenized.tokens)
     assert tokenizer.token_text(tokenized.tokens[0]) == "<tool_call>"
 
@@ -57,8 +57,8 @@ def test_calls_without_an_opening_tag_have_a_reply_only(
 
 
 def test_several_calls_have_one_reply(tokenizer: Tokenizer, renderer: ToolTurnRenderer) -> None:
-    _, behind = conversation(tokenizer, [CALL, OTHER], ["one", "two"])
-    assert list(renderer.reply([CALL, OTHER], ["one", "two"]).tokens) == behind
+    _, after = conversation(tokenizer, [CALL, OTHER], ["one", "two"])
+    assert list(renderer.reply([CALL, OTHER], ["one", "two"]).tokens) == after
 
 
 @pytest.mark.parametrize(

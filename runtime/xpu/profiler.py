@@ -99,39 +99,19 @@ class Profiler:
         """Measure LAYERS kernels of every shape, cut at all seams and uncut."""
         partition, work = self._partition, self._work
         bounds = (0, *sorted(partition.seams))
-        sizes = [end - start for start, end in zip(bounds, [*bounds[1:], partition.layers], strict=True)]
         fine = KernelBench(
             device, self._properties, {KernelKind.LAYERS: partition.layer_segments(bounds[1:])}
         )
-        entry_s = 0.0
-        layer: dict[int, float] = {}
-        head: dict[int, float] = {}
-        for tokens in (*BATCHES, *self._chunks):
-            batch = tokens in BATCHES
-            self._advance(f"{device.name}: {f'decode of {tokens}' if batch else f'prefill of {tokens}'}")
-            segments = fine.run(tokens, tokens if batch else 1, rows=tokens if batch else 0)
-            inner = [s / size for s, size in zip(segments[1:-1], sizes[1:-1], strict=True)]
-            layer[tokens] = statistics.median(inner or [sum(segments) / partition.layers])
-            if inner:
-                if tokens == 1:
-                    entry_s = max(0.0, segments[0] - sizes[0] * layer[tokens])
-                if batch:
-                    head[tokens] = max(0.0, segments[-1] - sizes[-1] * layer[tokens])
+        layer, head, entry_s = self._measure_segments(fine, device.name, bounds)
         watts = self._watts(lambda: fine.run(self._chunks[-1]))
         self._advance(f"{device.name}: attention to {_PAST} tokens")
         read_s, pair_s = self._fit_attention(fine)
-        alone = sum(fine.run(1, rows=1))
+        cut_s = sum(fine.run(1, rows=1))
         layout = fine.layout
         fine.close()
         self._advance(f"{device.name}: the model in one piece")
-        whole = KernelBench(device, self._properties, {KernelKind.LAYERS: partition.layer_segments(())})
-        uncut = sum(whole.run(1, rows=1))
-        if not head:
-            for rows in BATCHES:
-                with_rows = sum(whole.run(rows, rows, rows=rows))
-                head[rows] = max(0.0, with_rows - sum(whole.run(rows, rows)))
-        whole.close()
-        segment_s = max(0.0, alone - uncut) / max(1, len(bounds) - 1)
+        uncut_s, uncut_head = self._measure_uncut(device, with_head=not head)
+        segment_s = max(0.0, cut_s - uncut_s) / max(1, len(bounds) - 1)
         layer = {tokens: max(seconds - segment_s, seconds / 10) for tokens, seconds in layer.items()}
         attention_s = self._measure_attention(device, layout) if splits else 0.0
         flops, bandwidth = fit_roofline(
@@ -143,7 +123,7 @@ class Profiler:
                 segment_s=segment_s,
                 entry_s=entry_s,
                 layer=_curve(layer),
-                head=_curve(head),
+                head=_curve(head or uncut_head),
                 read_s=read_s,
                 pair_s=pair_s,
                 attention_s=attention_s,
@@ -152,6 +132,43 @@ class Profiler:
             peak_bandwidth=bandwidth,
             watts=watts,
         ), layout
+
+    def _measure_segments(
+        self, fine: KernelBench, device: str, bounds: tuple[int, ...]
+    ) -> tuple[dict[int, float], dict[int, float], float]:
+        """Measure the segments that start at ``bounds``, at every batch and chunk.
+
+        Returns:
+            Seconds of one layer by tokens; of the head by logits rows, empty if the model has no inner
+            segment to compare with; and of everything before the first layer.
+        """
+        ends = [*bounds[1:], self._partition.layers]
+        sizes = [end - start for start, end in zip(bounds, ends, strict=True)]
+        layer: dict[int, float] = {}
+        head: dict[int, float] = {}
+        entry_s = 0.0
+        for tokens in (*BATCHES, *self._chunks):
+            batch = tokens in BATCHES
+            self._advance(f"{device}: {f'decode of {tokens}' if batch else f'prefill of {tokens}'}")
+            segments = fine.run(tokens, tokens if batch else 1, rows=tokens if batch else 0)
+            inner = [s / size for s, size in zip(segments[1:-1], sizes[1:-1], strict=True)]
+            layer[tokens] = statistics.median(inner or [sum(segments) / self._partition.layers])
+            if inner and tokens == 1:
+                entry_s = max(0.0, segments[0] - sizes[0] * layer[tokens])
+            if inner and batch:
+                head[tokens] = max(0.0, segments[-1] - sizes[-1] * layer[tokens])
+        return layer, head, entry_s
+
+    def _measure_uncut(self, device: Device, *, with_head: bool) -> tuple[float, dict[int, float]]:
+        """Measure a decode step of the model in one piece and, ``with_head``, the head by logits rows."""
+        whole = KernelBench(device, self._properties, {KernelKind.LAYERS: self._partition.layer_segments(())})
+        step_s = sum(whole.run(1, rows=1))
+        head: dict[int, float] = {}
+        for rows in BATCHES if with_head else ():
+            with_rows = sum(whole.run(rows, rows, rows=rows))
+            head[rows] = max(0.0, with_rows - sum(whole.run(rows, rows)))
+        whole.close()
+        return step_s, head
 
     def _fit_attention(self, fine: KernelBench) -> tuple[float, float]:
         """Return a layer's seconds per token of past, and per pair of a new token and a token of past."""

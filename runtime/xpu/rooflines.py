@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,42 @@ from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 _MACHINES: Final = Path(__file__).with_name("machines")
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _BLOCK_TOKENS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelSizes:
+    """Sizes that follow from a model's dimensions."""
+
+    heads_width: int
+    """Width of the queries of all heads."""
+    projections: float
+    """Share of a layer's weights that project to queries, keys and values."""
+    layer_weights: int
+    head_weights: int
+    layer_bytes: int
+    head_bytes: int
+    past_bytes: int
+    """Keys and values of one token in one layer."""
+    activation_bytes: int
+    """What the matmuls of one layer put out for one token."""
+
+    @classmethod
+    def of(cls, model: dict[str, Any]) -> _ModelSizes:
+        """Compute the sizes for the ``[model]`` table of a machine's file."""
+        hidden, kv_width = model["hidden"], model["key_value_heads"] * model["head_size"]
+        heads_width = model["heads"] * model["head_size"]
+        weights = hidden * (2 * heads_width + 2 * kv_width + 3 * model["intermediate"])
+        widths = 2 * heads_width + 2 * kv_width + 2 * model["intermediate"] + 2 * hidden
+        return cls(
+            heads_width=heads_width,
+            projections=hidden * (heads_width + 2 * kv_width) / weights,
+            layer_weights=weights,
+            head_weights=hidden * model["vocabulary"],
+            layer_bytes=weights * model["weight_bytes"],
+            head_bytes=hidden * model["vocabulary"] * model["weight_bytes"],
+            past_bytes=2 * kv_width * model["activation_bytes"],
+            activation_bytes=widths * model["activation_bytes"],
+        )
 
 
 def simulated_machines() -> list[str]:
@@ -32,72 +69,66 @@ def simulated_profile(machine: str) -> Profile:
             f"there is no simulated machine {machine!r}. Choose one of {', '.join(simulated_machines())}."
         )
     figures = tomllib.loads((_MACHINES / f"{machine}.toml").read_text(encoding="utf-8"))
-    model = figures["model"]
-    hidden, kv_width = model["hidden"], model["key_value_heads"] * model["head_size"]
-    heads_width = model["heads"] * model["head_size"]
-    weights = hidden * (2 * heads_width + 2 * kv_width + 3 * model["intermediate"])
+    sizes = _ModelSizes.of(figures["model"])
     bandwidth = figures["read_bandwidth"]
-    layer_bytes = weights * model["weight_bytes"]
-    head_bytes = hidden * model["vocabulary"] * model["weight_bytes"]
-    past_bytes = 2 * kv_width * model["activation_bytes"]
-    widths = 2 * heads_width + 2 * kv_width + 2 * model["intermediate"] + 2 * hidden
-
-    def xpu(role: Role, given: dict[str, Any]) -> XPUProfile:
-        flops = given["peak_flops"] * given["efficiency"]
-        read = bandwidth * given["bandwidth_share"]
-        # A layer with nothing in the KV cache; what is in the cache costs read_s and pair_s.
-        layer = Curve(
-            counts=_COUNTS,
-            seconds=tuple(max(count * 2 * weights / flops, layer_bytes / read) for count in _COUNTS),
-        )
-        groups = None
-        if "static_tokens" in given:
-            tokens = given["static_tokens"]
-            middle = given["dispatch_s"] + layer.at(tokens, 0.0)
-            projections = hidden * (heads_width + 2 * kv_width) / weights
-            groups = StaticGroups(
-                tokens=tokens,
-                first_s=given["dispatch_s"] + projections * layer.at(tokens, 0.0),
-                middle_s=middle,
-                last_s=given["dispatch_s"] + (1 - projections) * layer.at(tokens, 0.0),
-            )
-        return XPUProfile(
-            device=given["device"],
-            layers=None
-            if role is Role.PREFILL
-            else LayerCosts(
-                segment_s=given["dispatch_s"],
-                entry_s=0.0,
-                layer=layer,
-                head=Curve(
-                    counts=_COUNTS,
-                    seconds=tuple(
-                        max(count * 2 * head_bytes / model["weight_bytes"] / flops, head_bytes / read)
-                        for count in _COUNTS
-                    ),
-                ),
-                read_s=past_bytes / read,
-                pair_s=4 * heads_width / flops,
-                attention_s=given["dispatch_s"],
-            ),
-            groups=groups,
-            peak_flops=flops,
-            peak_bandwidth=read,
-            watts=given["watts"],
-        )
-
     return Profile(
         fingerprint=f"simulated:{machine}",
-        xpus={Role(role): xpu(Role(role), given) for role, given in figures["xpus"].items()},
+        xpus={
+            Role(role): _xpu_profile(Role(role), sizes, bandwidth, xpu)
+            for role, xpu in figures["xpus"].items()
+        },
         bandwidth=bandwidth,
         measured=False,
         power_measured=False,
         block_tokens=_BLOCK_TOKENS,
-        layers=model["layers"],
-        layer_bytes=layer_bytes,
-        head_bytes=head_bytes,
-        layer_flops=2 * weights,
-        head_flops=2 * hidden * model["vocabulary"],
-        past_bytes=past_bytes,
-        activation_bytes=widths * model["activation_bytes"],
+        layers=figures["model"]["layers"],
+        layer_bytes=sizes.layer_bytes,
+        head_bytes=sizes.head_bytes,
+        layer_flops=2 * sizes.layer_weights,
+        head_flops=2 * sizes.head_weights,
+        past_bytes=sizes.past_bytes,
+        activation_bytes=sizes.activation_bytes,
+    )
+
+
+def _xpu_profile(role: Role, sizes: _ModelSizes, bandwidth: float, xpu: dict[str, Any]) -> XPUProfile:
+    """Return the profile of one XPU from its table in a machine's file."""
+    flops = xpu["peak_flops"] * xpu["efficiency"]
+    read = bandwidth * xpu["bandwidth_share"]
+    dispatch_s = xpu["dispatch_s"]
+    # A layer with nothing in the KV cache; what is in the cache costs read_s and pair_s.
+    layer = _roofline(sizes.layer_weights, sizes.layer_bytes, flops, read)
+    layers = LayerCosts(
+        segment_s=dispatch_s,
+        entry_s=0.0,
+        layer=layer,
+        head=_roofline(sizes.head_weights, sizes.head_bytes, flops, read),
+        read_s=sizes.past_bytes / read,
+        pair_s=4 * sizes.heads_width / flops,
+        attention_s=dispatch_s,
+    )
+    groups = None
+    if "static_tokens" in xpu:
+        layer_s = layer.at(xpu["static_tokens"], 0.0)
+        groups = StaticGroups(
+            tokens=xpu["static_tokens"],
+            first_s=dispatch_s + sizes.projections * layer_s,
+            middle_s=dispatch_s + layer_s,
+            last_s=dispatch_s + (1 - sizes.projections) * layer_s,
+        )
+    return XPUProfile(
+        device=xpu["device"],
+        layers=None if role is Role.PREFILL else layers,
+        groups=groups,
+        peak_flops=flops,
+        peak_bandwidth=read,
+        watts=xpu["watts"],
+    )
+
+
+def _roofline(weights: int, weight_bytes: int, flops: float, read: float) -> Curve:
+    """Seconds of matmuls with ``weights`` by tokens: bound by arithmetic, or by reading the weights."""
+    return Curve(
+        counts=_COUNTS,
+        seconds=tuple(max(count * 2 * weights / flops, weight_bytes / read) for count in _COUNTS),
     )

@@ -64,7 +64,7 @@ def sticky(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sticky]]:
     monkeypatch.setattr(loading, "read_paged_graph", sticky_graph)
     monkeypatch.setattr(watchdog, "GRACE_S", 0.05)
     monkeypatch.setattr(device, "GRACE_S", 0.05)
-    monkeypatch.setattr(watchdog, "_LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(watchdog, "_CHECK_EVERY_S", 0.02)
     for event in (Sticky.armed, Sticky.reached, Sticky.let_go):
         event.clear()
     yield Sticky

@@ -13,8 +13,8 @@ from agentrt.runtime.xpu.rooflines import simulated_profile
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kernel_bench, "SECONDS_A_POINT", 0.0)
-    monkeypatch.setattr(kernel_bench, "_LEAST_RUNS", 1)
+    monkeypatch.setattr(kernel_bench, "SECONDS_PER_POINT", 0.0)
+    monkeypatch.setattr(kernel_bench, "_MIN_RUNS", 1)
     monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
 

@@ -13,8 +13,8 @@ from openai.types.chat import ChatCompletionChunk
 from agentrt.calls import ToolCall
 from agentrt.toolcache import current_result_source
 
-from ..openai.answers import ChatReader
 from ..openai.tool_cache import ToolCacheEndpoint
+from ..openai.tool_call_reader import ChatCompletionReader
 from .messages import answered_blocks, in_turns
 from .speculating_model import SpeculatingChatModel
 from .turn_sequence import TurnSequence
@@ -74,7 +74,7 @@ class ChatCompletionTurns(TurnSequence):
         super().__init__(first, starter, messages)
         self._endpoint = endpoint
         self._client = client
-        self._reader: ChatReader | None = None
+        self._reader: ChatCompletionReader | None = None
         self._answered: list[tuple[ToolCall, str]] = []
         self._answered_turns = 0
         self._held: ChatGenerationChunk | None = None
@@ -88,9 +88,9 @@ class ChatCompletionTurns(TurnSequence):
         choice = next(iter(chunk.get("choices") or ()), None)
         if reader is None or choice is None or choice["delta"] is None:
             return convert(chunk)
-        for _ in reader.events(ChatCompletionChunk.construct(**chunk)):
+        for _ in reader.read_event(ChatCompletionChunk.construct(**chunk)):
             pass  # the predictors are shown the converted chunks
-        answered = reader.answered()
+        answered = reader.take_answered()
         if answered:
             self._answered += answered
             self._held = None
@@ -99,10 +99,10 @@ class ChatCompletionTurns(TurnSequence):
         self._end_answered_turn()
         return self._release(convert(self._indexed(chunk)), turn_ends=choice.get("finish_reason") is not None)
 
-    def _reader_from(self, chunk: Mapping[str, Any]) -> ChatReader | None:
+    def _reader_from(self, chunk: Mapping[str, Any]) -> ChatCompletionReader | None:
         """Read and submit results from the first chunk with an id on; None if there is no tool cache."""
         if self._reader is None and chunk.get("id") and self._endpoint.may_have_cache:
-            self._reader = ChatReader()
+            self._reader = ChatCompletionReader()
             self.take_results(self._endpoint.submitter(self._client, chunk["id"]))
         return self._reader
 

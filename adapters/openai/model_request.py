@@ -1,0 +1,123 @@
+"""A model request of an OpenAI client that can be sent ahead of its turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import openai
+
+from agentrt.calls import ToolCall
+from agentrt.concurrency.handover import produced_in_thread
+from agentrt.drafts import DraftRequest, Speculator
+from agentrt.lookahead.request_key import request_key
+from agentrt.toolcache import result_text
+
+from .lookahead_response import LookaheadResponse, Parser
+from .request_body import CHAT_COMPLETIONS, body_after_calls, history_and_rest
+from .state import SpeculationState, state_of
+
+
+@dataclass(frozen=True)
+class OpenAIModelRequest:
+    """One request by the client's ``post``; a :class:`agentrt.lookahead.request.ModelRequest`.
+
+    ``send`` is ``post`` of the user's client, without speculation, and ``options`` its other arguments.
+    """
+
+    client: Any
+    send: Callable[..., Any]
+    path: str
+    body: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal endpoint, keys, body and options; ids of calls and parsers may differ."""
+        client = self.client
+        account = [client.organization, client.project, client.api_key]
+        endpoint = [str(client.base_url), account, client._custom_headers, client._custom_query]
+        options = {name: value for name, value in self._request_options.items() if name != "post_parser"}
+        history, rest = history_and_rest(self.path, self.body)
+        return request_key(history, [endpoint, self.path, rest, {**self.options, "options": options}])
+
+    @property
+    def predictors(self) -> Sequence[Speculator]:
+        """The client's predictors."""
+        return state_of(self.client).predictors
+
+    @property
+    def parser(self) -> Parser | None:
+        """The ``post_parser`` that the answer goes through; ``parse`` of chat completions has one."""
+        return self._request_options.get("post_parser")
+
+    @property
+    def _request_options(self) -> Mapping[str, Any]:
+        given: Mapping[str, Any] = self.options.get("options") or {}
+        return given
+
+    def request(self) -> DraftRequest:
+        """Return the request in the form that predictors take."""
+        return draft_request(state_of(self.client), self.path, self.body)
+
+    def after(self, call: ToolCall, result: Any) -> OpenAIModelRequest | None:
+        """Return the request that follows this call and result; None if it cannot be known.
+
+        The result must be text or JSON. A request that continues a response of the server, by
+        ``previous_response_id``, ``conversation`` or in the background, is followed by one that names this
+        one's answer, which is not there yet.
+        """
+        text = result_text(result)
+        if text is None or any(map(self.body.get, ("previous_response_id", "conversation", "background"))):
+            return None
+        made = ToolCall(call.name, call.arguments, "ahead")
+        return replace(self, body=body_after_calls(self.path, self.body, [(made, text)]))
+
+    def stream(self) -> AsyncGenerator[Any, None]:
+        """Send the request, once; yield a :class:`LookaheadResponse`, and then its events if it is streamed.
+
+        A request that fails is not retried here: it is sent again when it is due.
+        """
+        if isinstance(self.client, openai.AsyncOpenAI):
+            return self._stream_async()
+        return produced_in_thread(self._stream_blocking, name="agentrt ahead OpenAI")
+
+    def _post(self, response: LookaheadResponse) -> Any:
+        options = {**self._request_options, "max_retries": 0}
+        if self.parser is not None:
+            options["post_parser"] = response.parse
+        return self.send(self.path, body=self.body, **{**self.options, "options": options})
+
+    def _stream_blocking(self) -> Generator[Any, None, None]:
+        response = LookaheadResponse(streamed=bool(self.options.get("stream")))
+        response.result = self._post(response)
+        events = response.events()
+        if events is None:
+            yield response
+            return
+        with closing(events):
+            yield response
+            yield from events
+
+    async def _stream_async(self) -> AsyncGenerator[Any, None]:
+        response = LookaheadResponse(streamed=bool(self.options.get("stream")))
+        response.result = await self._post(response)
+        events = response.events()
+        if events is None:
+            yield response
+            return
+        async with aclosing(events):
+            yield response
+            async for event in events:
+                yield event
+
+
+def draft_request(state: SpeculationState, path: str, body: Mapping[str, Any]) -> DraftRequest:
+    """Return a request of either API for the predictors of a client."""
+    if path != CHAT_COMPLETIONS:
+        return state.history.draft_request(body, state.shared.samples)
+    tools = [tool for tool in body["tools"] if tool.get("type") == "function"]
+    return DraftRequest(list(body["messages"]), tools, state.shared.samples)

@@ -1,0 +1,85 @@
+"""Requests of the responses API as what predictors take: chat messages and function tools."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from openai.types.responses import Response
+
+from agentrt.drafts import DraftRequest
+
+_MAX_REMEMBERED = 256
+
+
+class ResponseHistory:
+    """The histories of responses that requests continue by ``previous_response_id``.
+
+    The server keeps them; the predictors must be given them. Of a conversation that began elsewhere the
+    history has only what is new. Thread-safe and bounded.
+    """
+
+    def __init__(self) -> None:
+        """Create an empty history."""
+        self._lock = threading.Lock()
+        self._messages: OrderedDict[str, list[dict[str, Any]]] = OrderedDict()
+
+    def draft_request(self, body: Mapping[str, Any], samples: int) -> DraftRequest:
+        """Return the request in ``body`` for the predictors."""
+        tools = [
+            {
+                "type": "function",
+                "function": {
+                    key: tool[key] for key in ("name", "description", "parameters") if tool.get(key)
+                },
+            }
+            for tool in body["tools"]
+            if tool.get("type") == "function"
+        ]
+        messages = self._messages_of(body)
+        if body.get("instructions"):
+            messages.insert(0, {"role": "system", "content": body["instructions"]})
+        return DraftRequest(messages, tools, samples)
+
+    def remember(self, body: Mapping[str, Any], response: Response) -> None:
+        """Keep a request and its response, for requests that continue the response."""
+        messages = self._messages_of(body)
+        messages += _chat_messages([item.model_dump(mode="json") for item in response.output])
+        with self._lock:
+            self._messages[response.id] = messages
+            if len(self._messages) > _MAX_REMEMBERED:
+                self._messages.popitem(last=False)
+
+    def _messages_of(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        with self._lock:
+            known = list(self._messages.get(body.get("previous_response_id") or "", ()))
+        return known + _chat_messages(body.get("input") or ())
+
+
+def _chat_messages(items: Any) -> list[dict[str, Any]]:
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}]
+    messages: list[dict[str, Any]] = []
+    for item in items:
+        match item.get("type", "message"):
+            case "message":
+                messages.append({"role": item["role"], "content": _text(item["content"])})
+            case "function_call":
+                function = {"name": item["name"], "arguments": item["arguments"]}
+                call = {"id": item["call_id"], "type": "function", "function": function}
+                if messages and messages[-1].get("tool_calls"):  # one answer, several calls
+                    messages[-1]["tool_calls"].append(call)
+                else:
+                    messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            case "function_call_output":
+                output = _text(item["output"])
+                messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": output})
+    return messages
+
+
+def _text(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)

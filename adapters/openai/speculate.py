@@ -1,0 +1,98 @@
+"""`speculate` for an OpenAI client, and the functions that a tool loop calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from agentrt.calls import ToolCall, parse_arguments
+from agentrt.config import SpeculationConfig
+from agentrt.drafts import Speculator
+from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
+from agentrt.reports.events import SpeculationObserver
+from agentrt.reports.report import SpeculationReport
+from agentrt.tools.scopes import current_scope
+from agentrt.tools.toolbox import Toolbox
+from agentrt.turns.shared import SharedState
+
+try:
+    import openai
+except ModuleNotFoundError as error:
+    raise MissingExtraError("openai", "openai") from error
+
+from .client_class import speculating_copy
+from .state import SpeculationState, state_of
+from .tool_cache import ToolCacheEndpoint
+
+Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
+
+
+def speculate(
+    client: Client,
+    predictors: Speculator | Sequence[Speculator],
+    *,
+    tools: Sequence[Callable[..., Any]],
+    samples: int = 1,
+    config: SpeculationConfig | None = None,
+    observers: Sequence[SpeculationObserver] = (),
+    tool_cache: bool = False,
+) -> Client:
+    """Return a copy of ``client`` that speculates on the calls of ``tools``, which are ``@speculable``.
+
+    The copy is an instance of the client's class on the same connections, and sends the same requests. While
+    the model answers ``chat.completions`` or ``responses``, the predictors predict its next call and the
+    predicted tools run (SpecTools, Algorithm 2). Make the model's calls of ``tools`` with :func:`run_tool` or
+    :func:`arun_tool`, and calls of other tools as before.
+
+    One client may serve many runs at one time. If the endpoint's call ids are not unique, as those of OpenAI
+    are, name each run with :func:`agentrt.run_scope`: otherwise a repeated id is a miss.
+
+    With ``tool_cache``, results of speculations are submitted to an endpoint that lists ``cache-tool-output``
+    among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer the
+    endpoint answers the call itself and continues. Such a call comes with its result, in
+    ``delta.tool_results`` of a chunk or as a ``function_call_output`` item of the response; do not make it
+    again. With any other endpoint nothing changes.
+
+    Raises:
+        ConfigurationError: there is no predictor, ``samples`` is below 1, or a tool is not speculable.
+    """
+    given = (predictors,) if isinstance(predictors, Speculator) else tuple(predictors)
+    if not given or samples < 1:
+        raise ConfigurationError("speculate() needs at least one predictor and one sample.")
+    endpoint = ToolCacheEndpoint() if tool_cache else None
+    shared = SharedState.create(samples, config, observers)
+    return speculating_copy(client, SpeculationState(given, Toolbox(tools), shared, endpoint))
+
+
+def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
+    """Make a tool call of the model: return the speculation's result, or run the tool now.
+
+    ``call`` is a tool call of a chat completion's message or a ``function_call`` item of a response. The
+    tool's return value is returned as it is, and its exceptions are raised.
+
+    Raises:
+        InvalidRequestError: the client has no such tool, the tool refuses the arguments, or it is a
+            coroutine function.
+    """
+    return state_of(client).toolbox.call(_parsed(call), current_scope())
+
+
+async def arun_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
+    """:func:`run_tool` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
+    return await state_of(client).toolbox.acall(_parsed(call), current_scope())
+
+
+def report_of(client: openai.OpenAI | openai.AsyncOpenAI) -> SpeculationReport:
+    """Return the report of a client that :func:`speculate` returned, or of a copy of it."""
+    return state_of(client).shared.reporter.report()
+
+
+def _parsed(call: Any) -> ToolCall:
+    function = getattr(call, "function", call)
+    call_id = call.id if function is not call else call.call_id
+    try:
+        return ToolCall(function.name, parse_arguments(function.arguments), call_id)
+    except ValueError as error:
+        raise InvalidRequestError(
+            "arguments", f"those of {function.name} cannot be read: {error}. Tell the model what to correct."
+        ) from error

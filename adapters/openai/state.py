@@ -1,0 +1,38 @@
+"""What all copies of one speculating OpenAI client share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrt.drafts import Speculator
+from agentrt.errors import ConfigurationError
+from agentrt.tools.toolbox import Toolbox
+from agentrt.turns.shared import SharedState
+
+from .response_history import ResponseHistory
+from .tool_cache import ToolCacheEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationState:
+    """Predictors, tools, settings and reports of a speculating client; shared by its copies."""
+
+    predictors: tuple[Speculator, ...]
+    toolbox: Toolbox
+    shared: SharedState
+    tool_cache: ToolCacheEndpoint | None = None
+    """The endpoint to submit results to; None if results are not submitted."""
+    history: ResponseHistory = field(default_factory=ResponseHistory)
+
+
+def state_of(client: Any) -> SpeculationState:
+    """Return the state of a speculating client.
+
+    Raises:
+        ConfigurationError: the client does not speculate.
+    """
+    state = getattr(client, "_agentrt_state", None)
+    if not isinstance(state, SpeculationState):
+        raise ConfigurationError(f"{type(client).__name__} does not speculate. Pass it to speculate() first.")
+    return state

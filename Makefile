@@ -13,7 +13,7 @@ help:
 	@echo 'make demo   a personal assistant with real tools on a local model, with and without speculation'
 	@echo 'make lint   ruff: errors, style and format'
 	@echo 'make types  mypy on the package; pyright on code that uses it'
-	@echo 'make quick  the tests that take seconds'
+	@echo 'make quick  lint, mypy and the tests without models, sockets, benches and other processes: a minute'
 	@echo 'make test   lint, types and the whole test suite'
 	@echo 'make test-long  the property tests with 20 times as many random examples'
 	@echo 'make docs   the documentation as a web site, in site/'
@@ -31,8 +31,9 @@ types: $(VENV)/.installed-dev $(VENV)/.installed-types
 	$(RUN) -m mypy
 	$(RUN) -m pytest tests/house/test_editors.py
 
-quick: $(VENV)/.installed-dev
-	$(RUN) -m pytest tests/agentrt tests/speculators tests/runtime/scheduler tests/house
+quick: lint
+	$(RUN) -m mypy
+	$(RUN) -m pytest -m "not real_model and not socket and not bench and not slow"
 
 test: lint types
 	$(RUN) -m pytest

@@ -7,6 +7,23 @@ import pytest
 import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
 from agentrt.calls import registry
 
+# A test that takes one of these fixtures, directly or through another one, has the marker.
+MARKED_BY_FIXTURE = {
+    "real_model": {"exact_runtime", "nano_directory", "open_runtime", "shared_runtime", "tiny_folder"},
+    "socket": {"shared_server", "shared_engine", "server", "start"},
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Add markers by fixtures, and keep a module's tests on one worker where several workers run."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for marker, makers in MARKED_BY_FIXTURE.items():
+            if makers & fixtures:
+                item.add_marker(marker)
+        item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -135,6 +135,7 @@ def test_importing_agentrt_does_not_read_the_version() -> None:
     assert printed.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "absent"),
     [

@@ -23,6 +23,8 @@ from agentrt.examples.assistant.view import PlainView
 from agentrt.examples.demo import comparison as comparison_module
 from agentrt.examples.demo.comparison import Comparison, Turn, compare
 
+pytestmark = pytest.mark.real_model
+
 
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, str]:

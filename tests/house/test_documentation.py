@@ -26,6 +26,7 @@ def blocks() -> Iterator[object]:
             yield pytest.param(path, line, found["code"], found["printed"], id=f"{path.name}:{line}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "line", "code", "printed"), list(blocks()))
 def test_python_in_the_documentation_runs(
     path: Path, line: int, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,8 @@ import pytest
 
 from tests.house.project import PARTS, ROOT, files
 
+pytestmark = pytest.mark.slow
+
 
 def without_links(link: Path, target: str) -> None:
     """Make no link, as an archive without links."""

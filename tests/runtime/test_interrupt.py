@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MODELS_COME_AND_GO = """
 import signal, threading
 from agentrt.runtime import LocalRuntime

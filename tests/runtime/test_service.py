@@ -185,6 +185,7 @@ def test_an_abandoned_iterator_frees_everything(
     assert statistics.engine.cancelled == before.cancelled + 1
 
 
+@pytest.mark.real_model
 def test_a_stream_keeps_its_runtime_open() -> None:
     async def main() -> Generation:
         stream = await open_exact().start(HELLO, max_tokens=20)
@@ -349,6 +350,7 @@ def test_many_threads_and_loops_share_one_runtime(runtime: LocalRuntime) -> None
         assert all(same(generation, expected) for generation in pool.map(ask, range(48)))
 
 
+@pytest.mark.real_model
 def test_the_interpreter_ends_although_nobody_closed() -> None:
     program = (
         "from agentrt.runtime import LocalRuntime\n"

@@ -165,6 +165,7 @@ def test_a_quick_model_guesses_the_same_unwatched(
     assert drafts(speculator, greeting, samples=3) == []
 
 
+@pytest.mark.slow
 def test_the_process_ends_in_order_while_a_draft_runs() -> None:
     program = f"""
 from agentrt import SpeculationSession, speculable

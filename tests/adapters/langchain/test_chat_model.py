@@ -19,6 +19,8 @@ from agentrt.errors import ConfigurationError, InvalidRequestError, ModelNotFoun
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.testing import ScriptedSpeculator
 
+pytestmark = pytest.mark.real_model
+
 SYSTEM = SystemMessage("You are a helpful assistant.")
 QUESTION = HumanMessage("What is the weather in Oslo?")
 

@@ -9,6 +9,7 @@ from agentrt.errors import ModelFormatError
 from agentrt.runtime import LocalRuntime
 
 
+@pytest.mark.slow
 def test_it_reports_what_this_machine_has() -> None:
     findings = {finding.subject: finding for finding in doctor.examine()}
     assert "cores usable" in findings["processor"].found
@@ -34,6 +35,7 @@ def test_without_the_runtime_nothing_of_it_is_imported(monkeypatch: pytest.Monke
     assert "nano model" not in findings
 
 
+@pytest.mark.slow
 def test_the_demo_needs_no_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     result = CliRunner().invoke(app, ["doctor"])

@@ -4,6 +4,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python code with ``arguments`` as the command line."""

@@ -10,6 +10,8 @@ from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.xpu import kernel_bench, loading
 from agentrt.runtime.xpu.rooflines import simulated_profile
 
+pytestmark = pytest.mark.real_model
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

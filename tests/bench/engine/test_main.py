@@ -24,6 +24,8 @@ from agentrt.bench.engine.speeds import COLUMNS, Rates, least_ratio, words_for
 from agentrt.bench.engine.step import DecodeStep, Operation, _operations
 from agentrt.errors import ModelNotFoundError
 
+pytestmark = pytest.mark.bench
+
 TINY = ModelShape("qwen2", 3, 64, 128, 2, 1, 512)
 RATIOS = ("decode", "prefill", "batch8")
 

@@ -22,6 +22,8 @@ from agentrt.bench.scheduler.simulated import (
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 
+pytestmark = pytest.mark.bench
+
 OURS, BASELINE, SAME_MACHINE = SYSTEMS
 LENGTHS = Lengths(((40, 6),), {"short": ((60, 4), (90, 4))}, "made up")
 

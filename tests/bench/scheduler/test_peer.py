@@ -22,6 +22,8 @@ from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.server import ServerConfig
 from tests.runtime.http.serving import listening
 
+pytestmark = pytest.mark.bench
+
 
 class Shaped:
     """Answers as llama.cpp's server and vLLM do, and keeps what it was asked."""

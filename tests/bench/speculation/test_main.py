@@ -16,6 +16,8 @@ from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator
 from agentrt.tools.speculable import speculable_tool
 
+pytestmark = pytest.mark.bench
+
 
 def setting(**changed: object) -> Setting:
     values = {

@@ -45,6 +45,7 @@ def test_tasks_come_from_the_folder_or_are_made_up(tmp_path: Path) -> None:
         agent_tasks(tmp_path / "elsewhere", 1)
 
 
+@pytest.mark.bench
 def test_in_virtual_time_all_of_the_optimum_is_attained() -> None:
     _, tasks = agent_tasks(None, 64)
     bench = controlled.Controlled(tasks, 1.0, True, lambda line: None)
@@ -96,6 +97,7 @@ def test_the_overhead_is_measured() -> None:
     assert median <= p99
 
 
+@pytest.mark.bench
 def test_the_figures_are_drawn_from_the_report(tmp_path: Path) -> None:
     _, tasks = agent_tasks(None, 8)
     bench = controlled.Controlled(tasks, 1.0, True, lambda line: None)

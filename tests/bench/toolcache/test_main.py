@@ -10,6 +10,8 @@ from agentrt.bench.toolcache import main as toolcache
 from agentrt.bench.toolcache.tasks import tasks_of
 from agentrt.errors import WorkloadNotFoundError
 
+pytestmark = pytest.mark.bench
+
 
 def write_bfcl(folder: Path, count: int) -> None:
     """As many tasks of one call each."""

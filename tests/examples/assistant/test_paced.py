@@ -12,6 +12,8 @@ from agentrt.examples.assistant import paced
 from agentrt.examples.assistant.paced import PacedChatAgentRT
 from agentrt.runtime import LocalRuntime
 
+pytestmark = pytest.mark.real_model
+
 QUESTION: list[BaseMessage] = [HumanMessage("Hello!")]
 
 

@@ -45,6 +45,7 @@ def mean(answers: list[SimulatedOutput], priority: Priority) -> float:
     return sum(times) / len(times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_replay_is_the_same_to_the_last_kernel(name: str) -> None:
     first, second = mixed(POLICIES[name]), mixed(POLICIES[name])

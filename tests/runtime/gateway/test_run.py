@@ -12,7 +12,10 @@ import pytest
 from tests.runtime.http.serving import Running
 from tests.runtime.server.test_run import Service
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals"),
+]
 
 
 def test_it_serves_with_a_token_and_ends_on_sigterm(engine: Running) -> None:

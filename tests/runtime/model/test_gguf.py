@@ -20,6 +20,8 @@ from agentrt.runtime.model.tokenizer import Tokenizer
 from tests.hypothesis_profiles import examples
 from tests.runtime.tiny import EXACT, Piece, forward, uncut
 
+pytestmark = pytest.mark.real_model
+
 SHAPE = ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024)
 
 

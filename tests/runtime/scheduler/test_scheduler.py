@@ -330,6 +330,7 @@ def test_overload_sheds_the_last_waiting_sequence() -> None:
         machine.until(sequence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_ten_thousand_waiting_are_served_in_order(seed: int) -> None:
     rng = random.Random(seed)

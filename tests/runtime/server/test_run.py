@@ -17,7 +17,10 @@ from agentrt.errors import ConfigurationError
 from agentrt.runtime.server import ServerConfig, bind
 from tests.runtime.server.conftest import HELLO
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and Unix sockets")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="signals and Unix sockets"),
+]
 
 LONG = {"model": "nano", "messages": HELLO, "max_tokens": 400, "ignore_eos": True, "stream": True}
 

@@ -122,6 +122,7 @@ def test_a_damaged_store_is_usable_or_refused(
     again.close()
 
 
+@pytest.mark.slow
 def test_a_locked_store_is_refused_at_the_start_and_retried_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

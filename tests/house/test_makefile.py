@@ -1,6 +1,7 @@
 """`make` refuses an unusable Python with advice, and installs only what changed."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -105,3 +106,35 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
     assert make(checkout, "demo").returncode == 0
 
     assert "pip install" in (checkout / "calls").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "extras"),
+    [
+        ("demo", ["demo"]),
+        ("lint", ["dev"]),
+        ("types", ["dev", "types"]),
+        ("quick", ["dev"]),
+        ("test", ["dev", "types"]),
+        ("test-long", ["dev"]),
+        ("docs", ["docs"]),
+        ("bench", ["bench"]),
+    ],
+)
+def test_each_command_installs_what_it_needs(checkout: Path, command: str, extras: list[str]) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    interpreter(python, 'echo "$@" >> calls')
+
+    assert make(checkout, command).returncode == 0
+
+    calls = (checkout / "calls").read_text(encoding="utf-8")
+    assert re.findall(r"pip install .*--editable \.\[([\w-]+)\]", calls) == extras
+
+
+def test_help_lists_every_command(checkout: Path) -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+    listed = re.findall(r"^make ([\w-]+) ", make(checkout, "help").stdout, re.MULTILINE)
+
+    assert sorted(listed) == sorted({*phony.split()} - {"help"})

@@ -19,7 +19,7 @@ async def read(answer: AnswerStream) -> list[str]:
 
 
 @given(written=st.lists(st.integers(0, 3)), joins=st.lists(st.integers(0, 12), max_size=3))
-def test_every_reader_gets_everything_in_order_whenever_it_joins(
+def test_every_reader_gets_every_event_in_order_whenever_it_joins(
     written: list[int], joins: list[int]
 ) -> None:
     async def main() -> None:

@@ -54,12 +54,12 @@ def test_it_pays_most_where_tool_and_generation_take_equally_long(
 
 
 @given(times, rates)
-def test_the_saved_share_is_the_speedup_told_differently(t: TurnTimes, claim_rate: float) -> None:
+def test_the_saved_share_follows_from_the_speedup(t: TurnTimes, claim_rate: float) -> None:
     assert t.saved_share(claim_rate) == pytest.approx(1 - 1 / t.speedup(claim_rate))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan")])
-def test_times_that_mean_nothing_are_refused(bad: float) -> None:
+def test_invalid_times_are_refused(bad: float) -> None:
     with pytest.raises(ConfigurationError, match="generation"):
         TurnTimes(bad, 1.0, 1.0)
 
@@ -78,7 +78,7 @@ def test_a_claimed_call_saves_what_equation_1_says(t: TurnTimes) -> None:
     assert t.highest_speedup() == pytest.approx(t.standard() / (t.standard() - saved))
 
 
-def test_a_guess_that_comes_after_the_answer_saves_nothing() -> None:
+def test_a_draft_that_comes_after_the_answer_saves_nothing() -> None:
     assert saved_seconds(-1.0, 2.0) == 0.0
 
 
@@ -113,7 +113,7 @@ def test_every_claim_saves_engine_time(engine: EngineTimes, one: float, other: f
     assert engine.speculative(high) <= engine.speculative(low) * (1 + 1e-9)
 
 
-def test_engine_times_that_mean_nothing_are_refused() -> None:
+def test_invalid_engine_times_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="cannot be"):
         EngineTurn(0, 0, 0, 1.0)
     with pytest.raises(ConfigurationError, match="turn"):

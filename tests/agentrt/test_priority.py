@@ -14,7 +14,7 @@ from agentrt.errors import ConfigurationError
 PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
 
 
-def test_requests_are_reactive_unless_said_otherwise() -> None:
+def test_requests_are_reactive_by_default() -> None:
     assert current_priority() is REACTIVE
 
 

@@ -15,7 +15,7 @@ from agentrt.turns.session import SpeculationSession
 ROME = ToolCall("find", {"query": "rome"}, "call_1")
 
 
-class Nobody:
+class NoSource:
     def take_results(self, take: TakeResult) -> None:
         raise AssertionError
 
@@ -23,9 +23,9 @@ class Nobody:
         raise AssertionError
 
 
-def test_what_is_in_force_ends_with_its_block() -> None:
+def test_a_source_is_offered_within_its_block() -> None:
     assert current_result_source() is None
-    outer = Nobody()
+    outer = NoSource()
     with offering_results(outer):
         assert current_result_source() is outer
         with offering_results(None):
@@ -49,7 +49,7 @@ def test_results_as_text(value: Any, text: str | None) -> None:
     assert result_text(value) == text
 
 
-def test_a_turn_hands_out_what_its_runs_give_and_takes_it_as_claimed() -> None:
+def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
     @speculable
     async def find(query: str) -> str:
         if query == "fails":
@@ -57,20 +57,20 @@ def test_a_turn_hands_out_what_its_runs_give_and_takes_it_as_claimed() -> None:
         return query.upper()
 
     async def main() -> None:
-        told: list[tuple[str, Any]] = []
+        events: list[tuple[str, Any]] = []
         done = asyncio.Event()
 
         def listen(call: ToolCall, value: Any) -> None:
-            told.append((call.arguments["query"], value))
-            if len(told) == 2:
+            events.append((call.arguments["query"], value))
+            if len(events) == 2:
                 done.set()
 
-        guesses = [ToolCall("find", {"query": query}) for query in ("fails", "rome", "oslo")]
-        async with SpeculationSession([find], [ScriptedSpeculator(guesses)]) as session:
+        drafts = [ToolCall("find", {"query": query}) for query in ("fails", "rome", "oslo")]
+        async with SpeculationSession([find], [ScriptedSpeculator(drafts)]) as session:
             with session.turn([{"role": "user", "content": "?"}], []) as turn:
                 turn.on_finished(listen)
                 await done.wait()
-                assert sorted(told) == [("oslo", "OSLO"), ("rome", "ROME")]
+                assert sorted(events) == [("oslo", "OSLO"), ("rome", "ROME")]
                 late: list[Any] = []
                 turn.on_finished(lambda call, value: late.append(value))
                 assert sorted(late) == ["OSLO", "ROME"]

@@ -95,7 +95,7 @@ def test_the_error_comes_after_the_last_item() -> None:
     assert taken == [1]
 
 
-def test_a_reader_whose_loop_is_gone_disturbs_nobody() -> None:
+def test_a_reader_whose_loop_is_closed_does_not_affect_others() -> None:
     handover = Handover[int]()
 
     async def leave() -> None:

@@ -1,4 +1,4 @@
-"""Crossing between threads and loops: outcomes arrive, contexts travel, hanging threads hold nobody up."""
+"""Crossing between threads and loops: outcomes arrive, contexts travel, hanging threads block nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_waiting_never_raises_the_outcome() -> None:
     asyncio.run(main())
 
 
-def test_calling_into_a_loop_that_is_gone_does_nothing() -> None:
+def test_calling_into_a_closed_loop_has_no_effect() -> None:
     async def main() -> object:
         return loop_caller()
 

@@ -30,17 +30,17 @@ def steps_taken(messages: Sequence[Message]) -> int:
 
 
 class Script:
-    """A model that calls ``look`` once a turn, and what it was asked."""
+    """A model that calls ``look`` once a turn, and records its requests."""
 
     def __init__(self, generation_s: float, text: str | None = None) -> None:
-        self.asked: list[int] = []
+        self.requests: list[int] = []
         self.cancelled = 0
         self._generation_s = generation_s
         self._text = text
 
     async def __call__(self, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
         step = steps_taken(messages)
-        self.asked.append(step)
+        self.requests.append(step)
         try:
             await asyncio.sleep(self._generation_s)
         except asyncio.CancelledError:
@@ -49,7 +49,7 @@ class Script:
         if step == TURNS:
             return {"role": "assistant", "content": "done"}
         function = {"name": "look", "arguments": json.dumps({"q": f"q{step}"})}
-        call = {"id": f"call_{len(self.asked)}", "type": "function", "function": function}
+        call = {"id": f"call_{len(self.requests)}", "type": "function", "function": function}
         return {"role": "assistant", "content": self._text, "tool_calls": [call]}
 
 
@@ -134,18 +134,18 @@ def test_with_a_predictor_that_needs_no_results_turns_overlap_and_beat_the_paper
     assert report.ahead.kept == TURNS
 
 
-def test_depth_bounds_how_many_calls_are_under_way() -> None:
+def test_depth_bounds_how_many_requests_are_under_way() -> None:
     times = TurnTimes(generation=40, draft=1, tool=5)
     for depth in (1, 2):
         _, took, report, model = run(times, ahead=TurnAhead(depth=depth))
         assert report.ahead.kept == TURNS
         assert took == pytest.approx((TURNS // (depth + 1) + 1) * 40, abs=40)
-    assert model.asked == sorted(model.asked)
+    assert model.requests == sorted(model.requests)
 
 
 @pytest.mark.parametrize("wrong", [[0], [2], [1, 4], list(range(TURNS))])
 @pytest.mark.parametrize("looks_ahead", [False, True])
-def test_a_wrong_guess_costs_a_call_and_changes_nothing(wrong: list[int], looks_ahead: bool) -> None:
+def test_a_wrong_draft_costs_a_request_and_changes_nothing(wrong: list[int], looks_ahead: bool) -> None:
     times = TurnTimes(generation=40, draft=1, tool=5)
     plain, plain_s, _, _ = run(times, wrong=wrong)
     fast, fast_s, report, model = run(
@@ -154,7 +154,7 @@ def test_a_wrong_guess_costs_a_call_and_changes_nothing(wrong: list[int], looks_
     assert fast == plain
     assert fast_s <= plain_s
     assert report.ahead.wasted >= len(wrong)
-    assert report.ahead.kept + report.ahead.wasted == len(model.asked) - (TURNS + 1 - report.ahead.kept)
+    assert report.ahead.kept + report.ahead.wasted == len(model.requests) - (TURNS + 1 - report.ahead.kept)
 
 
 def test_an_answer_with_words_beside_its_call_is_another_history() -> None:
@@ -165,24 +165,24 @@ def test_an_answer_with_words_beside_its_call_is_another_history() -> None:
     assert report.ahead.kept == 0
 
 
-def test_the_budget_ends_what_is_always_in_vain() -> None:
+def test_the_budget_ends_requests_that_are_always_wasted() -> None:
     times = TurnTimes(generation=40, draft=1, tool=5)
     _, _, report, model = run(times, ahead=TurnAhead(depth=1, max_wasted=2), text="let me see")
     assert report.ahead.wasted == 2
-    assert len(model.asked) == TURNS + 1 + 2
+    assert len(model.requests) == TURNS + 1 + 2
 
 
 @pytest.mark.parametrize(("result", "kept"), [({"a": [1, "é"]}, 0), ({"a": 1}, TURNS)])
-def test_results_that_are_told_differently_are_another_history(result: Any, kept: int) -> None:
+def test_results_in_another_form_are_another_history(result: Any, kept: int) -> None:
     _, _, report, _ = run(TurnTimes(40, 1, 5), ahead=TurnAhead(depth=100), result=result)
     assert report.ahead.kept == kept
 
 
-def test_a_call_that_failed_ahead_is_made_again_when_it_is_due() -> None:
+def test_a_request_that_failed_ahead_is_sent_again_when_it_is_due() -> None:
     class Flaky(Script):
         async def __call__(self, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
             answer = await super().__call__(messages, tools)
-            if steps_taken(messages) == 1 and self.asked.count(1) == 1:
+            if steps_taken(messages) == 1 and self.requests.count(1) == 1:
                 raise ConnectionError
             return answer
 
@@ -200,14 +200,14 @@ def test_a_call_that_failed_ahead_is_made_again_when_it_is_due() -> None:
                 answer = await session.ask(model, messages, [])
                 call = answer["tool_calls"][0]
                 value = await session.acall(ToolCall("look", {"q": f"q{step}"}, call["id"]))
-                told = {"role": "tool", "tool_call_id": call["id"], "content": value}
-                messages += [answer, told]
-        return model.asked.count(1), session.report()
+                output = {"role": "tool", "tool_call_id": call["id"], "content": value}
+                messages += [answer, output]
+        return model.requests.count(1), session.report()
 
     assert run_in_virtual_time(main)[0] == 2
 
 
-def test_closing_the_session_cancels_what_was_asked_ahead() -> None:
+def test_closing_the_session_cancels_requests_sent_ahead() -> None:
     model = Script(40)
 
     @speculable

@@ -25,12 +25,12 @@ from agentrt.reports.reporter import Reporter, TurnRecorder
 from agentrt.tools.speculation import Draft, Speculation
 
 
-def test_nothing_has_happened_yet() -> None:
+def test_an_empty_report() -> None:
     assert Reporter(turns_kept=10).report() == SpeculationReport()
     assert ToolReport().claim_rate == 0.0
 
 
-def test_a_turn_is_told_in_full() -> None:
+def test_the_report_of_a_turn() -> None:
     reporter = Reporter(turns_kept=10)
     turn = reporter.next_turn()
     for event in (
@@ -45,22 +45,27 @@ def test_a_turn_is_told_in_full() -> None:
     ):
         reporter.note(event)
     report = reporter.report()
-    (told,) = report.turns
-    assert (told.turn, told.generation_s, told.drafts, told.first_draft_s) == (1, 1.0, 2, 0.25)
-    assert told.tools == ("look", "save")
-    assert [(c.hit, c.tool_s, c.waited_s, c.saved_s, c.draft_s) for c in told.calls] == [
+    (turn_report,) = report.turns
+    assert (turn_report.turn, turn_report.generation_s, turn_report.drafts, turn_report.first_draft_s) == (
+        1,
+        1.0,
+        2,
+        0.25,
+    )
+    assert turn_report.tools == ("look", "save")
+    assert [(c.hit, c.tool_s, c.waited_s, c.saved_s, c.draft_s) for c in turn_report.calls] == [
         (True, 3.0, 2.0, 1.0, 0.25),
         (False, 4.0, 4.0, 0.0, None),
     ]
-    assert (told.saved_s, told.wasted) == (1.0, 1)
-    assert told.problems == ("p drafted other: not speculable", "q failed: down")
+    assert (turn_report.saved_s, turn_report.wasted) == (1.0, 1)
+    assert turn_report.problems == ("p drafted other: not speculable", "q failed: down")
     expected = ToolReport(claims=1, misses=1, wasted=1, saved_s=1.0, wasted_s=0.5, wasted_cost=0.25)
     assert report.tools == {"look": expected}
     assert report.total == expected
     assert SpeculationReport.model_validate_json(report.model_dump_json()) == report
 
 
-def test_predictors_are_told_with_what_they_cost() -> None:
+def test_the_report_of_predictors_and_their_cost() -> None:
     reporter = Reporter(turns_kept=10)
     for event in (
         PredictorStarted(1, "p", 3),
@@ -85,7 +90,7 @@ def test_predictors_are_told_with_what_they_cost() -> None:
     assert "cost: 0.75" in str(report)
 
 
-def test_what_was_guessed_and_not_run_could_have_saved_what_equation_1_says() -> None:
+def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> None:
     reporter = Reporter(turns_kept=10)
     turn = reporter.next_turn()
     reporter.note(TurnAnswered(turn, 2.0, ("look", "look", "look")))
@@ -119,7 +124,7 @@ def test_old_turns_and_endless_problems_are_dropped_but_totals_are_not() -> None
     for number in range(100):
         reporter.note(PredictorFailed(turn, "p", str(number)))
     report = reporter.report()
-    assert [told.turn for told in report.turns] == [4, 5]
+    assert [each.turn for each in report.turns] == [4, 5]
     assert report.total.misses == 6
     assert len(report.turns[-1].problems) == 16
 

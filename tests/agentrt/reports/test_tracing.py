@@ -1,4 +1,4 @@
-"""Spans of early runs, exported only where the user has configured it."""
+"""Spans of speculations, exported only where the user has configured it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     return exporter
 
 
-def test_a_session_leaves_spans_of_its_turns_and_early_runs(exporter: InMemorySpanExporter) -> None:
+def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemorySpanExporter) -> None:
     both_run = asyncio.Event()
 
     @speculable
@@ -61,8 +61,8 @@ def test_a_session_leaves_spans_of_its_turns_and_early_runs(exporter: InMemorySp
         assert turn.start_time <= run.start_time <= run.end_time
     assert turn.attributes["agentrt.drafts"] == 2
     assert turn.attributes["agentrt.tool_calls"] == ("look",)
-    told = " ".join(span.to_json() for each in spans.values() for span in each)
-    assert not any(word in told for word in ("private", 'wrong"', "secret"))
+    exported = " ".join(span.to_json() for each in spans.values() for span in each)
+    assert not any(word in exported for word in ("private", 'wrong"', "secret"))
 
 
 def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter) -> None:

@@ -1,4 +1,4 @@
-"""Virtual time passes in order, exactly, and at once."""
+"""Virtual time elapses in order, exactly, and at once."""
 
 from __future__ import annotations
 

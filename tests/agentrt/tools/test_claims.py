@@ -16,7 +16,7 @@ from agentrt.tools.speculation import Draft, Speculation
 
 
 class Recorder:
-    """Keeps what it is told."""
+    """Keeps the notes in order."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
@@ -99,10 +99,10 @@ def test_an_unfinished_run_is_waited_for_in_a_thread() -> None:
     speculation = run_of()
     ticket = Ticket("k", speculation, Recorder())
     results: list[Any] = []
-    asking = threading.Thread(target=lambda: results.append(redeem(ticket, "tool", key(), real)))
-    asking.start()
+    claiming = threading.Thread(target=lambda: results.append(redeem(ticket, "tool", key(), real)))
+    claiming.start()
     speculation.finish("early")
-    asking.join()
+    claiming.join()
     assert results == ["early"]
 
 
@@ -114,7 +114,7 @@ def test_an_event_loop_is_never_blocked() -> None:
         for speculation in (unfinished, finished):
             ticket = Ticket("k", speculation, Recorder())
             answers.append(redeem(ticket, "tool", key(), real))
-        assert unfinished.done  # nobody can claim it any more
+        assert unfinished.done  # it can no longer be claimed
         return answers
 
     assert asyncio.run(main()) == ["real", "early"]
@@ -132,10 +132,10 @@ def test_a_coroutine_awaits_an_unfinished_run() -> None:
     async def main() -> str:
         speculation = run_of(needs_loop=True)
         ticket = Ticket("k", speculation, Recorder())
-        asking = asyncio.create_task(aredeem(ticket, "tool", key(), areal))
+        claiming = asyncio.create_task(aredeem(ticket, "tool", key(), areal))
         await asyncio.sleep(0)
         speculation.finish("early")
-        return await asking
+        return await claiming
 
     assert asyncio.run(main()) == "early"
 
@@ -143,10 +143,10 @@ def test_a_coroutine_awaits_an_unfinished_run() -> None:
 def test_a_run_cancelled_while_awaited_is_a_miss() -> None:
     async def main() -> str:
         speculation = run_of()
-        asking = asyncio.create_task(aredeem(Ticket("k", speculation, Recorder()), "tool", key(), areal))
+        claiming = asyncio.create_task(aredeem(Ticket("k", speculation, Recorder()), "tool", key(), areal))
         await asyncio.sleep(0)
         speculation.cancel("its event loop ended")
-        return await asking
+        return await claiming
 
     assert asyncio.run(main()) == "real"
 

@@ -90,11 +90,11 @@ def test_seconds_stop_with_the_run() -> None:
 
 @pytest.mark.parametrize("listening_first", [True, False])
 def test_the_runner_learns_that_its_run_is_expected_or_over(listening_first: bool) -> None:
-    run, told = speculation(), list[str]()
+    run, events = speculation(), list[str]()
 
     def listen() -> None:
-        run.when_expected(lambda: told.append("expected"))
-        run.when_over(lambda: told.append("over"))
+        run.when_expected(lambda: events.append("expected"))
+        run.when_over(lambda: events.append("over"))
 
     def tell() -> None:
         run.expect()
@@ -102,7 +102,7 @@ def test_the_runner_learns_that_its_run_is_expected_or_over(listening_first: boo
 
     for step in (listen, tell) if listening_first else (tell, listen):
         step()
-    assert told == ["expected", "over"]
+    assert events == ["expected", "over"]
 
 
 def test_a_thread_waits_for_the_run() -> None:
@@ -118,10 +118,10 @@ def test_a_thread_waits_for_the_run() -> None:
 def test_a_task_waits_for_a_run_that_a_thread_finishes() -> None:
     async def main() -> Any:
         run = speculation()
-        asking = asyncio.create_task(run.aresult())
+        claiming = asyncio.create_task(run.aresult())
         await asyncio.sleep(0)
         threading.Thread(target=run.finish, args=(7,)).start()
-        return await asking
+        return await claiming
 
     assert asyncio.run(main()).value == 7
 
@@ -129,17 +129,17 @@ def test_a_task_waits_for_a_run_that_a_thread_finishes() -> None:
 def test_cancelling_the_wait_cancels_the_run() -> None:
     async def main() -> Speculation:
         run = speculation()
-        asking = asyncio.create_task(run.aresult())
+        claiming = asyncio.create_task(run.aresult())
         await asyncio.sleep(0)
-        asking.cancel()
+        claiming.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await claiming
         return run
 
     assert asyncio.run(main()).lost_because == "the wait for it was cancelled"
 
 
-def test_a_run_that_is_given_up_is_wasted_once_and_leaves_what_it_prepared() -> None:
+def test_a_dropped_run_is_wasted_once_and_leaves_its_result() -> None:
     wasted: list[str] = []
 
     async def main() -> None:
@@ -154,7 +154,7 @@ def test_a_run_that_is_given_up_is_wasted_once_and_leaves_what_it_prepared() -> 
     assert wasted == ["not wanted"]
 
 
-def test_a_claimed_run_cannot_be_given_up_and_leaves_nothing() -> None:
+def test_a_claimed_run_cannot_be_dropped_and_leaves_nothing() -> None:
     wasted: list[str] = []
 
     async def main() -> None:

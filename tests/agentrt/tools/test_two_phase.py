@@ -1,4 +1,4 @@
-"""Tools with an effect: prepared early, committed by the real call, discarded otherwise, each once."""
+"""Tools with an effect: prepared speculatively, committed by the real call, else discarded, each once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Outbox:
 
 
 def drive(outbox: Outbox, made: list[ToolCall], *, generation_s: float = 5.0, **options: Any) -> str:
-    """Guess SEND, let the model make these calls, and return why the first was a miss."""
+    """Draft SEND, let the model make these calls, and return why the first was a miss."""
 
     async def main() -> str:
         async with SpeculationSession([outbox.tool(**options)], [ScriptedSpeculator([SEND])]) as session:
@@ -68,7 +68,7 @@ def test_the_real_call_commits_what_was_prepared() -> None:
     assert outbox.log == ["prepare ann", "send draft for ann"]
 
 
-def test_a_preparation_that_no_call_asks_for_is_discarded() -> None:
+def test_an_unclaimed_preparation_is_discarded() -> None:
     outbox = Outbox()
     drive(outbox, [])
     assert outbox.log == ["prepare ann", "delete draft for ann"]
@@ -186,8 +186,8 @@ def test_functions_prepare_commit_and_discard_in_threads() -> None:
     def send_mail(to: str) -> str:
         return f"written and sent to {to}"
 
-    guesses = ScriptedSpeculator([SEND], [SEND])
-    with SpeculationSession([send_mail], [guesses]) as session:
+    drafts = ScriptedSpeculator([SEND], [SEND])
+    with SpeculationSession([send_mail], [drafts]) as session:
         with session.turn([], []) as turn:
             assert prepared.wait(10)
             turn.bind([SEND])
@@ -201,7 +201,7 @@ def test_functions_prepare_commit_and_discard_in_threads() -> None:
     assert log == ["delete draft for ann"]
 
 
-def test_a_preparation_that_ends_after_it_was_given_up_is_discarded_in_its_thread() -> None:
+def test_a_preparation_that_ends_after_it_was_dropped_is_discarded_in_its_thread() -> None:
     started, release, discarded = threading.Event(), threading.Event(), threading.Event()
 
     def prepare(to: str) -> str:

@@ -27,7 +27,7 @@ def notes_and_reader() -> tuple[list[str], Any]:
 
 
 def run(answer: list[ToolCall]) -> tuple[list[Any], str]:
-    """Let the model answer with these calls, having guessed the read, and make them in order."""
+    """Let the model answer with these calls, having drafted the read, and make them in order."""
     notes, list_notes = notes_and_reader()
 
     async def main() -> tuple[list[Any], str]:
@@ -50,7 +50,7 @@ def test_a_read_after_a_write_of_the_same_answer_sees_the_write() -> None:
     assert run([WRITE, READ]) == ([["a", "b"]], "create_note was called meanwhile")
 
 
-def test_without_a_write_the_early_result_is_used() -> None:
+def test_without_a_write_the_speculated_result_is_used() -> None:
     assert run([READ]) == ([["a"]], "")
 
 

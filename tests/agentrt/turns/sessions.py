@@ -29,9 +29,9 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def one_turn(session: SpeculationSession, generation: float, asked: ToolCall) -> tuple[str, float]:
+async def one_turn(session: SpeculationSession, generation: float, made: ToolCall) -> tuple[str, float]:
     started = now()
     with session.turn([], []) as turn:
         await asyncio.sleep(generation)
-        turn.bind([asked])
-    return await session.acall(asked), now() - started
+        turn.bind([made])
+    return await session.acall(made), now() - started

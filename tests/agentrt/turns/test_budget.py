@@ -1,4 +1,4 @@
-"""Budgets hold, give back what was not in vain, and refill."""
+"""Budgets hold, give back what was not wasted, and refill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_cost_that_would_exceed_the_budget_is_seen_before() -> None:
     assert spending.exhausted(0.0, money=1.0) is None
 
 
-def test_what_is_spent_is_forgotten_evenly() -> None:
+def test_spending_decays_evenly() -> None:
     spending = Spending(Budget(runs=4, per_seconds=60))
     assert spending.exhausted(100.0) is None
     spending.add(runs=4)
@@ -61,7 +61,7 @@ def test_never_more_than_the_budget_and_its_refill(
     assert allowed <= 5 + 5 * now / per_seconds + 1
 
 
-def test_budgets_that_mean_nothing_are_refused() -> None:
+def test_invalid_budgets_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="runs"):
         Budget(runs=-1)
     with pytest.raises(ConfigurationError, match="per_seconds"):

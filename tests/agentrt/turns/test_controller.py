@@ -1,4 +1,4 @@
-"""The controller asks and runs what is expected to pay, and leaves the rest."""
+"""The controller runs the predictors and drafts that are expected to pay, and skips the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.hypothesis_profiles import examples
 
 @dataclass
 class Workload:
-    """Turns that each call one tool, told to a controller as a session would."""
+    """Turns that each call one tool, noted by a controller as in a session."""
 
     controller: Controller
     generation_s: float = 1.0
@@ -35,16 +35,16 @@ class Workload:
     samples: int = 1
     money: float = 0.0
     turns: int = 0
-    asked: list[int] = field(default_factory=list)
-    """The number of samples of each turn; 0 where the predictor was not asked."""
+    samples_drawn: list[int] = field(default_factory=list)
+    """The number of samples of each turn; 0 where the predictor was skipped."""
     runs: int = 0
 
     def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0) -> None:
-        """One turn; the right guess is among the first ``right_up_to`` samples, ``wrong`` others are made."""
+        """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made."""
         self.turns += 1
         number, note = self.turns, self.controller.on_event
         decision = self.controller.should_predict("p", self.samples, now=float(number))
-        self.asked.append(decision.samples if decision.speculate else 0)
+        self.samples_drawn.append(decision.samples if decision.speculate else 0)
         claimed = False
         if decision.speculate:
             note(PredictorStarted(number, "p", decision.samples))
@@ -74,16 +74,16 @@ def workload(config: SpeculationConfig | None = None, **given: float) -> Workloa
 
 def test_the_first_turn_already_speculates_with_all_samples() -> None:
     controller = Controller(SpeculationConfig())
-    asked = controller.should_predict("p", 5, now=0.0)
-    assert (asked.speculate, asked.samples) == (True, 5)
+    decision = controller.should_predict("p", 5, now=0.0)
+    assert (decision.speculate, decision.samples) == (True, 5)
     assert controller.should_run("p", "look", 0.0, draft_s=0.1).speculate
 
 
-def test_a_predictor_that_is_right_is_asked_every_turn() -> None:
+def test_a_predictor_that_is_right_runs_every_turn() -> None:
     served = workload()
     for _ in range(100):
         served.turn(1)
-    assert served.asked == [1] * 100
+    assert served.samples_drawn == [1] * 100
     assert served.runs == 100
 
 
@@ -91,32 +91,32 @@ def test_a_hopeless_predictor_costs_less_than_one_percent() -> None:
     served = workload(samples=3)
     for _ in range(4000):
         served.turn(None, wrong=1)
-    assert sum(asked > 0 for asked in served.asked) < 0.01 * 4000
-    assert sum(served.asked) < 0.02 * 4000
+    assert sum(drawn > 0 for drawn in served.samples_drawn) < 0.01 * 4000
+    assert sum(served.samples_drawn) < 0.02 * 4000
     assert served.runs < 20
-    assert all(asked <= 1 for asked in served.asked[100:])
+    assert all(drawn <= 1 for drawn in served.samples_drawn[100:])
 
 
-def test_a_predictor_that_guesses_nothing_is_left_as_well() -> None:
+def test_a_predictor_without_drafts_is_skipped_as_well() -> None:
     served = workload()
     for _ in range(1000):
         served.turn(None)
-    assert sum(served.asked) < 30
+    assert sum(served.samples_drawn) < 30
 
 
-def test_a_predictor_that_becomes_right_is_found_again_and_trusted() -> None:
+def test_a_predictor_that_becomes_right_is_found_again_and_used() -> None:
     served = workload()
     for _ in range(300):
         served.turn(None, wrong=1)
     for _ in range(400):
         served.turn(1)
-    assert served.asked[-50:] == [1] * 50
+    assert served.samples_drawn[-50:] == [1] * 50
     runs = served.runs
     served.turn(1)
     assert served.runs == runs + 1
 
 
-def test_wrong_guesses_of_one_tool_do_not_stop_those_of_another() -> None:
+def test_wrong_drafts_of_one_tool_do_not_stop_those_of_another() -> None:
     served = workload()
     for _ in range(60):
         served.turn(1, tool="good")
@@ -130,11 +130,11 @@ def test_wrong_guesses_of_one_tool_do_not_stop_those_of_another() -> None:
 
 
 @pytest.mark.parametrize(("right_up_to", "expected"), [(1, 1), (3, 3), (7, 7)])
-def test_it_asks_for_as_many_samples_as_it_takes_and_no_more(right_up_to: int, expected: int) -> None:
+def test_it_draws_as_many_samples_as_it_takes_and_no_more(right_up_to: int, expected: int) -> None:
     served = workload(samples=9)
     for _ in range(200):
         served.turn(right_up_to)
-    chosen = served.asked[100:]
+    chosen = served.samples_drawn[100:]
     assert max(set(chosen), key=chosen.count) == expected
 
 
@@ -143,14 +143,14 @@ def test_a_price_that_samples_are_not_worth_buys_fewer() -> None:
         served = workload(SpeculationConfig(second_saved_is_worth=worth), samples=9, money=0.01)
         for turn in range(300):
             served.turn(1 if turn % 4 else 9)  # the ninth sample finds one in four
-        chosen = served.asked[150:]
+        chosen = served.samples_drawn[150:]
         return max(set(chosen), key=chosen.count)
 
     assert most_frequent(worth=100.0) == 9
     assert most_frequent(worth=0.1) == 1
 
 
-def test_a_guess_that_costs_more_than_it_saves_is_not_run() -> None:
+def test_a_draft_that_costs_more_than_it_saves_is_not_run() -> None:
     served = workload(SpeculationConfig(second_saved_is_worth=1.0))
     for turn in range(100):
         served.turn(1 if turn % 2 else None, wrong=1)
@@ -159,7 +159,7 @@ def test_a_guess_that_costs_more_than_it_saves_is_not_run() -> None:
     assert not controller.should_run("p", "look", 0.0, draft_s=0.1, cost=10.0).speculate
 
 
-def test_a_sure_guess_runs_however_late_it_comes() -> None:
+def test_a_sure_draft_runs_however_late_it_comes() -> None:
     served = workload()
     for _ in range(50):
         served.turn(1)
@@ -170,10 +170,10 @@ def test_a_spent_budget_ends_speculation_and_claims_do_not_spend_it() -> None:
     served = workload(SpeculationConfig(budget=Budget(runs=3)))
     for _ in range(50):
         served.turn(1)
-    assert served.asked == [1] * 50
+    assert served.samples_drawn == [1] * 50
     for _ in range(4):
         served.turn(None, wrong=1)
-    assert served.asked[-4:] == [1, 1, 1, 0]
+    assert served.samples_drawn[-4:] == [1, 1, 1, 0]
     assert served.runs == 53
     assert "runs" in served.controller.should_predict("p", 1, 0.0).reason
     assert "runs" in served.controller.should_run("p", "look", 0.0, draft_s=0.1).reason
@@ -183,20 +183,20 @@ def test_what_predictors_charge_counts_against_the_budget() -> None:
     served = workload(SpeculationConfig(budget=Budget(tokens=25)), money=0.01)
     for _ in range(5):
         served.turn(1)
-    assert served.asked == [1, 1, 1, 0, 0]
+    assert served.samples_drawn == [1, 1, 1, 0, 0]
 
 
-def test_off_asks_nobody_and_shadow_runs_nothing_but_learns() -> None:
+def test_off_runs_no_predictor_and_shadow_runs_no_tool_but_learns() -> None:
     off = Controller(SpeculationConfig(mode="off"))
     assert not off.should_predict("p", 1, 0.0).speculate
     shadow = workload(SpeculationConfig(mode="shadow"))
     for _ in range(30):
         shadow.turn(1)
-    assert shadow.asked == [1] * 30
+    assert shadow.samples_drawn == [1] * 30
     assert shadow.runs == 0
     for _ in range(300):
         shadow.turn(None, wrong=1)
-    assert sum(shadow.asked[-100:]) <= 2
+    assert sum(shadow.samples_drawn[-100:]) <= 2
 
 
 @examples(50)
@@ -214,8 +214,8 @@ def test_decisions_are_always_possible_ones(
     )
     for right_up_to, wrong in turns:
         served.turn(right_up_to, wrong=wrong)
-    assert all(0 <= asked <= samples for asked in served.asked)
-    assert served.asked[:8] == [samples] * min(8, len(turns))
+    assert all(0 <= drawn <= samples for drawn in served.samples_drawn)
+    assert served.samples_drawn[:8] == [samples] * min(8, len(turns))
 
 
 def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:

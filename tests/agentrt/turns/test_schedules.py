@@ -1,4 +1,4 @@
-"""Any run, with any guesses, at any speed: the same transcript, and every early run accounted for."""
+"""Any run, any drafts, any speed: the same transcript, and every speculation accounted for."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def recordings(draw: st.DrawFn) -> Recording:
     turns = []
     weak_ids = draw(st.booleans())
     for made, text, edited in draw(st.lists(answers, min_size=1, max_size=6)):
-        asked, done = [], []
+        calls, done = [], []
         for number, (name, value) in enumerate(made):
             call_id = f"call_{number}" if weak_ids else f"call_{len(messages)}_{number}"
             function = {"name": name, "arguments": json.dumps({"q": value})}
-            asked.append({"id": call_id, "type": "function", "function": function})
+            calls.append({"id": call_id, "type": "function", "function": function})
             arguments = {"q": value + "!" * (edited and number == 0)}  # by a person, before it was made
             fails = name == "find" and value == "c"
             said = "" if fails else f"{name} {arguments['q']} {''.join(saved)}"
@@ -41,7 +41,7 @@ def recordings(draw: st.DrawFn) -> Recording:
             done.append(call.model_copy(update={"error": "LookupError: c"}) if fails else call)
             if name == "save":
                 saved.append(value)
-        answer = {"role": "assistant", "content": text, "tool_calls": asked or None}
+        answer = {"role": "assistant", "content": text, "tool_calls": calls or None}
         turns.append(RecordedAnswer(messages=tuple(messages), answer=answer, calls=tuple(done)))
         messages.append(answer)
         messages += [
@@ -68,7 +68,7 @@ class Accounts:
     ahead=st.sampled_from([None, TurnAhead(), TurnAhead(depth=3, max_wasted=50)]),
     most=st.integers(1, 4),
 )
-def test_a_replay_says_the_same_with_any_guesses_at_any_speed(
+def test_a_replay_has_the_same_transcript_with_any_drafts_at_any_speed(
     recording: Recording,
     predictors: list[tuple[float, float]],
     seed: int,
@@ -76,12 +76,12 @@ def test_a_replay_says_the_same_with_any_guesses_at_any_speed(
     most: int,
 ) -> None:
     accounts = Accounts()
-    guessing = [
+    predictors = [
         RecordedSpeculator(recording, claim_rate=rate, seed=seed + number, delay=delay)
         for number, (rate, delay) in enumerate(predictors)
     ]
     config = SpeculationConfig(turn_ahead=ahead, max_speculations=most, wasted_second_weight=0)
-    replayed = replay(recording, guessing, writes=WRITES, seed=seed, config=config, observers=[accounts])
+    replayed = replay(recording, predictors, writes=WRITES, seed=seed, config=config, observers=[accounts])
     assert replayed.recording.transcript == recording.transcript
     count = accounts.count
     assert count["SpeculationStarted"] == count["CallClaimed"] + count["SpeculationWasted"]
@@ -92,7 +92,7 @@ def test_a_replay_says_the_same_with_any_guesses_at_any_speed(
 
 @examples(50)
 @given(recording=recordings(), seed=st.integers(0, 10**6))
-def test_right_guesses_of_calls_that_change_nothing_never_cost_time(recording: Recording, seed: int) -> None:
+def test_right_drafts_of_calls_that_change_nothing_never_cost_time(recording: Recording, seed: int) -> None:
     timed = Recording(
         turns=tuple(
             turn.model_copy(

@@ -39,7 +39,7 @@ def test_a_turn_takes_exactly_what_equation_1_says(generation: int, draft: int, 
         assert run_in_virtual_time(main) == pytest.approx(expected)
 
 
-def test_the_report_tells_hits_misses_waste_and_seconds() -> None:
+def test_the_report_has_hits_misses_waste_and_seconds() -> None:
     events: list[SpeculationEvent] = []
 
     class Observer:
@@ -63,7 +63,7 @@ def test_the_report_tells_hits_misses_waste_and_seconds() -> None:
     )
 
 
-def test_one_guess_runs_once_however_often_it_is_made() -> None:
+def test_a_repeated_draft_runs_once() -> None:
     runs: list[str] = []
 
     async def main() -> None:
@@ -91,7 +91,7 @@ def test_equal_calls_of_one_answer_share_no_result() -> None:
     assert runs == ["a", "a"]
 
 
-def test_predictors_read_the_answer_along_and_learn_what_it_called() -> None:
+def test_predictors_read_the_answer_and_learn_its_calls() -> None:
     class Reader:
         def __init__(self) -> None:
             self.read: list[object] = []
@@ -116,7 +116,7 @@ def test_predictors_read_the_answer_along_and_learn_what_it_called() -> None:
                 turn.bind([call("a")])
             assert await session.acall(call("a")) == "found a"
             with session.turn([], []):
-                pass  # a turn without an answer teaches nothing, and its readers are not left waiting
+                pass  # a turn without an answer teaches nothing, and its readers end
         assert session.report().total.wasted == 0
         return session.report().turns[0].problems[-1:]
 
@@ -192,7 +192,7 @@ def test_sync_code_speculates_in_threads() -> None:
     assert runs == ["a"]
 
 
-def test_a_coroutine_tool_is_not_run_early_in_sync_code() -> None:
+def test_a_coroutine_tool_is_not_speculated_in_sync_code() -> None:
     arrived = threading.Event()
 
     class Observer:
@@ -241,7 +241,7 @@ def test_two_runs_with_the_same_call_id_get_what_is_theirs() -> None:
     assert runs == ["ann", "bob"]
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_raises() -> None:
     look = slow_tool(1, [])
     with pytest.raises(ConfigurationError, match="with or async with"):
         SpeculationSession([look], []).turn([], [])

@@ -103,18 +103,18 @@ def test_cancelling_the_call_cancels_its_run() -> None:
             with session.turn([], []) as turn:
                 await asyncio.sleep(1)
                 turn.bind([call("a")])
-            asking = asyncio.create_task(session.acall(call("a")))
+            claiming = asyncio.create_task(session.acall(call("a")))
             await asyncio.sleep(1)
-            asking.cancel()
+            claiming.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asking
+                await claiming
             await asyncio.sleep(1)
             assert cancelled == ["a"]
 
     run_in_virtual_time(main)
 
 
-def test_an_early_run_times_out_but_not_once_it_is_asked_for() -> None:
+def test_a_speculation_times_out_but_not_once_its_call_is_made() -> None:
     runs: list[str] = []
 
     @speculable(timeout=10)

@@ -50,7 +50,7 @@ def test_having_no_thread_left_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> Non
     assert run_in_virtual_time(main) == ("found a", "the speculation failed with RuntimeError")
 
 
-def test_a_failed_guess_is_a_miss_and_the_real_error_is_the_users() -> None:
+def test_a_failed_draft_is_a_miss_and_the_real_error_is_the_users() -> None:
     attempts: list[int] = []
 
     @speculable
@@ -76,7 +76,7 @@ def test_a_failed_guess_is_a_miss_and_the_real_error_is_the_users() -> None:
         (ConnectionError("refused"), "failed: ConnectionError"),
     ],
 )
-def test_bad_guesses_do_no_harm_and_are_reported(draft: ToolCall | Exception, problem: str) -> None:
+def test_bad_drafts_do_no_harm_and_are_reported(draft: ToolCall | Exception, problem: str) -> None:
     runs: list[str] = []
 
     async def main() -> SpeculationSession:
@@ -166,8 +166,8 @@ def test_nothing_confidential_is_in_events_or_logs(caplog: pytest.LogCaptureFixt
             return repr(session.report()) + str(session.report())
 
     with caplog.at_level(0):
-        told = run_in_virtual_time(main)
-    assert "swordfish" not in told + "".join(seen) + caplog.text
+        shown = run_in_virtual_time(main)
+    assert "swordfish" not in shown + "".join(seen) + caplog.text
     assert len(seen) > 5
 
 
@@ -190,7 +190,7 @@ def test_the_runs_of_a_turn_and_of_a_tool_are_bounded() -> None:
     assert [tool.slots.acquire(blocking=False) for _ in range(9)] == [True] * 8 + [False]  # all given back
 
 
-def test_a_guess_made_again_is_not_refused_when_a_bound_is_reached() -> None:
+def test_a_repeated_draft_is_not_refused_when_a_bound_is_reached() -> None:
     look = slow_tool(5, [])
 
     async def main(config: SpeculationConfig) -> tuple[str, ...]:

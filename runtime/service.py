@@ -80,7 +80,7 @@ class LocalRuntime:
             properties=config.device_properties(),
             max_chunk_tokens=config.prefill_chunk_tokens,
             quantum_s=config.quantum_s,
-            cache_folder=config.profile_folder,
+            profile_folder=config.profile_folder,
         )
         self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)

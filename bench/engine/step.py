@@ -106,7 +106,7 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
         properties=config.device_properties(),
         max_chunk_tokens=config.prefill_chunk_tokens,
         quantum_s=config.quantum_s,
-        cache_folder=config.profile_folder,
+        profile_folder=config.profile_folder,
     )
     loaded.platform.close()
     profile, bounds = loaded.profile, loaded.graph.bounds

@@ -75,11 +75,6 @@ class BatchShape:
     logits_rows: int
     """Rows that logits are computed for; 0 for a prompt chunk that is not the last."""
 
-    @property
-    def decode(self) -> bool:
-        """Whether every sequence computes exactly one token."""
-        return self.tokens == self.sequences
-
 
 @dataclass(frozen=True, slots=True)
 class BatchInputs:

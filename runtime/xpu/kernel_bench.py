@@ -85,7 +85,10 @@ class KernelBench:
             for at, kernel in enumerate(kernels):
                 done = self._xpu.run(kernel, context, _TIMEOUT_S)
                 if done is None:
-                    raise TimeoutError(f"a kernel did not return within {_TIMEOUT_S:.0f} s")
+                    raise TimeoutError(
+                        f"a kernel did not return within {_TIMEOUT_S:.0f} s. Update the device's driver, or "
+                        "choose another platform."
+                    )
                 if done.error is not None:
                     raise done.error
                 if run:  # the first one allocates and repacks

@@ -55,11 +55,12 @@ def load_model(
     properties: Mapping[str, Any],
     max_chunk_tokens: int,
     quantum_s: float,
-    cache_folder: Path | None = None,
+    profile_folder: Path | None = None,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
-    Measures the profile first if none is stored for this model on these devices, which takes seconds.
+    Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
+    seconds.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
@@ -72,7 +73,7 @@ def load_model(
         devices,
         properties,
         max_chunk_tokens=max_chunk_tokens,
-        store=ProfileStore(cache_folder),
+        store=ProfileStore(profile_folder),
     )
     return build_model(
         directory,
@@ -153,7 +154,7 @@ def load_profile(
         load = load_per_core()
         if load > _BUSY_LOAD:
             _log.warning(
-                "%s is measured on a busy machine (load %.1f per core), so its profile is too slow. "
+                "The profile of %s is measured on a busy machine (load %.1f per core) and may be too slow. "
                 "Measure it again when the machine is idle: agentrt profile %s",
                 directory.model_id,
                 load,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 _BYTES: Final = 256 * 2**20
 """Bytes that are read, more than any CPU cache holds."""
-_TIMES: Final = 5
+_TRIES: Final = 5
+"""Tries of which the best counts."""
 _POWERCAP: Final = Path("/sys/class/powercap")
 
 
@@ -28,15 +28,12 @@ def load_per_core() -> float:
     return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
 
 
-def measure_read_bandwidth(advance: Callable[[], None] = lambda: None) -> float:
-    """Measure the bytes per second that all cores together read from memory: the best of a few tries.
-
-    Takes about half a second. ``advance`` is called after each try.
-    """
+def measure_read_bandwidth() -> float:
+    """Measure the bytes per second that all cores together read from memory, in about half a second."""
     threads = usable_cores()
     shares = [np.ones(_BYTES // threads // 8, np.int64) for _ in range(threads)]
     best = 0.0
-    for _ in range(_TIMES):
+    for _ in range(_TRIES):
         workers = [threading.Thread(target=_read, args=(share,)) for share in shares]
         started = time.perf_counter()
         for worker in workers:
@@ -44,7 +41,6 @@ def measure_read_bandwidth(advance: Callable[[], None] = lambda: None) -> float:
         for worker in workers:
             worker.join()
         best = max(best, sum(share.nbytes for share in shares) / (time.perf_counter() - started))
-        advance()
     return best
 
 

@@ -88,7 +88,7 @@ def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: P
         properties=EXACT,
         max_chunk_tokens=128,
         quantum_s=0.5,
-        cache_folder=tmp_path,
+        profile_folder=tmp_path,
     )
     assert loaded.platform.name == platform
     assert loaded.vocabulary_size == 512

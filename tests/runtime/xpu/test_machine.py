@@ -45,7 +45,4 @@ def test_machines_without_a_meter_have_none(tmp_path: Path) -> None:
 
 
 def test_bandwidth_is_that_of_memory() -> None:
-    tries: list[None] = []
-    bandwidth = measure_read_bandwidth(lambda: tries.append(None))
-    assert len(tries) > 1
-    assert 1e8 < bandwidth < 1e13
+    assert 1e8 < measure_read_bandwidth() < 1e13

@@ -120,11 +120,11 @@ def decision_us(waiting: int, decisions: int) -> float:
     for _ in range(waiting):
         simulation.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))
     took: list[float] = []
-    dispatch = simulation.scheduler.schedule
+    schedule = simulation.scheduler.schedule
 
     def timed(now: float) -> object:
         begun = time.perf_counter()
-        decisions = dispatch(now)
+        decisions = schedule(now)
         took.append(time.perf_counter() - begun)
         return decisions
 

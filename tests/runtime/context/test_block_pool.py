@@ -11,7 +11,7 @@ CHAINS = {name: [f"{name}{depth}".encode() for depth in range(4)] for name in ("
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Tables that begin with what is found of a chain of keys, and are published or not."""
+    """Block tables that start with the cached prefix of a chain of hashes; their new blocks may be cached."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,20 +20,22 @@ class PoolMachine(RuleBasedStateMachine):
         self.content: dict[int, bytes] = {}
         self.quarantined = 0
 
-    @rule(chain=st.sampled_from(sorted(CHAINS)), length=st.integers(0, 4), publish=st.booleans())
-    def hold(self, chain: str, length: int, publish: bool) -> None:
-        keys = CHAINS[chain][:length]
-        table = self.pool.acquire_cached(keys)
-        assert [self.content[block] for block in table] == keys[: len(table)], "what it was published as"
+    @rule(chain=st.sampled_from(sorted(CHAINS)), length=st.integers(0, 4), cached=st.booleans())
+    def hold(self, chain: str, length: int, cached: bool) -> None:
+        hashes = CHAINS[chain][:length]
+        table = self.pool.acquire_cached(hashes)
+        assert [self.content[block] for block in table] == hashes[: len(table)], (
+            "found under the hash of its content"
+        )
         missing = length - len(table)
         if missing > self.pool.free:
             self.pool.release(table)
             return
         fresh = self.pool.allocate(missing)
         assert not any(block in other for block in fresh for other in [*self.tables, table])
-        for block, key in zip(fresh, keys[len(table) :], strict=True):
+        for block, key in zip(fresh, hashes[len(table) :], strict=True):
             self.content.pop(block, None)
-            if publish:
+            if cached:
                 self.pool.cache(block, key)
                 self.content[block] = key
         self.tables.append(table + fresh)
@@ -69,7 +71,7 @@ class PoolMachine(RuleBasedStateMachine):
 TestPool = PoolMachine.TestCase
 
 
-def test_the_least_recently_used_goes_first_and_the_end_of_a_table_before_its_beginning() -> None:
+def test_reuse_takes_the_least_recently_used_table_from_its_end() -> None:
     pool = BlockPool(4)
     tables = {}
     for name in ("a", "b"):
@@ -86,7 +88,7 @@ def test_the_least_recently_used_goes_first_and_the_end_of_a_table_before_its_be
     assert pool.acquire_cached(CHAINS["b"]) == tables["b"][:1]
 
 
-def test_equal_content_is_found_once() -> None:
+def test_equal_content_is_cached_once() -> None:
     pool = BlockPool(3)
     one, two = pool.allocate(2)
     pool.cache(one, b"key")
@@ -96,14 +98,14 @@ def test_equal_content_is_found_once() -> None:
     assert pool.acquire_cached([b"key"]) == [one]
 
 
-def test_running_out_is_a_bug_of_the_caller() -> None:
+def test_allocating_more_than_free_is_a_bug() -> None:
     pool = BlockPool(3)
     pool.allocate(2)
     with pytest.raises(AssertionError, match="2 blocks wanted, 1 free"):
         pool.allocate(2)
 
 
-def test_double_release() -> None:
+def test_double_release_is_a_bug() -> None:
     pool = BlockPool(3)
     blocks = pool.allocate(2)
     pool.release(blocks)

@@ -108,7 +108,7 @@ def test_chunks_are_as_long_as_the_quantum_allows_and_shrink_as_the_past_grows()
     assert graph.chunk_tokens(0, 7) == 7
 
 
-def test_whole_static_chunks_first_then_the_margin() -> None:
+def test_static_chunks_come_before_the_margin() -> None:
     graph = graph_of(*range(LAYERS), groups=128, quantum_s=0.003, pair_s=1e-8)
     assert graph.chunk_tokens(0, 300) == 128
     assert graph.chunk_tokens(128, 172) == 128
@@ -150,7 +150,7 @@ def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, se
             assert graph.cost_model.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
 
 
-def test_missing_seams_are_respected_and_slow_kernels_announced() -> None:
+def test_missing_seams_are_respected_and_slow_kernels_warn() -> None:
     profile = made_up_profile(LAYERS, layer_s=0.02)
     with pytest.warns(RuntimeWarning, match=r"120 ms.*reactive"):
         graph = choose_granularity(profile, {6}, block_tokens=32, max_chunk_tokens=256, quantum_s=0.025)

@@ -77,7 +77,7 @@ def test_an_attention_kernel_has_no_weights(model: ov.Model) -> None:
     assert constant_bytes(attention) < 10_000
 
 
-def test_the_model_itself_stays_as_it_is(model: ov.Model) -> None:
+def test_the_model_itself_is_not_changed(model: ov.Model) -> None:
     before = [node.get_friendly_name() for node in model.get_ordered_ops()]
     partition = Partition(model)
     partition.layer_segments(sorted(partition.seams))
@@ -86,23 +86,16 @@ def test_the_model_itself_stays_as_it_is(model: ov.Model) -> None:
     assert [node.get_friendly_name() for node in model.get_ordered_ops()] == before
 
 
-def test_something_that_is_not_token_level_cannot_be_static(tiny_folder: Path) -> None:
-    model = read_paged_graph(tiny_model(tiny_folder, "nano"))
-    *_, last = Partition(model).layer_segments([1])
-    with pytest.raises(ValueError, match="dynamic shape"):
-        with_static_tokens(_without_caches(last), 16)
-
-
-def _without_caches(piece: ov.Model) -> ov.Model:
-    """A piece in which one extent has nothing to do with tokens."""
+def test_a_piece_with_another_dynamic_extent_cannot_be_static() -> None:
     ids = opset.parameter([-1], ov.Type.i64, name="ids")
     ids.output(0).set_names({"ids"})
     found = opset.non_zero(ids, ov.Type.i64)
-    return ov.Model([found], [ids], "counts")
+    with pytest.raises(ValueError, match="dynamic shape"):
+        with_static_tokens(ov.Model([found], [ids], "counts"), 16)
 
 
 def with_skip_connection(model: ov.Model) -> ov.Model:
-    """``model`` with the first layer's attention added to the last layer's: two tensors live all the way."""
+    """Add the first layer's attention of ``model`` to the last layer's: two tensors live at every seam."""
     model = model.clone()
     attentions = [n for n in model.get_ordered_ops() if n.get_type_name() == "PagedAttentionExtension"]
     first, last = attentions[0].output(0), attentions[-1].output(0)

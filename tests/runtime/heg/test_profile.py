@@ -18,13 +18,13 @@ def seconds(profile: Profile, kernel: Kernel, shape: BatchShape, role: Role = Ro
     return profile.estimate(kernel, shape, role).seconds
 
 
-def test_between_measured_counts_lies_a_straight_line_and_beyond_the_roofline() -> None:
+def test_curve_is_linear_between_measured_counts_and_a_roofline_beyond() -> None:
     curve = Curve(counts=(1, 4, 8), seconds=(2.0, 5.0, 7.0))
     assert [curve.at(count, 10.0) for count in (1, 2, 4, 6, 8, 9)] == [2.0, 3.0, 5.0, 6.0, 7.0, 17.0]
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, unique=True).map(sorted), st.integers(1, 2000))
-def test_curves_of_growing_cost_grow(counts: list[int], at: int) -> None:
+def test_monotone_points_give_a_monotone_curve(counts: list[int], at: int) -> None:
     curve = Curve(counts=tuple(counts), seconds=tuple(float(count) for count in counts))
     assert curve.at(at, 1.0) <= curve.at(at + 1, 1.0)
 
@@ -83,7 +83,7 @@ def test_static_groups_belong_to_the_xpu_that_has_them() -> None:
         profile.estimate(attention, shape, Role.PREFILL)
 
 
-def test_a_profile_must_say_how_to_decode() -> None:
+def test_a_profile_needs_an_xpu_that_decodes() -> None:
     stored = made_up_profile(2, groups=64).model_dump(mode="json")
     assert Profile.model_validate(stored) == made_up_profile(2, groups=64)
     del stored["xpus"]["decode"]
@@ -96,7 +96,7 @@ def test_a_profile_must_say_how_to_decode() -> None:
     st.floats(1e9, 1e12),
     st.lists(st.integers(1, 4096), min_size=2, unique=True),
 )
-def test_the_roofline_is_found_again(peak: float, bandwidth: float, tokens: list[int]) -> None:
+def test_roofline_is_recovered_from_its_runs(peak: float, bandwidth: float, tokens: list[int]) -> None:
     """Both roofs are touched if one run is bound by each resource; no run lies above either."""
     flops, weights = 1e7, 1e7
     work = [(count * flops, weights, max(count * flops / peak, weights / bandwidth)) for count in tokens]

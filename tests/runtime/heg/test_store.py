@@ -50,14 +50,14 @@ def test_a_damaged_profile_is_measured_again_with_a_warning(tmp_path: Path, dama
 
 
 @pytest.mark.parametrize("field", ["bandwidth", "layers", "block_tokens"])
-def test_impossible_figures_are_damage(tmp_path: Path, field: str) -> None:
+def test_invalid_figures_count_as_damage(tmp_path: Path, field: str) -> None:
     store = ProfileStore(tmp_path)
     (tmp_path / "a.json").write_text(PROFILE.model_copy(update={field: -1}).model_dump_json())
     with pytest.raises(ProfileFormatError):
         store.load("a.json", Profile)
 
 
-def test_a_profile_that_cannot_be_stored_is_used_all_the_same(tmp_path: Path) -> None:
+def test_a_profile_that_cannot_be_stored_is_still_returned(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     store = ProfileStore(tmp_path / "file" / "folder")
     with pytest.warns(RuntimeWarning, match="profile_folder"):

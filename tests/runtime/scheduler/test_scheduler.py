@@ -404,7 +404,7 @@ class TestTwoXPUs:
         one_by_one.until(one_by_one.add(64, PROACTIVE, answer=1))
         assert machine.now < 2 * one_by_one.now
 
-    def test_a_background_kernel_is_out_of_the_way_when_reactive_work_comes_over(self) -> None:
+    def test_a_background_kernel_ends_before_reactive_work_needs_its_xpu(self) -> None:
         machine = Machine(xpus=2, decode_share=0.3)
         for _ in range(2):
             machine.add(64, PROACTIVE, answer=4)

@@ -29,7 +29,7 @@ def test_the_budget_is_used_and_never_exceeded(model: LoadedModel, memory_bytes:
     assert arena.capacity_tokens == arena.blocks * 32
 
 
-def test_one_block_is_the_least(model: LoadedModel) -> None:
+def test_the_budget_must_hold_a_block(model: LoadedModel) -> None:
     least = model.layout.block_bytes
     assert arena_of(model, least).blocks == 1
     with pytest.raises(ConfigurationError, match=f"memory_bytes.*{least} bytes"):
@@ -44,6 +44,6 @@ def test_whether_keys_are_quantised_is_read_off_the_model(
     assert arena_of(loaded, 2**20).quantised_keys == (precision == "u8")
 
 
-def test_more_than_the_machine_has(model: LoadedModel) -> None:
+def test_a_budget_beyond_the_machine_is_refused(model: LoadedModel) -> None:
     with pytest.raises(ConfigurationError, match="smaller arena"):
         arena_of(model, 2**60)

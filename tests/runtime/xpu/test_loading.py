@@ -21,7 +21,7 @@ from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_mode
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measures what is always measured, but not well."""
+    """Measures every point only once or twice, so that tests are quick."""
     monkeypatch.setattr(kernel_bench, "SECONDS_PER_POINT", 0.0)
     monkeypatch.setattr(kernel_bench, "_MIN_RUNS", 1)
     monkeypatch.setattr(loading, "measure_read_bandwidth", lambda: 1e10)
@@ -92,7 +92,7 @@ def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: P
     )
     assert loaded.platform.name == platform
     assert loaded.vocabulary_size == 512
-    # So small a model is not cut, but for what two XPUs share.
+    # A model this small is cut only where two XPUs share it.
     assert loaded.graph.bounds == ((0,) if platform == "cpu" else (0, 2))
     loaded.platform.attach(
         {
@@ -105,7 +105,7 @@ def test_a_model_is_loaded_as_its_profile_advises(tiny_folder: Path, tmp_path: P
     np.testing.assert_array_equal(forward(loaded, Piece(prompt)), expected)
 
 
-def test_a_model_that_cannot_be_cut_runs_in_one_piece_and_says_what_is_lost(
+def test_a_model_that_cannot_be_cut_runs_in_one_piece_with_a_warning(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tiny_model(tiny_folder, "nano")
@@ -131,11 +131,11 @@ def test_estimates_follow_what_was_measured(tiny_folder: Path, tmp_path: Path) -
     )
 
 
-def test_the_made_up_profile_of_these_tests_is_one() -> None:
+def test_made_up_profile_is_valid() -> None:
     assert Profile.model_validate_json(made_up_profile(3).model_dump_json()) == made_up_profile(3)
 
 
-def test_measuring_on_a_busy_machine_is_said(
+def test_measuring_on_a_busy_machine_logs_a_warning(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for share in (0.9, 0.1):

@@ -40,12 +40,12 @@ def test_a_platform_whose_devices_are_missing_says_which(monkeypatch: pytest.Mon
         find_platform("intel-ultra")
 
 
-def test_unknown_platforms_name_the_known() -> None:
+def test_unknown_platform_error_names_the_known() -> None:
     with pytest.raises(ConfigurationError, match=r"'cpu', 'emulated', 'intel-ultra'"):
         find_platform("tpu")
 
 
-def test_two_emulated_xpus_have_a_core_each_and_share_the_cores_freely(tiny_folder: Path) -> None:
+def test_emulated_xpus_have_one_unpinned_thread_each(tiny_folder: Path) -> None:
     loaded = load(tiny_model(tiny_folder, "qwen2"), "emulated", static_tokens=32)
     assert set(loaded.platform.xpus) == {Role.PREFILL, Role.DECODE}
     for xpu in loaded.platform.xpus.values():

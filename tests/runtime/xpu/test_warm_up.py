@@ -50,7 +50,7 @@ def test_pages_of_a_mapped_file_are_released_and_loaded_when_read(tmp_path: Path
 
 
 @linux
-def test_a_loaded_model_holds_next_to_nothing_of_its_file() -> None:
+def test_a_loaded_model_keeps_few_pages_of_its_file() -> None:
     weights = MODEL_DIRECTORY / "openvino_model.bin"
     with LocalRuntime.open("nano", RuntimeConfig(memory_bytes=2**22)) as runtime:
         assert resident(weights) < weights.stat().st_size / 4
@@ -86,7 +86,7 @@ def test_every_piece_runs_once(
         assert sum(kind == "attention" for kind, _ in ran) == layers - 1
 
 
-def test_a_piece_that_fails_ends_the_loading(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_piece_fails_the_loading(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tiny_model(tiny_folder, "nano")
     loaded = load(directory)
     monkeypatch.setattr(OpenVINOXPU, "run", lambda *arguments: None)

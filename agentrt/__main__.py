@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 
-from .errors import AgentRTError, MissingExtraError
+from .errors import AgentRTError
+from .extras import require_extra
 
 
 def main() -> None:
-    """Run the command line with this process's arguments; it always ends by raising :class:`SystemExit`.
+    """Run the command line with this process's arguments. It always raises :class:`SystemExit`.
 
-    An :class:`AgentRTError` becomes one line on standard error and exit code 2. Any other exception is a
-    fault of agentrt and keeps its traceback.
+    An :class:`AgentRTError` is printed as one line on standard error, with exit code 2. Any other exception
+    is a fault of agentrt and keeps its traceback.
     """
     try:
-        for module in ("rich", "typer"):
-            if find_spec(module) is None:
-                raise MissingExtraError(module, "cli")
+        require_extra("cli")
         from .cli.main import app
 
         app()

@@ -1,4 +1,7 @@
-"""``agentrt bench``: measure one part of agentrt on this machine."""
+"""``agentrt bench NAME``: measure one part of agentrt on this machine.
+
+The bench ``NAME`` is the function ``run`` of :mod:`agentrt.bench.NAME.main`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .json_file import JsonFile, write_errors
+
 if TYPE_CHECKING:
     from agentrt.bench.common.report import BenchReport
 
 
 class BenchName(enum.StrEnum):
-    """The benches; each is the module of that name in :mod:`agentrt.bench`."""
+    """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
     ENGINE = "engine"
     SCHEDULER = "scheduler"
@@ -25,28 +30,29 @@ class BenchName(enum.StrEnum):
 
 def bench(
     name: Annotated[BenchName, typer.Argument(help="What to measure.")],
-    json: Annotated[Path | None, typer.Option(help="Write the report to this file.", dir_okay=False)] = None,
+    json: JsonFile = None,
     workloads: Annotated[
-        Path | None, typer.Option(help="A folder of recorded workloads.", exists=True, file_okay=False)
+        Path | None, typer.Option(help="A folder with recorded workloads.", exists=True, file_okay=False)
     ] = None,
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="A server to compare the scheduler with: NAME=URL,PRECISION AND THREADS, where NAME is "
-            "llama_cpp or vllm. docs/scheduling.md says how to start it. Repeatable.",
+            help="A server to compare the scheduler with, as NAME=URL,PRECISION AND THREADS, where NAME is "
+            "llama_cpp or vllm. docs/scheduling.md says how to start it. Can be given several times.",
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure the same things on less work, in at most two minutes.")
+        bool, typer.Option("--quick", help="Measure the same figures with less work, in at most two minutes.")
     ] = False,
 ) -> None:
-    """Measure one part of agentrt; progress goes to standard error, the figures to standard output."""
-    if json is not None and not json.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {json.parent}", param_hint="--json")
+    """Measure one part of agentrt: progress goes to standard error, figures to standard output.
+
+    The bench NAME is agentrt.bench.NAME.main.
+    """
     options: dict[str, Any] = {}
     if peer:
         if name is not BenchName.SCHEDULER:
-            raise typer.BadParameter("only the scheduler bench has peers to choose", param_hint="--peer")
+            raise typer.BadParameter("is an option of the scheduler bench only", param_hint="--peer")
         from agentrt.bench.scheduler.peer import PeerAddress
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
@@ -54,7 +60,8 @@ def bench(
     report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
     _print(report)
     if json is not None:
-        report.write(json)
+        with write_errors(json):
+            report.write(json)
 
 
 def _progress(line: str) -> None:

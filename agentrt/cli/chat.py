@@ -1,4 +1,4 @@
-"""``agentrt chat``: talk to the personal assistant."""
+"""``agentrt chat``: chat with the personal assistant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from ..errors import RequestError
 from ..extras import require_extra
-from .options import AssistantModel, WeatherDelay
+from .assistant_options import AssistantModel, WeatherDelay
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from agentrt.examples.personal_assistant import Agent
 
-# Of the model's context, a quarter may be history: the rest is for instructions, tools and the new turn. No
-# tokenizer has fewer than about two characters a token.
+# A quarter of the model's context may be history; the rest is for instructions, tools and the new turn. Every
+# tokenizer has at least about two characters per token.
 _HISTORY_SHARE = 1 / 4
 _CHARACTERS_PER_TOKEN = 2
 
@@ -32,8 +32,8 @@ def chat(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your own folder with notes.db, calendar.ics, mail.mbox and files/; new notes and events go "
-            "there. Without it, made-up sample data is used and forgotten at the end.",
+            help="A folder with notes.db, calendar.ics, mail.mbox and files/. New notes and events are "
+            "written to it. Without it, sample data is used and deleted at the end.",
             exists=True,
             file_okay=False,
         ),
@@ -41,7 +41,7 @@ def chat(
     model: AssistantModel = "nano",
     weather_delay: WeatherDelay = 0.2,
 ) -> None:
-    """Talk to the personal assistant. Ctrl-C stops an answer, Ctrl-D leaves."""
+    """Chat with the personal assistant. Ctrl-C stops an answer, Ctrl-D exits."""
     require_extra("demo")
     import httpx
     from rich.console import Console
@@ -59,7 +59,7 @@ def chat(
         speculative,
     )
 
-    with contextlib.suppress(ImportError):  # gives input() arrow keys and a history; Windows has its own
+    with contextlib.suppress(ImportError):  # gives input() arrow keys and a history; Windows has them anyway
         import readline  # noqa: F401
     with contextlib.ExitStack() as stack:
         if data is None:
@@ -71,16 +71,16 @@ def chat(
         runner = stack.enter_context(asyncio.Runner())
         client = httpx.AsyncClient(base_url=weather.url)
         stack.callback(lambda: runner.run(client.aclose()))
-        guessing = speculative(ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS))
-        agent = assistant_agent(guessing, assistant_tools(opened, client))
+        model_with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS))
+        agent = assistant_agent(model_with_drafts, assistant_tools(opened, client))
         characters = int(runtime.context_length * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
         console = Console(highlight=False)
         console.print("Ask about notes, calendar, mail, files or the weather, such as:")
         for request in requests_about(opened)[1:]:
             console.print(f"  {request}", markup=False, soft_wrap=True)
-        console.print("Ctrl-C stops an answer, Ctrl-D leaves.")
+        console.print("Ctrl-C stops an answer, Ctrl-D exits.")
         conversation = _Conversation(agent, runner, console, characters)
-        conversation.hold(lambda: report_of(guessing).total.claims)
+        conversation.hold(lambda: report_of(model_with_drafts).total.claims)
 
 
 class _Conversation:
@@ -91,8 +91,11 @@ class _Conversation:
         self._characters = characters
         self._turns: list[list[AnyMessage]] = []
 
-    def hold(self, hits: Callable[[], int]) -> None:
-        """Answer line by line until the input ends; ``hits`` counts right guesses so far."""
+    def hold(self, count_claims: Callable[[], int]) -> None:
+        """Answer line by line until the input ends.
+
+        ``count_claims`` returns the number of claimed speculations so far.
+        """
         while True:
             self._console.print()
             try:
@@ -103,32 +106,33 @@ class _Conversation:
                 continue
             if not line:
                 continue
-            began, before = time.perf_counter(), hits()
+            started, claims_before = time.perf_counter(), count_claims()
             self._answer(line)
-            seconds, ahead = time.perf_counter() - began, hits() - before
-            guessed = f", {ahead} tool call{'s' * (ahead > 1)} guessed ahead" if ahead else ""
-            self._console.print(f"({seconds:.2f} s{guessed})", style="dim")
+            seconds = time.perf_counter() - started
+            predicted = count_claims() - claims_before
+            note = f", {predicted} tool call{'s' * (predicted > 1)} predicted" if predicted else ""
+            self._console.print(f"({seconds:.2f} s{note})", style="dim")
 
     def _answer(self, line: str) -> None:
         from langchain_core.messages import HumanMessage
 
         from agentrt.examples.personal_assistant import ask
 
-        asked = HumanMessage(line)
+        question = HumanMessage(line)
         try:
-            # The runner turns Ctrl-C into the cancellation of the turn, which frees all that it holds.
-            answer = self._runner.run(ask(self._agent, [*self._recent(), asked], _ChatView(self._console)))
+            # The runner turns Ctrl-C into a cancellation of the turn, which frees what it holds.
+            answer = self._runner.run(ask(self._agent, [*self._recent(), question], _ChatView(self._console)))
         except KeyboardInterrupt:
             self._console.print("\n(stopped)")
         except RequestError as error:
-            forgotten = " What was said before is forgotten now." if self._turns else ""
+            forgotten = " The conversation so far has been dropped." if self._turns else ""
             self._turns.clear()
             self._console.print(f"\n{error}{forgotten}", markup=False)
         else:
-            self._turns.append([asked, *answer])
+            self._turns.append([question, *answer])
 
     def _recent(self) -> list[AnyMessage]:
-        """The latest whole turns that fit into the history's share of the context."""
+        """Return the latest whole turns that fit into the history's share of the context."""
         kept: list[AnyMessage] = []
         room = self._characters
         for turn in reversed(self._turns):
@@ -140,7 +144,7 @@ class _Conversation:
 
 
 class _ChatView:
-    """Prints words as they come and tool calls as they are made."""
+    """Prints text while it is generated, and tool calls when they are made."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,4 +1,4 @@
-"""``agentrt demo``: the personal assistant, plain and speculative, side by side."""
+"""``agentrt demo``: the personal assistant with and without speculation, side by side."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 
 from ..extras import require_extra
-from .options import AssistantModel, WeatherDelay
+from .assistant_options import AssistantModel, WeatherDelay
 
 
 def demo(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your own folder with notes.db, calendar.ics, mail.mbox and files/; it is copied, not "
-            "changed. Without it, made-up sample data is used.",
+            help="A folder with notes.db, calendar.ics, mail.mbox and files/. It is copied, not changed. "
+            "Without it, sample data is used.",
             exists=True,
             file_okay=False,
         ),
@@ -28,14 +28,17 @@ def demo(
     pace: Annotated[
         float | None,
         typer.Option(
-            help="Tokens per second that the model is held to for your requests; 0 lets it run free. "
-            "By default 50 for nano, as a larger model would be, and 0 for others.",
+            help="Tokens per second to which the model is slowed down for your requests; 0 does not slow "
+            "it down. The default is 50 for nano, the speed of a larger model, and 0 for other models.",
             min=0.0,
         ),
     ] = None,
-    live: Annotated[bool, typer.Option(help="Draw a live picture if this is a terminal.")] = True,
+    live: Annotated[bool, typer.Option(help="Draw a live view if the output is a terminal.")] = True,
 ) -> None:
-    """Watch a personal assistant on a local model answer questions, with and without speculation."""
+    """Run a personal assistant on a local model, with and without speculation, and compare.
+
+    Exits with 1 if the two gave different answers.
+    """
     require_extra("demo")
     from rich.console import Console
 
@@ -57,9 +60,9 @@ def demo(
             write_sample_data(data, dt.date.today())
         view: View = PlainView(console)
         if live and console.is_terminal:
-            picture = LiveView(console)
-            stack.enter_context(picture.live)
-            view = picture
+            live_view = LiveView(console)
+            stack.enter_context(live_view.live)
+            view = live_view
         comparison = compare(data, weather_delay, view, model=model, pace=pace)
     summarize(comparison, console)
     if comparison.differences():

@@ -1,4 +1,4 @@
-"""``agentrt doctor``: what this machine has, what is missing, and how to get it."""
+"""``agentrt doctor``: report what this machine has, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import typer
 from ..errors import AgentRTError
 from ..extras import MODULES, Extra, missing_modules
 
-_LITTLE_DISK = 1_000_000_000
+_MIN_FREE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; ``advice`` is what to do, empty if nothing."""
+    """One line of the report. ``advice`` says how to mend it; empty if nothing is wrong."""
 
     subject: str
     found: str
@@ -27,30 +27,30 @@ class Finding:
 
 
 def doctor() -> None:
-    """Say what this machine has, and whether the demo can run here; exit code 1 if it cannot."""
+    """Report what this machine has, and whether the demo can run; exits with 1 if it cannot."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console()
     table = Table.grid(padding=(0, 2))
-    advices, ready = [], True
+    advice, ready = [], True
     for finding in examine():
         missing = bool(finding.advice)
         ready = ready and not (missing and finding.needed_for_demo)
         table.add_row("[red]-[/]" if missing else "[green]ok[/]", finding.subject, escape(finding.found))
         if missing:
-            advices.append(finding.advice)
+            advice.append(finding.advice)
     console.print(table)
-    for advice in advices:
-        console.print(advice, markup=False, highlight=False, soft_wrap=True)
+    for line in advice:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print("The demo can run: agentrt demo" if ready else "The demo cannot run yet.")
     if not ready:
         raise typer.Exit(1)
 
 
 def examine() -> Iterator[Finding]:
-    """Everything the doctor looks at, in order."""
+    """Yield all findings, in the order of the report."""
     from agentrt.bench.common.machine import describe_machine
 
     machine = describe_machine()
@@ -60,17 +60,17 @@ def examine() -> Iterator[Finding]:
     yield Finding("memory", f"{machine.memory_bytes / 2**30:.1f} GiB")
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
-    advice = f"Free some disk space: {folder} has less than 1 GB." if free < _LITTLE_DISK else ""
+    advice = f"Free some disk space: {folder} has less than 1 GB." if free < _MIN_FREE_BYTES else ""
     yield Finding("disk", f"{free / 1e9:.1f} GB free in {folder}", advice)
     yield Finding("system", f"{machine.operating_system}, {machine.python}")
     for extra in MODULES:
-        yield _extra(extra)
+        yield _extra_finding(extra)
     if not missing_modules("runtime"):
-        yield from _openvino()
-        yield _nano_model()
+        yield from _openvino_findings()
+        yield _nano_model_finding()
 
 
-def _extra(extra: Extra) -> Finding:
+def _extra_finding(extra: Extra) -> Finding:
     missing = missing_modules(extra)
     return Finding(
         f"extra {extra}",
@@ -80,7 +80,7 @@ def _extra(extra: Extra) -> Finding:
     )
 
 
-def _openvino() -> Iterator[Finding]:
+def _openvino_findings() -> Iterator[Finding]:
     import openvino
 
     from agentrt.runtime.model.openvino_core import openvino_core
@@ -93,7 +93,7 @@ def _openvino() -> Iterator[Finding]:
         yield Finding(f"device {device}", f"{name} ({abilities})")
 
 
-def _nano_model() -> Finding:
+def _nano_model_finding() -> Finding:
     from agentrt.runtime import LocalRuntime
 
     try:

@@ -1,4 +1,4 @@
-"""``agentrt gateway``: the tool cache before an engine that has none."""
+"""``agentrt gateway``: the tool cache in front of an engine that has none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from ..errors import ConfigurationError
 from ..extras import require_extra
-from .listening import (
+from .serving import (
     Drain,
     Host,
     NoAuth,
@@ -18,7 +18,7 @@ from .listening import (
     Uds,
     announce,
     choose_tokens,
-    leave_on_sigterm,
+    exit_on_sigterm,
     say,
 )
 
@@ -29,10 +29,10 @@ def gateway(
     ],
     upstream_key_file: Annotated[
         Path | None,
-        typer.Option(help="A file with the engine's API key; clients need not know it then.", dir_okay=False),
+        typer.Option(help="A file with the engine's API key. Clients then need not have it.", dir_okay=False),
     ] = None,
     upstream_timeout: Annotated[
-        float, typer.Option(help="Seconds without a word from the engine before it is given up.", min=0.1)
+        float, typer.Option(help="Seconds without data from the engine after which a request fails.", min=0.1)
     ] = 600,
     host: Host = "127.0.0.1",
     port: Port = 8001,
@@ -41,19 +41,19 @@ def gateway(
     no_auth: NoAuth = False,
     drain: Drain = 30,
 ) -> None:
-    """Put the tool cache before any OpenAI-compatible engine; Ctrl-C or SIGTERM ends it.
+    """Put the tool cache in front of an OpenAI-compatible engine until Ctrl-C or SIGTERM.
 
-    Without --token-file and --no-auth a token is made for this run and printed; a Unix socket needs none.
-    Where the gateway asks for no token and has no key file, the clients' own API keys reach the engine.
+    Without --token-file or --no-auth, a token is created for this run and printed. A Unix socket needs none.
+    Where the gateway requires no token and has no key file, the clients' own API keys reach the engine.
     """
     require_extra("gateway")
     from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
 
-    leave_on_sigterm()
-    tokens, minted = choose_tokens(token_file, no_auth, uds)
+    exit_on_sigterm()
+    tokens, created = choose_tokens(token_file, no_auth, uds)
     config = GatewayConfig(
         upstream=upstream,
-        upstream_key=None if upstream_key_file is None else _key(upstream_key_file),
+        upstream_key=None if upstream_key_file is None else _read_key(upstream_key_file),
         upstream_timeout_s=upstream_timeout,
         host=host,
         port=port,
@@ -66,16 +66,23 @@ def gateway(
             create_gateway(config),
             config,
             listener,
-            lambda: announce(f"the engine at {upstream}", config, listener, minted),
+            lambda: announce(f"the engine at {upstream}", config, listener, created),
         )
     say("stopped")
 
 
-def _key(path: Path) -> str:
+def _read_key(path: Path) -> str:
+    """Return the API key in a file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or holds something other than one key.
+    """
     try:
         key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read a key from {path} ({error}). Write it there.") from error
+        raise ConfigurationError(
+            f"cannot read an API key from {path} ({error}). Name a text file that holds the key."
+        ) from error
     if not key or any(character.isspace() for character in key):
-        raise ConfigurationError(f"{path} does not hold one key. Write it there, and nothing else.")
+        raise ConfigurationError(f"{path} does not hold one key. Write the key there, and nothing else.")
     return key

@@ -1,10 +1,13 @@
-"""The command line ``agentrt``, one module per command.
+"""The command line ``agentrt``.
 
-A command imports what it needs when it runs, so that ``agentrt --help`` answers at once and works with the
-``cli`` extra alone.
+Each command is a module of this package. It imports what it needs when it runs, so that ``agentrt --help``
+answers at once and works with the ``cli`` extra alone.
 """
 
 from __future__ import annotations
+
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -16,13 +19,30 @@ from .gateway import gateway
 from .profile import profile
 from .serve import serve
 
-app = typer.Typer(
-    name="agentrt",
-    help="Faster, private AI agents: speculative tools for those you have, a local runtime under them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="agentrt", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    try:
+        version = metadata.version("agentrt")
+    except metadata.PackageNotFoundError:
+        version = "(not installed as a package)"
+    print(f"agentrt {version}")
+    raise typer.Exit
+
+
+@app.callback()
+def agentrt(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Faster, private AI agents: speculative tool calls for existing agents, and a local LLM runtime."""
+
+
 app.command()(demo)
 app.command()(chat)
 app.command()(serve)

@@ -1,21 +1,22 @@
-"""``agentrt profile``: measure what a model's kernels cost on this machine, and how it is cut for that."""
+"""``agentrt profile``: measure the cost of a model's kernels on this machine, and show how it is cut."""
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..extras import require_extra
+from .json_file import JsonFile, write_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from agentrt.runtime.heg.cost_model import KernelCost
     from agentrt.runtime.heg.graph import ExecutionGraph
-    from agentrt.runtime.heg.kernel import Kernel
+    from agentrt.runtime.heg.kernel import BatchShape, Kernel
     from agentrt.runtime.heg.profile import Profile
 
 _DECODE_PAST = 512
@@ -30,9 +31,9 @@ def profile(
     stored: Annotated[
         bool, typer.Option("--stored", help="Show the stored profile if there is one, instead of measuring.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the profile to this file.", dir_okay=False)] = None,
+    json: JsonFile = None,
 ) -> None:
-    """Measure a model's kernels here, keep the figures for the runtime, and show them."""
+    """Measure a model's kernels on this machine, store the profile for the runtime, and show it."""
     require_extra("runtime")
     from rich.console import Console
 
@@ -40,11 +41,12 @@ def profile(
     measured, graph = _measure(model, platform, stored)
     _show(console, measured, graph)
     if json is not None:
-        json.write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        with write_errors(json):
+            json.write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, ExecutionGraph]:
-    """The profile, and how the runtime would cut the model."""
+    """Return the profile, and the execution graph that the runtime would use."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from agentrt.runtime import RuntimeConfig
@@ -94,50 +96,62 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
 
 
 def _show(console: Console, measured: Profile, graph: ExecutionGraph) -> None:
-    """Print the costs of typical passes kernel by kernel, the rooflines, and the granularity."""
-    from rich.table import Table
-
+    """Print the costs of typical batches kernel by kernel, the rooflines, and the granularity."""
     from agentrt.runtime.heg.kernel import BatchShape
 
-    static = graph.static_tokens
-    whole, margin = graph.chunk_tokens(0, 10**6), graph.chunk_tokens(0, (static or 10**6) - 1)
-    batch = graph.max_decode_batch(1.25)
-    passes = {
-        f"decode, {_DECODE_PAST} tokens behind it": BatchShape(1, 1, _DECODE_PAST, 1),
-        f"decode of {batch}": BatchShape(batch, batch, batch * _DECODE_PAST, batch),
-        f"prefill of {whole}": BatchShape(whole, 1, 0, 0),
-        f"prefill of {margin}": BatchShape(margin, 1, 0, 0),
+    chunk, margin = graph.chunk_tokens(0, 10**6), graph.chunk_tokens(0, (graph.static_tokens or 10**6) - 1)
+    batch_size = graph.max_decode_batch(1.25)
+    batches = {
+        f"decode after {_DECODE_PAST} tokens": BatchShape(1, 1, _DECODE_PAST, 1),
+        f"decode of {batch_size} sequences": BatchShape(
+            batch_size, batch_size, batch_size * _DECODE_PAST, batch_size
+        ),
+        f"prefill of {chunk} tokens": BatchShape(chunk, 1, 0, 0),
+        f"prefill of {margin} tokens": BatchShape(margin, 1, 0, 0),
     }
-    for title, shape in passes.items():
-        table = Table(*_COLUMNS, title=title, title_justify="left")
-        kernels = Counter(
-            _row(measured, kernel, measured.estimate(kernel, shape, kernel.roles[0]))
-            for kernel in graph.kernels_for(shape)
-        )
-        for row, count in kernels.items():
-            table.add_row(str(count), *row)
-        console.print(table)
-    rooflines = Table("XPU", "for", "arithmetic", "weights read", title="rooflines", title_justify="left")
+    for title, shape in batches.items():
+        console.print(_kernel_table(title, shape, measured, graph))
+    console.print(_roofline_table(measured))
+    longest = max(
+        measured.estimate(kernel, shape, kernel.roles[0]).seconds
+        for shape in batches.values()
+        for kernel in graph.kernels_for(shape)
+    )
+    source = "measured on this machine" if measured.measured else "from published peak figures, not measured"
+    console.print(
+        f"{measured.layers} layers in {len(graph.bounds)} compiled segments; prompt chunks of up to {chunk} "
+        f"tokens; up to {batch_size} sequences decode together at little extra cost; longest kernel "
+        f"{longest * 1e3:.1f} ms. Memory: {measured.bandwidth / 1e9:.1f} GB/s. All figures {source}.",
+        highlight=False,
+    )
+
+
+def _kernel_table(title: str, shape: BatchShape, measured: Profile, graph: ExecutionGraph) -> Table:
+    """Return the costs of a batch's kernels; equal kernels share a row."""
+    from rich.table import Table
+
+    table = Table(*_COLUMNS, title=title, title_justify="left")
+    kernels = Counter(
+        _row(measured, kernel, measured.estimate(kernel, shape, kernel.roles[0]))
+        for kernel in graph.kernels_for(shape)
+    )
+    for row, count in kernels.items():
+        table.add_row(str(count), *row)
+    return table
+
+
+def _roofline_table(measured: Profile) -> Table:
+    from rich.table import Table
+
+    table = Table("XPU", "for", "arithmetic", "weights read", title="rooflines", title_justify="left")
     for role, xpu in measured.xpus.items():
-        rooflines.add_row(
+        table.add_row(
             xpu.device,
             role.value,
             f"{xpu.peak_flops / 1e9:,.0f} GFLOP/s",
             f"{xpu.peak_bandwidth / 1e9:.1f} GB/s",
         )
-    console.print(rooflines)
-    longest = max(
-        measured.estimate(kernel, shape, kernel.roles[0]).seconds
-        for shape in passes.values()
-        for kernel in graph.kernels_for(shape)
-    )
-    source = "measured on this machine" if measured.measured else "from published peak figures, not measured"
-    console.print(
-        f"{measured.layers} layers in {len(graph.bounds)} compiled segments; prompt chunks of up to {whole} "
-        f"tokens; {batch} sequences decode together at little cost; longest kernel {longest * 1e3:.1f} ms. "
-        f"Memory: {measured.bandwidth / 1e9:.1f} GB/s. All figures {source}.",
-        highlight=False,
-    )
+    return table
 
 
 def _row(measured: Profile, kernel: Kernel, cost: KernelCost) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""``agentrt serve``: the local runtime as a service for any OpenAI client."""
+"""``agentrt serve``: the local runtime as an HTTP service for OpenAI clients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..extras import require_extra
-from .listening import (
+from .serving import (
     Drain,
     Host,
     NoAuth,
@@ -16,14 +16,19 @@ from .listening import (
     Uds,
     announce,
     choose_tokens,
-    leave_on_sigterm,
+    exit_on_sigterm,
     say,
 )
+
+_MAX_MEMORY_MIB = 2**30
 
 
 def serve(
     model: Annotated[
-        str, typer.Option(help="A folder with an OpenVINO model, or nano for the demonstration model.")
+        str,
+        typer.Option(
+            help="A folder with an OpenVINO model, a GGUF file, or nano for the demonstration model."
+        ),
     ] = "nano",
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -31,21 +36,21 @@ def serve(
     token_file: TokenFile = None,
     no_auth: NoAuth = False,
     memory_mib: Annotated[
-        int, typer.Option(help="Memory for keys and values, beside the weights.", min=1)
+        int, typer.Option(help="Memory of the KV cache, besides the weights.", min=1, max=_MAX_MEMORY_MIB)
     ] = 256,
     drain: Drain = 30,
 ) -> None:
-    """Serve a model on this machine to any OpenAI client; Ctrl-C or SIGTERM ends it.
+    """Serve a model to OpenAI clients until Ctrl-C or SIGTERM.
 
-    Without --token-file and --no-auth a token is made for this run and printed; a Unix socket needs none.
+    Without --token-file or --no-auth, a token is created for this run and printed. A Unix socket needs none.
     """
     require_extra("serve")
     from agentrt.runtime import LocalRuntime, RuntimeConfig
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app
 
-    leave_on_sigterm()
-    tokens, minted = choose_tokens(token_file, no_auth, uds)
+    exit_on_sigterm()
+    tokens, created = choose_tokens(token_file, no_auth, uds)
     config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
     with bind(config) as listener:
         say(f"opening {model}")
@@ -54,6 +59,6 @@ def serve(
                 create_app(runtime, config),
                 config,
                 listener,
-                lambda: announce(runtime.model_id, config, listener, minted),
+                lambda: announce(runtime.model_id, config, listener, created),
             )
     say("stopped")

@@ -40,7 +40,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "only the scheduler bench"),
+        (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "scheduler bench only"),
         (["scheduler", "--peer", "vllm"], "NAME=URL,PRECISION AND THREADS"),
         (["scheduler", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
     ],

@@ -31,7 +31,7 @@ def look_up(word: str) -> str:
 
 
 class Echo(BaseChatModel):
-    """Answers with the number of messages it was sent and the last of them, after a tool call if asked to."""
+    """Repeats the last message; calls a tool first if that is ``look``."""
 
     asked: list[list[BaseMessage]]
 
@@ -87,7 +87,7 @@ def test_it_answers_line_by_line_until_the_input_ends(chat: Chat, monkeypatch: p
     printed = chat.say(monkeypatch, "hello", "", "  ", "bye")
     assert "you said hello" in printed
     assert "you said bye" in printed
-    assert " s, 1 tool call guessed ahead)" in printed
+    assert " s, 1 tool call predicted)" in printed
     assert len(chat.model.asked) == 2  # nothing was asked for the empty lines
 
 

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 import textwrap
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,12 @@ def test_help_names_every_command() -> None:
     assert ended.returncode == 0
     for command in ("demo", "chat", "doctor", "bench"):
         assert f" {command} " in ended.stdout
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    ended = run(START, "--version")
+    assert ended.returncode == 0
+    assert ended.stdout == f"agentrt {metadata.version('agentrt')}\n"
 
 
 def test_python_m_agentrt_is_the_same() -> None:
@@ -79,6 +87,39 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
     assert ended.returncode == 1
     assert "Traceback" in ended.stderr
     assert "a fault of ours" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["serve", "--memory-mib", "9" * 22], "--memory-mib"),
+        (["serve", "--drain", "9" * 400], "--drain"),
+        (["serve", "--no-auth", "--token-file", "x"], "--token-file"),
+        (["serve", "--host", "no such host"], "cannot listen"),
+        (["serve", "--uds", "FILE/socket"], "cannot listen"),
+        (["serve", "--token-file", "FILE/tokens"], "cannot use"),
+        (["serve", "--model", "FILE", "--port", "0"], "is a file, but a model is"),
+        (["gateway", "--upstream", "x"], "is not the address of an engine"),
+        (["gateway", "--upstream", "http://x:99999"], "is not the address of an engine"),
+        (["gateway", "--upstream", "http://x", "--upstream-timeout", "nan"], "--upstream-timeout"),
+        (["gateway", "--upstream", "http://x", "--upstream-key-file", "FILE/key"], "cannot read an API key"),
+        (["profile", "FILE"], "is a file, but a model is"),
+        (["profile", "--platform", "nonsense"], "there is no platform"),
+        (["profile", "--json", "FILE/x"], "there is no folder"),
+        (["bench", "engine", "--json", "FILE/x"], "there is no folder"),
+        (["demo", "--pace", "nan"], "--pace"),
+        (["demo", "--weather-delay", "nan"], "choose between"),
+    ],
+)
+def test_a_value_that_cannot_work_is_explained_without_a_traceback(
+    arguments: list[str], problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "FILE").touch()
+    ended = run(START, *(argument.replace("FILE", str(tmp_path / "FILE")) for argument in arguments))
+    assert ended.returncode == 2
+    assert problem in " ".join(ended.stderr.replace("│", "").split())
+    assert "Traceback" not in ended.stderr
+    assert "ValidationError" not in ended.stderr
 
 
 def test_a_wrong_option_is_a_usage_error() -> None:

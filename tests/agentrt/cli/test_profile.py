@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentrt.cli.main import app
+from agentrt.errors import ConfigurationError
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.xpu import kernel_bench, loading
 from agentrt.runtime.xpu.rooflines import simulated_profile
@@ -35,6 +36,16 @@ def test_a_model_is_measured_and_its_profile_is_kept(tmp_path: Path) -> None:
     assert written.measured
     (kept,) = (tmp_path / "agentrt" / "profiles").glob("[!m]*.json")
     assert Profile.model_validate_json(kept.read_bytes()) == written
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    arguments = ["profile", "--platform", "simulated:core-ultra-5-125h", "--json", str(tmp_path / "x")]
+    with pytest.raises(ConfigurationError, match=r"cannot write .*read-only"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def test_it_is_measured_anew_unless_the_stored_one_will_do(tmp_path: Path) -> None:

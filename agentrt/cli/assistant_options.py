@@ -1,0 +1,15 @@
+"""Options of ``agentrt demo`` and ``agentrt chat``."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+AssistantModel: TypeAlias = Annotated[
+    str,
+    typer.Option(help="A folder with an OpenVINO model, a GGUF file, or nano, the demonstration model."),
+]
+WeatherDelay: TypeAlias = Annotated[
+    float, typer.Option(help="Seconds that the local weather service takes to answer.")
+]

@@ -1,4 +1,4 @@
-"""Checks what a caller hands in as messages and tools, and brings it into the one shape templates take."""
+"""Validation of OpenAI chat messages and tools, and their normal form for chat templates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 
 def check_messages(messages: object) -> list[dict[str, Any]]:
-    """Normalise OpenAI chat messages: text parts are joined, call arguments become objects.
+    """Return OpenAI chat messages in normal form: text parts joined, call arguments as objects.
 
     Raises:
-        InvalidRequestError: the field that is wrong is named as ``messages[i]…``.
+        InvalidRequestError: a field is wrong; it is named as ``messages[i]…``.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
         raise InvalidRequestError(
@@ -27,10 +27,10 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
 
 
 def check_tools(tools: object) -> list[dict[str, Any]] | None:
-    """Check OpenAI function definitions; an empty list counts as None.
+    """Return a checked copy of OpenAI function definitions; None for an empty list.
 
     Raises:
-        InvalidRequestError: the field that is wrong is named as ``tools[i]…``.
+        InvalidRequestError: a field is wrong; it is named as ``tools[i]…``.
     """
     if tools is None:
         return None
@@ -43,7 +43,7 @@ def check_tools(tools: object) -> list[dict[str, Any]] | None:
         checked.append(_check_tool(tool, field))
         name = checked[-1]["function"]["name"]
         if name in names:
-            raise InvalidRequestError(f"{field}.function.name", f"{name!r} is there twice. Rename one tool.")
+            raise InvalidRequestError(f"{field}.function.name", f"{name!r} occurs twice. Rename one tool.")
         names.add(name)
     return checked or None
 
@@ -61,18 +61,14 @@ def _check_message(message: object, field: str) -> dict[str, Any]:
     if content is None and calls:
         content = ""
     checked: dict[str, Any] = {
-        # Templates know the newer name of the system role as little as their models do.
+        # Chat templates do not know the newer name of the system role.
         "role": "system" if role == "developer" else role,
         "content": _check_content(content, f"{field}.content"),
     }
     if role == "user" and not checked["content"].strip():
         raise InvalidRequestError(f"{field}.content", "is empty. Say what the model should do.")
     if calls:
-        if not isinstance(calls, Sequence) or isinstance(calls, (str, bytes)):
-            raise InvalidRequestError(f"{field}.tool_calls", "must be a list of calls. Give a list.")
-        checked["tool_calls"] = [
-            _check_call(call, f"{field}.tool_calls[{index}]") for index, call in enumerate(calls)
-        ]
+        checked["tool_calls"] = _check_calls(calls, f"{field}.tool_calls")
     for key in ("name", "tool_call_id"):
         if message.get(key) is not None:
             checked[key] = _check_text(message[key], f"{field}.{key}")
@@ -88,10 +84,16 @@ def _check_content(content: object, field: str) -> str:
     for index, part in enumerate(content):
         if not isinstance(part, Mapping) or part.get("type") != "text":
             raise InvalidRequestError(
-                f"{field}[{index}]", "only parts of type 'text' are understood. Remove images and sound."
+                f"{field}[{index}]", "only parts of type 'text' are supported. Remove images and sound."
             )
         texts.append(_check_text(part.get("text"), f"{field}[{index}].text"))
     return "".join(texts)
+
+
+def _check_calls(calls: object, field: str) -> list[dict[str, Any]]:
+    if not isinstance(calls, Sequence) or isinstance(calls, (str, bytes)):
+        raise InvalidRequestError(field, "must be a list of calls. Give a list.")
+    return [_check_call(call, f"{field}[{index}]") for index, call in enumerate(calls)]
 
 
 def _check_call(call: object, field: str) -> dict[str, Any]:
@@ -100,28 +102,30 @@ def _check_call(call: object, field: str) -> dict[str, Any]:
         raise InvalidRequestError(
             field, "must be {'id', 'type', 'function': {'name', 'arguments'}}. Give that."
         )
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequestError(
-                f"{field}.function.arguments", f"is not JSON ({error}). Give the JSON text of an object."
-            ) from None
-    if not isinstance(arguments, Mapping):
-        raise InvalidRequestError(
-            f"{field}.function.arguments", "must be a JSON object. Give one, perhaps {}."
-        )
     checked = {
         "type": "function",
         "function": {
             "name": _check_name(function.get("name"), f"{field}.function.name"),
-            "arguments": _plain_json(arguments, f"{field}.function.arguments"),
+            "arguments": _check_arguments(function.get("arguments"), f"{field}.function.arguments"),
         },
     }
     if call.get("id") is not None:
         checked["id"] = _check_text(call["id"], f"{field}.id")
     return checked
+
+
+def _check_arguments(arguments: object, field: str) -> dict[str, Any]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequestError(
+                field, f"is not JSON ({error}). Give the JSON text of an object."
+            ) from None
+    if not isinstance(arguments, Mapping):
+        raise InvalidRequestError(field, "must be a JSON object. Give one, perhaps {}.")
+    plain: dict[str, Any] = _plain_json(arguments, field)
+    return plain
 
 
 def _check_tool(tool: object, field: str) -> dict[str, Any]:
@@ -166,7 +170,7 @@ def _check_text(text: object, field: str) -> str:
 
 
 def _plain_json(value: Mapping[str, Any], field: str) -> Any:
-    """``value`` as plain dicts, lists and scalars; whatever JSON cannot say is refused."""
+    """Return ``value`` as plain dicts, lists and scalars; raise for what JSON cannot represent."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode("utf-8")

@@ -22,7 +22,7 @@ def nano_directory() -> ModelDirectory:
 
 @pytest.fixture(scope="session")
 def load(nano_directory: ModelDirectory) -> Callable[..., LoadedModel]:
-    """Loads nano onto a platform, f32 throughout and one thread, without an engine."""
+    """Load nano onto a platform, f32 throughout and one thread, without an engine."""
 
     def load_one(platform: str = "cpu", quantum_s: float = 0.025, **properties: Any) -> LoadedModel:
         exact = {
@@ -54,14 +54,14 @@ def weather_tool() -> dict[str, Any]:
 
 
 def open_exact(**settings: Any) -> LocalRuntime:
-    """Open nano as reference: f32 throughout, one thread, and one kernel a pass where the machine is busy."""
+    """Open nano as reference: f32, one thread, and one kernel per batch, also on a busy machine."""
     exact = {"inference_precision": "f32", "kv_cache_precision": "f32", "threads": 1, "quantum_s": 0.1}
     return LocalRuntime.open("nano", RuntimeConfig(**{"memory_bytes": 32 * 2**20} | exact | settings))
 
 
 @pytest.fixture
 def open_runtime() -> Iterator[Callable[..., LocalRuntime]]:
-    """Opens runtimes for one test; closes them after it and checks that every block came back."""
+    """Open runtimes for one test; afterwards close them and check that all blocks are free."""
     opened: list[LocalRuntime] = []
 
     def open_one(**settings: Any) -> LocalRuntime:
@@ -82,11 +82,13 @@ def shared_runtime() -> Iterator[LocalRuntime]:
 
 @pytest.fixture
 def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
-    """A runtime that all tests share: it must be whole and idle after each."""
+    """A runtime shared by all tests, checked to be idle with all blocks free after each."""
     yield shared_runtime
-    shared_runtime.generate([{"role": "user", "content": "x"}], max_tokens=1)  # all that was asked is done
+    shared_runtime.generate(
+        [{"role": "user", "content": "x"}], max_tokens=1
+    )  # runs after all earlier commands
     scheduler = shared_runtime._engine._scheduler
-    scheduler._block_manager.release_expired(math.inf)  # what is held for turns that wait for their tools
+    scheduler._block_manager.release_expired(math.inf)  # blocks held for next turns
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
@@ -94,12 +96,12 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
 
 @pytest.fixture
 def before(runtime: LocalRuntime) -> EngineStatistics:
-    """The shared runtime's counters at the beginning of the test."""
+    """The counters of the shared runtime at the beginning of the test."""
     return runtime.statistics().engine
 
 
 class Gate:
-    """Lets the engine run one kernel at a time, so that a test can act between two of them."""
+    """Stops the engine before each kernel, so that a test can act between two kernels."""
 
     def __init__(self, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[list[ScheduledChunk]] = []
@@ -119,29 +121,29 @@ class Gate:
         return self.run(*arguments)
 
     def arrived(self) -> list[ScheduledChunk]:
-        """Wait until the engine stands before its next kernel."""
+        """Wait until the engine stops before its next kernel; return the chunks of the batch."""
         assert self._arrived.acquire(timeout=30)
         return self.steps[-1]
 
     def step(self) -> list[ScheduledChunk]:
-        """Let it run that kernel and wait until it stands before the one after."""
+        """Run that kernel and wait until the engine stops before the next one."""
         self._go.release()
         return self.arrived()
 
     def allow(self, steps: int) -> None:
-        """Let it run so many kernels more."""
+        """Let the engine run ``steps`` kernels more."""
         for _ in range(steps):
             self._go.release()
 
     def open(self) -> None:
-        """Stop nobody any more."""
+        """Let the engine run without stops."""
         self._open = True
         self._go.release()
 
 
 @pytest.fixture
 def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
-    """Puts a gate before a runtime's kernels, until the test ends."""
+    """Put a gate before the kernels of a runtime, until the test ends."""
     gates: list[Gate] = []
     with pytest.MonkeyPatch.context() as patch:
 
@@ -156,5 +158,5 @@ def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
 
 @pytest.fixture
 def gate(runtime: LocalRuntime, hold: Callable[[LocalRuntime], Gate]) -> Gate:
-    """A gate before the shared runtime's kernels."""
+    """A gate before the kernels of the shared runtime."""
     return hold(runtime)

@@ -48,13 +48,13 @@ def tokens(runtime: LocalRuntime, request: Request) -> tuple[int, ...]:
 
 @pytest.fixture
 def runtime(open_runtime: Callable[..., LocalRuntime]) -> LocalRuntime:
-    """Says what the model says, also where a call of its own making is not valid."""
+    """A runtime without grammars, so that calls may be invalid as the model writes them."""
     return open_runtime(constrain_tool_calls=False)
 
 
 @pytest.fixture(scope="module")
 def alone(nano_directory: ModelDirectory, requests: list[Request]) -> list[tuple[int, ...]]:
-    """Each request by itself, as openvino_genai.LLMPipeline answers it."""
+    """The tokens of each request alone, from openvino_genai.LLMPipeline."""
     pipeline = openvino_genai.LLMPipeline(
         str(nano_directory.path),
         "CPU",
@@ -115,7 +115,7 @@ def test_with_cancellations_all_around(
 
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 def test_with_preemptions(open_runtime: Callable[..., LocalRuntime], precision: str) -> None:
-    """Also where the cache is quantised: recomputing writes what was there before."""
+    """Also with a quantised KV cache: recomputation writes the same keys and values."""
     roomy = open_runtime(kv_cache_precision=precision)
     block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
     prompts = [[{"role": "user", "content": f"{'note ' * (10 * n)}{n}"}] for n in range(1, 9)]
@@ -141,7 +141,7 @@ def test_under_every_policy_and_platform(
     policy: str,
     platform: str,
 ) -> None:
-    """Many kernels a pass, so that those with priorities are interrupted all the time."""
+    """With many kernels per batch, so that policies with priorities preempt all the time."""
     runtime = open_runtime(
         policy=policy, platform=platform, quantum_s=1e-6, promote_after_s=0.2, constrain_tool_calls=False
     )

@@ -1,4 +1,4 @@
-"""Ctrl-C after models have come and gone."""
+"""Ctrl-C after models were opened and closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-MODELS_COME_AND_GO = """
+OPEN_AND_CLOSE = """
 import signal, threading
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.nano import DRAFT_DIRECTORY
@@ -28,7 +28,7 @@ def end():
 thread = threading.Thread(target=end)
 thread.start()
 thread.join()
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had this process ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have disabled it for this process
 try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
@@ -37,9 +37,9 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal there")
-def test_an_interrupt_reaches_python_whoever_let_go_of_models_and_when() -> None:
-    # In a process of its own: OpenVINO would leave a signal stack behind that is gone, which kills it.
+def test_an_interrupt_reaches_python_after_models_were_closed() -> None:
+    # In a process of its own: a freed signal stack that OpenVINO leaves behind would kill this one.
     ended = subprocess.run(
-        [sys.executable, "-c", MODELS_COME_AND_GO], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", OPEN_AND_CLOSE], capture_output=True, text=True, timeout=300
     )
     assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr

@@ -1,4 +1,4 @@
-"""A turn does not compute again what its app's earlier turns have left in memory, and says the same."""
+"""The prefix cache: later turns of an app reuse its KV blocks, and the tokens stay the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_with(open_runtime: Callable[..., LocalRuntime], blocks: int) -> LocalRu
 
 
 def conversation(runtime: LocalRuntime, **options: Any) -> list[Any]:
-    """Three turns of one agent, each with all that came before."""
+    """Return three turns of one agent, each with the whole conversation so far as its prompt."""
     messages: list[dict[str, Any]] = [SYSTEM]
     made = []
     for question in ("What is the weather in Oslo?", "And in Bergen?", "Find my notes about lasagne."):
@@ -41,7 +41,7 @@ def test_the_next_turn_begins_where_the_last_one_ended(
     assert first.usage.cached_tokens == 0
     for earlier, later in ((first, second), (second, third)):
         prompt, answer = earlier.usage.prompt_tokens, earlier.usage.completion_tokens
-        # Quantised keys of an answer are not those that a prompt's would be: only the prompt is found again.
+        # Quantised keys of an answer differ from those of a prompt, so that only the prompt is reused.
         known = prompt + answer - 2 if precision == "f32" else prompt
         assert known - 2 * BLOCK < later.usage.cached_tokens <= known
         assert later.usage.cached_tokens % BLOCK == 0
@@ -67,7 +67,7 @@ def test_nothing_is_shared_between_apps(runtime: LocalRuntime) -> None:
     assert [generation.token_ids for generation in mine] == [generation.token_ids for generation in theirs]
 
 
-def test_requests_at_once_share_what_is_complete(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_concurrent_requests_share_complete_blocks(open_runtime: Callable[..., LocalRuntime]) -> None:
     runtime = open_runtime()
     messages = [SYSTEM, {"role": "user", "content": "Hello!"}]
     alone = runtime.generate(messages, max_tokens=20)
@@ -78,7 +78,7 @@ def test_requests_at_once_share_what_is_complete(open_runtime: Callable[..., Loc
     assert runtime.statistics().engine.cached_tokens == sum(g.usage.cached_tokens for g in together)
 
 
-def test_kept_blocks_make_way_for_whoever_needs_them(open_runtime: Callable[..., LocalRuntime]) -> None:
+def test_cached_blocks_are_evicted_when_blocks_are_needed(open_runtime: Callable[..., LocalRuntime]) -> None:
     runtime = open_with(open_runtime, blocks=12)
     blocks = runtime.statistics().blocks
     first = submit(runtime, 4, prompt=list(range(300, 300 + 5 * BLOCK)), prefix_salt=b"salt")
@@ -90,7 +90,7 @@ def test_kept_blocks_make_way_for_whoever_needs_them(open_runtime: Callable[...,
     assert again.output.result(30).cached_tokens == 0
 
 
-def test_a_turn_that_waits_for_its_tool_keeps_its_context_under_pressure(
+def test_blocks_held_for_the_next_turn_survive_background_load(
     open_runtime: Callable[..., LocalRuntime],
 ) -> None:
     runtime = open_with(open_runtime, blocks=12)
@@ -100,13 +100,13 @@ def test_a_turn_that_waits_for_its_tool_keeps_its_context_under_pressure(
     runtime._engine.hold_for_next_turn(first)
     room = runtime.statistics().blocks - 6
     background = [300 + n % 900 for n in range(room * BLOCK)]
-    for _ in range(3):  # together they would need all the memory
+    for _ in range(3):  # together they need the whole arena
         request = submit(runtime, 4, prompt=background, priority=Priority.PROACTIVE, prefix_salt=b"other")
         request.output.result(30)
         background = [token + 1 for token in background]
     second = submit(runtime, 4, prompt=first.sequence.tokens + [7] * 10, prefix_salt=b"salt")
     assert second.output.result(30).cached_tokens == 5 * BLOCK
-    # Work that a person waits for may take it.
+    # Reactive requests may evict them.
     runtime._engine.hold_for_next_turn(first)
     filling = [300 + n % 800 for n in range((room + 5) * BLOCK)]
     assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").output.result(30).stop_reason == "length"

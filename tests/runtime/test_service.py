@@ -26,7 +26,7 @@ from agentrt.runtime.request.request import Request
 from tests.runtime.conftest import open_exact
 
 HELLO = [{"role": "user", "content": "Hello!"}]
-# Special tokens have no text, and would not be handed over to anybody.
+# Special tokens have no text and would yield no event.
 LONG: dict[str, Any] = {"max_tokens": 500, "logit_bias": dict.fromkeys(range(3), -100.0)}
 
 
@@ -47,7 +47,7 @@ async def collect(runtime: LocalRuntime, **options: Any) -> list[Any]:
 @pytest.mark.parametrize(
     "options", [{"max_tokens": 20}, {"max_tokens": 20, "temperature": 1.5, "seed": 3}, {"max_tokens": 1}]
 )
-def test_every_way_to_ask_gives_the_same_answer(runtime: LocalRuntime, options: dict[str, Any]) -> None:
+def test_every_way_to_generate_gives_the_same_answer(runtime: LocalRuntime, options: dict[str, Any]) -> None:
     whole = runtime.generate(HELLO, **options)
     assert whole.usage.completion_tokens == len(whole.token_ids) <= 20
     assert same(asyncio.run(runtime.agenerate(HELLO, **options)), whole)
@@ -83,7 +83,7 @@ def test_stop_text_and_stop_token(runtime: LocalRuntime) -> None:
     assert by_token.finish_reason == "stop"
 
 
-def test_priority_in_force_is_taken(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_priority_is_the_default(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Priority] = []
     submit = runtime._engine.submit
 
@@ -104,7 +104,7 @@ def test_priority_in_force_is_taken(runtime: LocalRuntime, monkeypatch: pytest.M
 def test_the_event_loop_is_never_blocked(
     runtime: LocalRuntime, gate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever may take long happens on another thread."""
+    """Rendering and tokenization run on another thread."""
     threads: list[int] = []
     for name in ("render", "encode"):
         method = getattr(runtime._tokenizer, name)
@@ -118,7 +118,7 @@ def test_the_event_loop_is_never_blocked(
     async def main() -> None:
         waiting = asyncio.create_task(runtime.agenerate(HELLO, max_tokens=3))
         streaming = asyncio.create_task(collect(runtime, max_tokens=3))
-        # The engine stands still in its first step, and the loop goes on.
+        # The engine is stopped before its first kernel, and the loop runs.
         await asyncio.to_thread(gate.arrived)
         assert not waiting.done()
         assert not streaming.done()
@@ -143,7 +143,7 @@ def test_cancelling_the_task_frees_everything(
 
     asyncio.run(main())
     gate.open()
-    runtime.generate(HELLO, max_tokens=1)  # the cancellation was asked for before this
+    runtime.generate(HELLO, max_tokens=1)  # runs after the cancellation
     statistics = runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
     assert statistics.engine.sampled_tokens - before.sampled_tokens < 4
@@ -246,14 +246,14 @@ def test_a_loop_that_ends_mid_stream_leaves_nothing_behind(
     gate.allow(8)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(abandon())
-    loop.close()  # closes nothing: the engine finds out when it wants to hand over the next piece
+    loop.close()  # closes nothing: the engine notices at the next piece
     gate.open()
     runtime.generate(HELLO, **LONG)
     statistics = runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
     assert statistics.engine.finished == before.finished + 1
     assert statistics.engine.sampled_tokens - before.sampled_tokens < 600, (
-        "nothing was generated to its end for nobody"
+        "the abandoned answers were cut off"
     )
     assert not caplog.records
 
@@ -267,7 +267,7 @@ def test_prompt_beyond_the_context(runtime: LocalRuntime, before: EngineStatisti
         runtime.iter_stream([{"role": "user", "content": "word " * 100_000}])
     with pytest.raises(errors.PromptTooLongError):
         asyncio.run(runtime.agenerate([{"role": "user", "content": "word " * 100_000}]))
-    assert runtime.statistics().engine.steps == before.steps, "nothing was run"
+    assert runtime.statistics().engine.steps == before.steps, "nothing was computed"
 
 
 def test_prompt_beyond_the_arena(runtime: LocalRuntime, open_runtime: Callable[..., LocalRuntime]) -> None:
@@ -351,7 +351,7 @@ def test_many_threads_and_loops_share_one_runtime(runtime: LocalRuntime) -> None
 
 
 @pytest.mark.real_model
-def test_the_interpreter_ends_although_nobody_closed() -> None:
+def test_the_interpreter_exits_with_an_open_runtime() -> None:
     program = (
         "from agentrt.runtime import LocalRuntime\n"
         "runtime = LocalRuntime.open('nano')\n"
@@ -362,5 +362,5 @@ def test_the_interpreter_ends_although_nobody_closed() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (result.returncode, result.stdout) == (0, "started\n"), result.stderr
-    # A profile that is measured while other tests run says so.
+    # Measuring a profile beside other tests logs a warning.
     assert [line for line in result.stderr.splitlines() if "busy machine" not in line] == []

@@ -1,4 +1,4 @@
-"""An operation inside OpenVINO that never ends, for real: it heeds no cancellation and keeps its thread."""
+"""A real OpenVINO operation that never ends: it ignores cancellation and blocks its thread."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.runtime.engine.test_engine import PROMPT, submit
 
 
 class Sticky(ov.Op):
-    """Passes its input on, after it was let go if it is armed. Blocks the thread that runs the kernel."""
+    """Copies its input. If armed, it first blocks the thread of the kernel until it is released."""
 
     class_type_info = ov.DiscreteTypeInfo("Sticky", "extension")
     armed = threading.Event()
     reached = threading.Event()
-    let_go = threading.Event()
+    released = threading.Event()
 
     def __init__(self, inputs: Any = None) -> None:
         super().__init__(self, inputs)
@@ -39,7 +39,7 @@ class Sticky(ov.Op):
         if self.armed.is_set():
             self.armed.clear()
             self.reached.set()
-            self.let_go.wait()
+            self.released.wait()
         outputs[0].shape = inputs[0].shape
         inputs[0].copy_to(outputs[0])
         return True
@@ -49,7 +49,7 @@ class Sticky(ov.Op):
 
 
 def sticky_graph(directory: Any) -> ov.Model:
-    """The model with the operation in front of its logits."""
+    """Return the model with the operation before its logits."""
     model = read_paged_graph(directory)
     last = model.get_results()[0].input(0)
     sticky = Sticky([last.get_source_output()])
@@ -65,10 +65,10 @@ def sticky(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sticky]]:
     monkeypatch.setattr(watchdog, "GRACE_S", 0.05)
     monkeypatch.setattr(device, "GRACE_S", 0.05)
     monkeypatch.setattr(watchdog, "_CHECK_EVERY_S", 0.02)
-    for event in (Sticky.armed, Sticky.reached, Sticky.let_go):
+    for event in (Sticky.armed, Sticky.reached, Sticky.released):
         event.clear()
     yield Sticky
-    Sticky.let_go.set()
+    Sticky.released.set()
 
 
 @pytest.mark.parametrize(("platform", "quick"), [("cpu", True), ("cpu", False), ("emulated", False)])
@@ -92,11 +92,11 @@ def test_requests_go_on_although_the_operation_never_ends(
     request = submit(runtime, 12, listener=arm)
     assert request.output.result(120).token_ids == expected.token_ids
     assert sticky.reached.is_set()
-    assert not sticky.let_go.is_set(), "it is stuck to this moment"
+    assert not sticky.released.is_set(), "it is still stuck"
     assert submit(runtime, 12, prompt=PROMPT[:20]).output.result(60).stop_reason == "length"
     assert runtime.statistics().engine.rebuilds == 1
     assert (lost is not runtime._engine._thread) == quick
-    sticky.let_go.set()  # it comes back after all: nobody hears of it
+    sticky.released.set()  # the lost kernel ends after all, without effect
     if quick:
         lost.join(30)
         assert not lost.is_alive()
@@ -115,4 +115,4 @@ def test_a_runtime_closes_although_the_operation_never_ends(
     assert sticky.reached.wait(30)
     runtime.close()
     assert request.output.exception(1) is not None
-    assert not sticky.let_go.is_set()
+    assert not sticky.released.is_set()

@@ -1,4 +1,4 @@
-"""Tool outputs that are there before the calls: the answer is that of a client which runs the tools."""
+"""Cached tool outputs: the answer is that of a client which runs the tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentrt.runtime import (
 )
 from tests.runtime.conftest import Gate
 
-ASKED = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
+QUESTION = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
 OSLO = [{"role": "user", "content": "What is the weather in Oslo?"}]
 OUTPUT = '{"temperature_c": 12, "sky": "rain"}'
 Outputs = Mapping[tuple[str, str], str]
@@ -27,10 +27,10 @@ Answer = Callable[..., list[Any]]
 
 
 async def start_all(
-    runtime: LocalRuntime, gate: Gate, asked: Sequence[tuple[Outputs, Any, dict[str, Any]]]
+    runtime: LocalRuntime, gate: Gate, requests: Sequence[tuple[Outputs, Any, dict[str, Any]]]
 ) -> list[list[Any]]:
-    running = [await runtime.start(messages, **options) for _, messages, options in asked]
-    for one, (outputs, _, _) in zip(running, asked, strict=True):
+    streams = [await runtime.start(messages, **options) for _, messages, options in requests]
+    for one, (outputs, _, _) in zip(streams, requests, strict=True):
         for (name, city), output in outputs.items():
             one.tool_outputs.put(name, {"city": city}, output)
     gate.open()
@@ -38,14 +38,14 @@ async def start_all(
     async def read(one: GenerationStream) -> list[Any]:
         return [event async for event in one.events()]
 
-    return await asyncio.gather(*map(read, running))
+    return await asyncio.gather(*map(read, streams))
 
 
 @pytest.fixture
 def answer(hold: Callable[[LocalRuntime], Gate]) -> Callable[..., list[Any]]:
     """All events of an answer for which ``outputs`` of ``(tool, city)`` are there from the beginning."""
 
-    def one(runtime: LocalRuntime, outputs: Outputs, messages: Any = ASKED, **options: Any) -> list[Any]:
+    def one(runtime: LocalRuntime, outputs: Outputs, messages: Any = QUESTION, **options: Any) -> list[Any]:
         (events,) = asyncio.run(start_all(runtime, hold(runtime), [(outputs, messages, options)]))
         return events
 
@@ -58,15 +58,15 @@ def last(events: list[Any]) -> Generation:
 
 
 def by_client(
-    runtime: LocalRuntime, outputs: Outputs, messages: Any = ASKED, **options: Any
+    runtime: LocalRuntime, outputs: Outputs, messages: Any = QUESTION, **options: Any
 ) -> tuple[list[int], str]:
-    """All tokens and the last text, if the client runs the tools and asks again."""
+    """Return all tokens and the last text of a client that runs the tools and sends their outputs."""
     history, tokens = list(messages), []
     while True:
         generation = runtime.generate(history, **options)
         tokens += generation.token_ids
-        asked = [(call.name, str(call.arguments.get("city"))) for call in generation.tool_calls]
-        results = [outputs.get(call) for call in asked]
+        calls = [(call.name, str(call.arguments.get("city"))) for call in generation.tool_calls]
+        results = [outputs.get(call) for call in calls]
         if not results or None in results:
             return tokens, generation.text
         made = [
@@ -94,9 +94,9 @@ def test_a_call_is_answered_and_the_answer_goes_on(
     assert list(generation.token_ids) == tokens
     assert generation.finish_reason == "stop"
     assert generation.tool_calls == ()
-    (told,) = generation.answered_calls
-    assert (told.call.name, told.call.arguments) == ("get_weather", {"city": "Ljubljana"})
-    assert told.output == output
+    (answered_call,) = generation.answered_calls
+    assert (answered_call.call.name, answered_call.call.arguments) == ("get_weather", {"city": "Ljubljana"})
+    assert answered_call.output == output
     (finished,) = [place for place, event in enumerate(events) if isinstance(event, CallFinished)]
     (answered,) = [place for place, event in enumerate(events) if isinstance(event, CallAnswered)]
     assert finished < answered
@@ -104,10 +104,10 @@ def test_a_call_is_answered_and_the_answer_goes_on(
     assert "".join(event.text for event in events[answered:] if isinstance(event, TextDelta)) == text
 
 
-def test_the_call_takes_one_pass(
+def test_a_drafted_call_takes_one_forward_pass(
     runtime: LocalRuntime, answer: Answer, options: dict[str, Any], before: EngineStatistics
 ) -> None:
-    plain = runtime.generate(ASKED, **options)
+    plain = runtime.generate(QUESTION, **options)
     middle = runtime.statistics().engine
     generation = last(answer(runtime, {("get_weather", "Ljubljana"): OUTPUT}, **options))
     after = runtime.statistics().engine
@@ -116,7 +116,7 @@ def test_the_call_takes_one_pass(
     assert drafted == after.accepted_tokens - before.accepted_tokens == call - 1
     given = after.given_tokens - before.given_tokens
     assert given > 10
-    # The prompt, whose end opens the call; the rest of the call; the output; each token behind its first.
+    # The prompt, whose last token opens the call; the rest of the call; the output; each later token.
     assert after.steps - middle.steps == 1 + 1 + 1 + len(generation.token_ids) - call - 1
     assert generation.usage.completion_tokens == len(generation.token_ids)
     assert generation.usage.prompt_tokens == plain.usage.prompt_tokens + given
@@ -126,10 +126,10 @@ def test_the_call_takes_one_pass(
 def test_drafts_change_no_token(
     open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any], temperature: float
 ) -> None:
-    """Right ones, wrong ones, and those of another tool; under sampling the same random numbers decide.
+    """Right and wrong drafts, and those of another tool, greedy and sampled.
 
-    Where activations are quantised, a difference in the last bit of a sum can become one of a hundredth in a
-    logit. No greedy token notices, but a draw among tokens that are nearly equally likely may.
+    With quantised activations, a difference in the last bit of a sum can become one of a hundredth in a
+    logit. Greedy tokens stay the same, but sampling among nearly equal probabilities may change.
     """
     runtime = open_runtime(dynamic_quantization_group_size=0)
     other = {**options["tools"][0]["function"], "name": "get_forecast"}
@@ -137,13 +137,13 @@ def test_drafts_change_no_token(
     wrong = {("get_weather", "Ljubno"): "x", ("get_weather", "Oslo"): "y", ("get_forecast", "Ljubljana"): "z"}
     verified = 0
     for seed in range(6):
-        asked = options | {"temperature": temperature, "seed": seed}
-        plain = runtime.generate(ASKED, **asked)
+        sampling = options | {"temperature": temperature, "seed": seed}
+        plain = runtime.generate(QUESTION, **sampling)
         for outputs in (wrong, dict(reversed(wrong.items()))):
             begun = runtime.statistics().engine.drafted_tokens
-            generation = last(answer(runtime, outputs, **asked))
+            generation = last(answer(runtime, outputs, **sampling))
             verified += runtime.statistics().engine.drafted_tokens - begun
-            if not generation.answered_calls:  # a hot model may ask for what is there
+            if not generation.answered_calls:  # a sampled call may be one of the cached ones
                 assert generation.token_ids == plain.token_ids
                 assert generation.tool_calls[0:1] == () or generation.finish_reason == plain.finish_reason
     assert verified > 6
@@ -154,13 +154,13 @@ def test_drafts_change_no_token_beside_others(
 ) -> None:
     outputs = {("get_weather", "Ljubljana"): OUTPUT, ("get_weather", "Oslo"): "cold"}
     plain: dict[str, Any] = {"max_tokens": 40}
-    asked = [(outputs, ASKED, options), (outputs, OSLO, options), ({}, ASKED, plain)]
-    alone = [last(answer(runtime, *one[:2], **one[2])).token_ids for one in asked]
-    together = asyncio.run(start_all(runtime, hold(runtime), asked * 3))
+    requests = [(outputs, QUESTION, options), (outputs, OSLO, options), ({}, QUESTION, plain)]
+    alone = [last(answer(runtime, *one[:2], **one[2])).token_ids for one in requests]
+    together = asyncio.run(start_all(runtime, hold(runtime), requests * 3))
     assert [last(events).token_ids for events in together] == alone * 3
 
 
-def test_what_is_taken_away_is_computed_again(
+def test_evicted_tool_turns_are_recomputed(
     open_runtime: Callable[..., LocalRuntime],
     hold: Callable[[LocalRuntime], Gate],
     options: dict[str, Any],
@@ -170,7 +170,7 @@ def test_what_is_taken_away_is_computed_again(
     expected, _ = by_client(roomy, outputs, **options)
     block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
     tight = open_runtime(memory_bytes=16 * block_bytes)
-    answers = asyncio.run(start_all(tight, hold(tight), [(outputs, ASKED, options)] * 6))
+    answers = asyncio.run(start_all(tight, hold(tight), [(outputs, QUESTION, options)] * 6))
     assert {last(events).token_ids for events in answers} == {tuple(expected)}
     assert tight.statistics().engine.evictions
 
@@ -178,10 +178,10 @@ def test_what_is_taken_away_is_computed_again(
 @pytest.mark.parametrize(
     "outputs", [{}, {("get_weather", "Oslo"): OUTPUT}, {("get_weather", "Ljubljana"): "rain " * 3500}]
 )
-def test_what_is_not_there_is_called_by_the_client(
+def test_calls_without_a_cached_output_are_the_clients(
     runtime: LocalRuntime, answer: Answer, options: dict[str, Any], outputs: Outputs
 ) -> None:
-    plain, generation = runtime.generate(ASKED, **options), last(answer(runtime, outputs, **options))
+    plain, generation = runtime.generate(QUESTION, **options), last(answer(runtime, outputs, **options))
     assert generation.token_ids == plain.token_ids
     assert [call.name for call in generation.tool_calls] == ["get_weather"]
     assert (generation.finish_reason, generation.answered_calls) == ("tool_calls", ())
@@ -197,7 +197,7 @@ def test_a_call_that_must_be_made_is_the_clients(
 
 
 def test_the_longest_answer_is_kept(runtime: LocalRuntime, answer: Answer, options: dict[str, Any]) -> None:
-    """``max_tokens`` counts what the model says, not what it is told."""
+    """``max_tokens`` counts sampled tokens, not those of tool outputs."""
     outputs = {("get_weather", "Ljubljana"): OUTPUT}
     whole = last(answer(runtime, outputs, **options))
     cut = last(answer(runtime, outputs, **options | {"max_tokens": len(whole.token_ids) - 2}))
@@ -205,11 +205,11 @@ def test_the_longest_answer_is_kept(runtime: LocalRuntime, answer: Answer, optio
     assert cut.token_ids == whole.token_ids[:-2]
 
 
-def test_after_the_end_nothing_is_taken(runtime: LocalRuntime, options: dict[str, Any]) -> None:
+def test_a_finished_answer_takes_no_outputs(runtime: LocalRuntime, options: dict[str, Any]) -> None:
     async def ask() -> bool:
-        running = await runtime.start(ASKED, **options)
-        async for _ in running.events():
+        stream = await runtime.start(QUESTION, **options)
+        async for _ in stream.events():
             pass
-        return running.tool_outputs.put("get_weather", {"city": "Ljubljana"}, OUTPUT)
+        return stream.tool_outputs.put("get_weather", {"city": "Ljubljana"}, OUTPUT)
 
     assert asyncio.run(ask()) is False

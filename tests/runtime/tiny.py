@@ -1,4 +1,4 @@
-"""Tiny models, made-up profiles of them, and passes through their kernels."""
+"""Tiny models, made-up profiles of them, and batches that run through their kernels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tiny_gguf(folder: Path, architecture: Any) -> Path:
 
 
 def tiny_model(folder: Path, name: str) -> ModelDirectory:
-    """``"nano"``, or a model of this architecture made in ``folder``, or one exported beforehand."""
+    """Return ``"nano"``, a model of this architecture made in ``folder``, or one exported beforehand."""
     if name == "nano":
         return open_model_directory(name)
     if name in ARCHITECTURES:
@@ -49,7 +49,7 @@ def tiny_model(folder: Path, name: str) -> ModelDirectory:
 
 
 def exported_models() -> list[str]:
-    """What ``tests/runtime/export_families.py`` wrote to the folder that AGENTRT_EXPORTS names."""
+    """Return the models that ``tests/runtime/export_families.py`` wrote to the folder AGENTRT_EXPORTS."""
     folder = os.environ.get("AGENTRT_EXPORTS")
     return sorted(str(graph.parent) for graph in Path(folder).glob("*/openvino_model.xml")) if folder else []
 
@@ -57,7 +57,7 @@ def exported_models() -> list[str]:
 def made_up_profile(
     layers: int, *, layer_s: float = 0.001, segment_s: float = 0.0, groups: int | None = None, **costs: float
 ) -> Profile:
-    """A layer takes ``layer_s`` for one token and for 32, and proportionally more beyond."""
+    """Return a profile whose layers take ``layer_s`` for 1 to 32 tokens, and proportionally more beyond."""
     xpus = {
         Role.DECODE: XPUProfile(
             device="CPU",
@@ -106,7 +106,7 @@ def load(
     static_tokens: int | None = None,
     properties: dict[str, Any] = EXACT,
 ) -> LoadedModel:
-    """Load a model with kernels of one layer each (or in one piece: ``segments=1``), caches attached."""
+    """Load a model with kernels of one layer each (``segments=1``: one kernel), caches attached."""
     name, devices = find_platform(platform)
     layers = sum(port.get_any_name().startswith("key_cache.") for port in read_paged_graph(directory).inputs)
     fine = segments is None
@@ -130,7 +130,7 @@ def load(
 
 @dataclasses.dataclass
 class Piece:
-    """Some tokens of one sequence."""
+    """A chunk of one sequence."""
 
     tokens: Sequence[int]
     past: int = 0
@@ -139,7 +139,7 @@ class Piece:
 
 
 def inputs_of(*pieces: Piece) -> BatchInputs:
-    """One pass over several sequences."""
+    """Return the inputs of one batch of several sequences."""
     tokens: list[int] = []
     positions: list[int] = []
     begins = [0]
@@ -156,13 +156,13 @@ def inputs_of(*pieces: Piece) -> BatchInputs:
 
 
 def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> BatchContext:
-    """A pass that has not begun."""
+    """Return a batch that has not started."""
     inputs = inputs_of(*pieces)
     return BatchContext(0, inputs, inputs.shape, loaded.graph.kernels_for(inputs.shape, avoid=avoid))
 
 
 def step(loaded: LoadedModel, context: BatchContext) -> None:
-    """Run the next kernel of a pass."""
+    """Run the next kernel of a batch."""
     kernel = context.next_kernel
     assert kernel is not None
     done = loaded.platform.xpus[kernel.roles[0]].run(kernel, context, 60.0)
@@ -173,7 +173,7 @@ def step(loaded: LoadedModel, context: BatchContext) -> None:
 
 
 def finish(loaded: LoadedModel, context: BatchContext) -> NDArray[np.float32]:
-    """Run the rest of a pass and return a copy of its logits."""
+    """Run the other kernels of a batch and return a copy of its logits."""
     while context.next_kernel is not None:
         step(loaded, context)
     assert context.logits is not None
@@ -183,12 +183,12 @@ def finish(loaded: LoadedModel, context: BatchContext) -> NDArray[np.float32]:
 
 
 def forward(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> NDArray[np.float32]:
-    """A whole pass."""
+    """Run a whole batch and return its logits."""
     return finish(loaded, begin(loaded, *pieces, avoid=avoid))
 
 
 def uncut(directory: ModelDirectory, properties: dict[str, Any] = EXACT) -> LoadedModel:
-    """The same model in one piece."""
+    """Load the same model as one kernel."""
     loaded = load(directory, segments=1, properties=properties)
     assert loaded.graph.bounds == (0,)
     return loaded

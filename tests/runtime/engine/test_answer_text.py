@@ -10,7 +10,7 @@ ALPHABET = "abé😀"
 
 
 def answer(raw: bytes, sizes: list[int], stop: list[str]) -> tuple[AnswerText, list[str]]:
-    """Push ``raw`` in tokens of the given sizes, then a byte at a time."""
+    """Push ``raw`` in tokens of the given sizes, then byte by byte; return the text and its pieces."""
     pieces: list[bytes] = []
     for size in [*sizes, *[1] * len(raw)]:
         pieces.append(raw[:size])
@@ -50,7 +50,7 @@ def test_held_back_until_it_cannot_be_a_stop_text() -> None:
     _, shown = answer(b"a</too</tool>b", [1, 5, 2, 5], ["</tool>"])
     assert shown == ["a", "", "</too", "", ""]
     _, shown = answer(b"a</to", [5], ["</tool>"])
-    assert "".join(shown) == "a</to", "what did not become one is shown at the end"
+    assert "".join(shown) == "a</to", "text that is no stop text is shown at the end"
 
 
 def test_several_stop_texts_the_first_in_the_text_counts() -> None:

@@ -50,7 +50,7 @@ def submit(
 
 def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatistics) -> None:
     pieces: list[str] = []
-    prompt = PROMPT[:30]  # within one KV block, so that no profile makes two chunks of it
+    prompt = PROMPT[:30]  # within one KV block, so that it is one chunk under any profile
     request = submit(runtime, 7, listener=pieces.append, prompt=prompt)
     output = request.output.result(30)
     assert (output.stop_reason, output.prompt_tokens) == ("length", 30)
@@ -63,7 +63,7 @@ def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatisti
     assert after.steps - before.steps == 7
 
 
-def test_an_end_token_ends_the_answer_and_is_no_text(runtime: LocalRuntime) -> None:
+def test_an_end_token_ends_the_answer_and_has_no_text(runtime: LocalRuntime) -> None:
     output = submit(runtime, 60, end_tokens=frozenset({700}), logit_bias={700: 100.0}).output.result(30)
     assert (output.text, output.token_ids, output.stop_reason) == ("", (700,), "stop")
 
@@ -105,10 +105,10 @@ def test_reactive_overtakes_proactive(runtime: LocalRuntime, gate: Any) -> None:
     assert all(request.output.result(60).stop_reason == "length" for request in [user, *background])
 
 
-def test_a_background_prompt_is_interrupted_between_two_kernels_and_goes_on_there(
+def test_a_proactive_prompt_is_preempted_between_two_kernels_and_resumed(
     open_runtime: Callable[..., LocalRuntime], hold: Any
 ) -> None:
-    runtime = open_runtime(quantum_s=1e-6)  # as many kernels as there are
+    runtime = open_runtime(quantum_s=1e-6)  # the finest partition
     alone = submit(runtime, 5, prompt=PROMPT * 5).output.result(30)
     gate = hold(runtime)
     background = submit(runtime, 5, priority=Priority.PROACTIVE, prompt=PROMPT * 5)
@@ -117,13 +117,13 @@ def test_a_background_prompt_is_interrupted_between_two_kernels_and_goes_on_ther
     kernels = [gate.step()[0].sequence]
     while kernels[-1] is user.sequence:
         kernels.append(gate.step()[0].sequence)
-    assert len(kernels) > 2, "all of the user's, and only then the rest of the other's"
+    assert len(kernels) > 2, "all kernels of the reactive request first"
     assert kernels[-1] is background.sequence
     gate.open()
     assert background.output.result(30).token_ids == alone.token_ids
     statistics = runtime.statistics().engine
     assert statistics.preemptions == 1
-    assert statistics.computed_tokens == 2 * (len(PROMPT) * 5 + 4) + 20, "nothing twice"
+    assert statistics.computed_tokens == 2 * (len(PROMPT) * 5 + 4) + 20, "nothing is recomputed"
 
 
 def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatistics, gate: Any) -> None:
@@ -132,13 +132,13 @@ def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatisti
     gate.arrived()
     first = runtime.statistics().engine
     second = runtime.statistics().engine
-    assert 0 < first.seconds_since_progress < second.seconds_since_progress, "a stuck step shows"
+    assert 0 < first.seconds_since_progress < second.seconds_since_progress, "a stuck kernel shows"
     assert (first.steps, first.running) == (before.steps, 1)
     gate.open()
     request.output.result(30)
 
 
-def test_a_lost_device_reaches_everyone_who_waits(
+def test_a_lost_device_ends_every_request(
     open_runtime: Callable[[], LocalRuntime], hold: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = open_runtime()
@@ -161,7 +161,7 @@ def test_a_lost_device_reaches_everyone_who_waits(
     runtime.close()
 
 
-def test_close_tells_everyone_who_waits(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:
+def test_close_ends_every_request(open_runtime: Callable[[], LocalRuntime], hold: Any) -> None:
     runtime = open_runtime()
     gate = hold(runtime)
     requests = [submit(runtime, 40) for _ in range(3)]
@@ -188,23 +188,23 @@ def test_a_listener_that_raises_ends_only_its_own_request(runtime: LocalRuntime)
     assert good.output.result(30).stop_reason == "length"
 
 
-def test_an_idle_engine_gives_memory_back_once_it_rests(
+def test_an_idle_engine_reclaims_memory(
     open_runtime: Callable[[], LocalRuntime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.01)
     runtime = open_runtime()
-    rested = threading.Semaphore(0)
+    reclaimed = threading.Semaphore(0)
     reclaim = runtime._engine._platform.reclaim
 
     def note() -> None:
         reclaim()
-        rested.release()
+        reclaimed.release()
 
     monkeypatch.setattr(runtime._engine._platform, "reclaim", note)
     tokens = set()
     for _ in range(2):
         tokens.add(submit(runtime, 5).output.result(30).token_ids)
-        assert rested.acquire(timeout=30)
+        assert reclaimed.acquire(timeout=30)
     assert len(tokens) == 1
 
 
@@ -230,7 +230,7 @@ def test_closing_frees_the_arena(open_runtime: Callable[..., LocalRuntime]) -> N
     def mapped() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
-    size = 3 * 2**30  # far more than anything else that comes and goes meanwhile
+    size = 3 * 2**30  # far more than other allocations of the test
     before = mapped()
     runtime = open_runtime(memory_bytes=size)
     submit(runtime, 3).output.result(60)

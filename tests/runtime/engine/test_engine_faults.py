@@ -1,4 +1,4 @@
-"""What goes wrong for one request, or with one kernel, and who notices."""
+"""Faults of one request or one kernel, and which requests they end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = [300 + n % 200 for n in range(700)]
 
 
 class Faulty:
-    """An XPU whose next kernels fail or hang: as OpenVINO tells it, and as the engine finds out."""
+    """An XPU whose next kernels fail with an error, or hang."""
 
     def __init__(self, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.hang = self.fail = 0
@@ -63,7 +63,7 @@ def faulty(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kind", ["hang", "fail"])
 @pytest.mark.parametrize("precision", ["f32", "u8"])
-def test_requests_go_on_after_a_fault_and_say_the_same(faulty: Any, kind: str, precision: str) -> None:
+def test_requests_go_on_after_a_fault_with_the_same_tokens(faulty: Any, kind: str, precision: str) -> None:
     runtime, fault = faulty(kv_cache_precision=precision)
     expected = [submit(runtime, 40, prompt=prompt).output.result(60) for prompt in (PROMPT, LONG)]
     reached = threading.Semaphore(0)
@@ -79,16 +79,16 @@ def test_requests_go_on_after_a_fault_and_say_the_same(faulty: Any, kind: str, p
     assert fault.rebuilds == runtime.statistics().engine.rebuilds == (2 if kind == "hang" else 0)
 
 
-def test_a_request_under_which_kernels_keep_hanging_is_given_up(faulty: Any) -> None:
+def test_a_request_whose_kernels_keep_hanging_ends(faulty: Any) -> None:
     runtime, fault = faulty()
     fault.hang = 3
     with pytest.raises(KernelFailedError, match=r"3 kernels of request gen_\w+ hung.*Try it again"):
         submit(runtime).output.result(60)
-    assert submit(runtime, 5).output.result(60).stop_reason == "length", "the engine is well"
+    assert submit(runtime, 5).output.result(60).stop_reason == "length", "the engine still works"
     assert runtime.statistics().engine.failed == 1
 
 
-def test_a_request_whose_kernels_keep_failing_is_told_why(faulty: Any) -> None:
+def test_a_request_whose_kernels_keep_failing_ends_with_the_cause(faulty: Any) -> None:
     runtime, fault = faulty()
     fault.fail = 3
     with pytest.raises(KernelFailedError, match="out of luck") as caught:
@@ -96,7 +96,7 @@ def test_a_request_whose_kernels_keep_failing_is_told_why(faulty: Any) -> None:
     assert isinstance(caught.value.__cause__, EngineFailedError)
 
 
-def test_blocks_a_hung_kernel_may_write_to_are_used_no_more(faulty: Any) -> None:
+def test_blocks_that_a_hung_kernel_may_write_to_are_not_reused(faulty: Any) -> None:
     runtime, fault = faulty()
     fault.hang = 1
     submit(runtime, prompt=LONG).output.result(60)
@@ -121,7 +121,7 @@ def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate
     assert good.output.result(30).stop_reason == "length"
 
 
-def test_a_deadline_ends_a_request_wherever_it_is(runtime: LocalRuntime, gate: Any) -> None:
+def test_a_deadline_ends_running_and_waiting_requests(runtime: LocalRuntime, gate: Any) -> None:
     running = submit(runtime, 1000, deadline_s=0.2)
     waiting = submit(runtime, 5, priority=Priority.PROACTIVE, deadline_s=0.1)
     gate.arrived()

@@ -15,12 +15,12 @@ VOCABULARY = 50
 
 
 def logits_of(*values: float) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The given logits, the rest very unlikely."""
+    """Return the given logits, with the other tokens very unlikely."""
     return np.array([*values, *[-50.0] * (VOCABULARY - len(values))], np.float32)
 
 
 def draws(params: SamplingParams, logits: Any, count: int = 4000) -> list[float]:
-    """How often each token is drawn."""
+    """Return how often each of the first six tokens is drawn."""
     sampler = TokenSampler(params, VOCABULARY, [])
     tokens = [sampler.sample(logits) for _ in range(count)]
     return [tokens.count(token) / count for token in range(6)]
@@ -30,7 +30,7 @@ def test_greedy_is_the_argmax() -> None:
     sampler = TokenSampler(SamplingParams(), VOCABULARY, [])
     assert sampler.takes_argmax
     assert sampler.sample(logits_of(1, 3, 2)) == 1
-    assert sampler.sample(logits_of(3, 3)) == 0, "of equals the first"
+    assert sampler.sample(logits_of(3, 3)) == 0, "the first of equal logits"
 
 
 def test_a_batch_samples_each_row_as_alone() -> None:
@@ -123,7 +123,7 @@ def test_only_tokens_that_every_cut_allows(
     assert likelier < (top_k or VOCABULARY)
     weights = np.exp((logits.astype(np.float64) - logits.max()) / temperature)
     top = np.sort(weights)[::-1][: top_k or VOCABULARY]
-    # Logits too close to differ in probability are a tie, whichever of them is taken.
+    # Logits that are too close to differ in probability are a tie; any of them may be sampled.
     heavier = weights[weights > weights[token]]
     assert heavier.sum() < top_p * top.sum() * (1 + 1e-9) or not len(heavier)
     assert weights[token] >= min_p * weights.max() * (1 - 1e-9)

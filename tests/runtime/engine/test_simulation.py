@@ -24,20 +24,20 @@ def simulation(policy: Policy, machine: str = "core-ultra-5-125h") -> Simulation
 
 
 def mixed(policy: Policy, *, background: int = 12, users: int = 6) -> Simulation:
-    """Background requests all along, users now and then; run to the end."""
-    batch = simulation(policy)
+    """Run many proactive and a few reactive requests to their end."""
+    simulated = simulation(policy)
     rng = random.Random(7)
     for _ in range(background):
         request = SimulatedRequest(rng.randint(50, 900), rng.randint(1, 40), Priority.PROACTIVE)
-        batch.submit(request, rng.uniform(0, 20))
+        simulated.submit(request, rng.uniform(0, 20))
     rng = random.Random(8)
     for _ in range(users):
         request = SimulatedRequest(rng.choice([40, 300, 700]), 20, Priority.REACTIVE)
-        batch.submit(request, rng.uniform(0, 20))
-    batch.run()
-    batch.scheduler.check_integrity()
-    assert len(batch.outputs) == background + users
-    return batch
+        simulated.submit(request, rng.uniform(0, 20))
+    simulated.run()
+    simulated.scheduler.check_integrity()
+    assert len(simulated.outputs) == background + users
+    return simulated
 
 
 def mean(answers: list[SimulatedOutput], priority: Priority) -> float:
@@ -53,30 +53,30 @@ def test_a_replay_is_the_same_to_the_last_kernel(name: str) -> None:
     assert first.outputs == second.outputs
 
 
-def test_a_user_hardly_notices_the_background() -> None:
+def test_background_load_hardly_delays_reactive_requests() -> None:
     quiet, busy = mixed(Policy(), background=0), mixed(Policy(), background=30)
     assert mean(busy.outputs, Priority.REACTIVE) < 1.25 * mean(quiet.outputs, Priority.REACTIVE)
     fcfs = mixed(POLICIES["fcfs"], background=30)
     assert mean(busy.outputs, Priority.REACTIVE) < 0.7 * mean(fcfs.outputs, Priority.REACTIVE)
 
 
-def test_preemption_keeps_what_restarting_loses() -> None:
-    """Fig. 4: (a) is as quick for the user, but computes prompts again."""
+def test_preemption_saves_the_recomputation_of_restarts() -> None:
+    """Fig. 4: (a) is as fast for the user, but recomputes prompts."""
     ours, restart = mixed(replace(Policy(), shortest_first=False)), mixed(POLICIES["preempt-restart"])
 
-    def prefilled(batch: Simulation) -> int:
-        return sum(kernel.tokens for kernel in batch.trace.kernels if kernel.stage == "prefill")
+    def prefilled(simulated: Simulation) -> int:
+        return sum(kernel.tokens for kernel in simulated.trace.kernels if kernel.stage == "prefill")
 
     assert ours.scheduler.preemptions > 0
     assert prefilled(ours) < prefilled(restart)
 
 
 def test_the_time_to_the_first_token_by_hand() -> None:
-    batch = simulation(Policy())
-    batch.submit(SimulatedRequest(64, 2, Priority.REACTIVE), 1.0)
-    batch.run()
-    (answer,) = batch.outputs
-    kernels = batch.trace.kernels
+    simulated = simulation(Policy())
+    simulated.submit(SimulatedRequest(64, 2, Priority.REACTIVE), 1.0)
+    simulated.run()
+    (answer,) = simulated.outputs
+    kernels = simulated.trace.kernels
     prompt = [kernel for kernel in kernels if kernel.stage == "prefill"]
     assert answer.arrived == prompt[0].started == 1.0
     assert answer.first_token == prompt[-1].ended
@@ -85,47 +85,47 @@ def test_the_time_to_the_first_token_by_hand() -> None:
 
 
 def test_the_next_turn_comes_after_the_last() -> None:
-    batch = simulation(Policy())
+    simulated = simulation(Policy())
     turns: list[float] = []
 
     def again(answer: SimulatedOutput) -> None:
         turns.append(answer.ended)
         if len(turns) < 3:
-            batch.submit(answer.request, batch.clock.now + 5, again)
+            simulated.submit(answer.request, simulated.clock.now + 5, again)
 
-    batch.submit(SimulatedRequest(32, 4, Priority.REACTIVE), on_output=again)
-    batch.run()
-    arrivals = [answer.arrived for answer in batch.outputs]
+    simulated.submit(SimulatedRequest(32, 4, Priority.REACTIVE), on_output=again)
+    simulated.run()
+    arrivals = [answer.arrived for answer in simulated.outputs]
     assert arrivals == [0.0, turns[0] + 5, turns[1] + 5]
 
 
 def test_a_hung_kernel_costs_its_timeout_and_nothing_else() -> None:
     policy = replace(Policy(), hang_timeout_s=2.0)
-    batch, calm = simulation(policy), simulation(policy)
-    for each in (batch, calm):
+    simulated, calm = simulation(policy), simulation(policy)
+    for each in (simulated, calm):
         each.submit(SimulatedRequest(300, 10, Priority.PROACTIVE))
         each.submit(SimulatedRequest(40, 10, Priority.REACTIVE), 3.0)
-    xpu: Any = batch._platform.xpus[Role.DECODE]
+    xpu: Any = simulated._platform.xpus[Role.DECODE]
     xpu.hang_next = True
-    for each in (batch, calm):
+    for each in (simulated, calm):
         each.run()
         each.scheduler.check_integrity()
         assert len(each.outputs) == 2
     assert xpu.rebuilds == 1
-    assert batch.scheduler.usable_tokens < calm.scheduler.usable_tokens
-    assert batch.clock.now - calm.clock.now < 2.6
+    assert simulated.scheduler.usable_tokens < calm.scheduler.usable_tokens
+    assert simulated.clock.now - calm.clock.now < 2.6
 
 
 def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
-    batch = mixed(Policy())
+    simulated = mixed(Policy())
     file = tmp_path / "trace.json"
-    batch.trace.write_chrome(file, {"machine": "a simulated one"})
+    simulated.trace.write_chrome(file, {"machine": "a simulated one"})
     trace = json.loads(file.read_text())
     assert trace["otherData"] == {"machine": "a simulated one"}
     names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
     assert set(names.values()) == {"prefill", "decode"}
     chunks = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    assert len(chunks) == len(batch.trace.kernels)
+    assert len(chunks) == len(simulated.trace.kernels)
     for track in names:
         ends = 0.0
         for event in sorted((e for e in chunks if e["tid"] == track), key=lambda event: event["ts"]):
@@ -134,8 +134,8 @@ def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
     assert {event["cat"] for event in chunks} == {"reactive", "proactive"}
 
 
-def test_a_trace_forgets_the_oldest() -> None:
-    batch = mixed(Policy())
+def test_a_trace_drops_the_oldest_kernels() -> None:
+    simulated = mixed(Policy())
     short = Trace(limit=10)
-    short._kernels.extend(batch.trace.kernels)
-    assert short.kernels == batch.trace.kernels[-10:]
+    short._kernels.extend(simulated.trace.kernels)
+    assert short.kernels == simulated.trace.kernels[-10:]

@@ -1,4 +1,4 @@
-"""agentrt for the tools of MCP servers: those that only read, of servers that you trust.
+"""agentrt for the tools of MCP servers: read-only tools of trusted servers.
 
 ::
 
@@ -48,7 +48,7 @@ class McpTool:
             bind=_bind,
             call=None,
             acall=functools.partial(client.call_tool, tool.name),
-            speculative_acall=functools.partial(_call_early, client, tool.name),
+            speculative_acall=functools.partial(_speculate, client, tool.name),
             options=options,
         )
 
@@ -56,22 +56,22 @@ class McpTool:
 async def speculable_tools(
     client: mcp.Client, *, trusted: bool, **options: Unpack[SpeculableKeywords]
 ) -> list[McpTool]:
-    """Return the tools of a connected server that may be run early: those whose ``readOnlyHint`` is true.
+    """Return the tools of a connected server that can be speculated on: those with a true ``readOnlyHint``.
 
-    The hint is the server's own claim, so it counts only for a server that you trust. A server that has a
-    question to the user gets no answer early; but one that asks in the middle of a call, as protocols before
-    2026-07-28 let it, asks in the middle of an early call, too: do not use this with such a server.
+    The hint is the server's own claim, so it counts only for a server that you trust. A question of the
+    server to the user fails a speculative run; but a server that asks in the middle of a call, as protocols
+    before 2026-07-28 allow, also asks in the middle of a speculative one: do not use this with such a server.
 
-    ``options`` are those of :func:`agentrt.speculable`, for all of them. Other tools are called as before, by
+    ``options`` are those of :func:`agentrt.speculable`, for all tools. Call other tools as before, by
     ``client.call_tool``.
 
     Raises:
-        ConfigurationError: the server is not trusted, or an option is unknown or cannot work.
+        ConfigurationError: the server is not trusted, or an option is unknown or has an invalid value.
     """
     if trusted is not True:
         raise ConfigurationError(
-            "what a server that is not trusted says of its tools proves nothing. Pass trusted=True if you "
-            "trust it, or do without speculation on its tools."
+            "an untrusted server can claim anything of its tools. Pass trusted=True if you trust it, or do "
+            "not speculate on its tools."
         )
     parsed = SpeculableOptions(**dict[str, Any](options))
     found: list[McpTool] = []
@@ -89,13 +89,15 @@ async def speculable_tools(
 
 
 def _bind(arguments: Mapping[str, Any]) -> Invocation:
-    # The server validates: its complaint is a result that the model must see.
+    # The server validates the arguments: its error is a result that the model must see.
     return Invocation(kwargs={"arguments": dict(arguments)})
 
 
-async def _call_early(client: mcp.Client, name: str, arguments: dict[str, Any]) -> mcp.types.CallToolResult:
-    # Not client.call_tool, which puts a server's questions to the user: this call may never be made.
+async def _speculate(client: mcp.Client, name: str, arguments: dict[str, Any]) -> mcp.types.CallToolResult:
+    # Not client.call_tool, which shows a server's questions to the user: the model may never make this call.
     result = await client.session.call_tool(name, arguments, allow_input_required=True)
     if not isinstance(result, mcp.types.CallToolResult) or result.is_error:
-        raise SpeculationError(f"{name} asked for more, or failed. It runs again when the model calls it.")
+        raise SpeculationError(
+            f"{name} failed or needs the user's input. It runs again when the model calls it."
+        )
     return result

@@ -1,4 +1,4 @@
-"""Guesses with a small local model on OpenVINO GenAI, beside whatever the main model runs on."""
+"""`LocalSpeculator`: drafts by a small local model on OpenVINO GenAI."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 
-# How far into a sample to look whether it is a call.
+# The lengths of a sample at which to check whether it is a call.
 _LOOK_AFTER_TOKENS = (1, 4)
 _QUICK_S = 0.05
 _WARM_UP_TOKENS = 16
-# How much longer than the greedy sample a drawn one may be.
+# How many tokens longer than the greedy sample the others may be.
 _TOKENS_MORE = 8
 
 
 class LocalSpeculator:
-    """Asks a small model in this process for the call the main model is about to make.
+    """Lets a small model in this process predict the main model's next call.
 
-    The first sample is greedy, so that more samples never guess worse; the others are drawn at
-    ``temperature``, in one batch, unless the first expects no call at all. The model runs in a thread and
-    lets go of the interpreter while it computes.
+    The first sample is greedy, so that more samples never predict worse; the others are sampled at
+    ``temperature``, in one batch, unless the first contains no call. The model runs in a thread and releases
+    the interpreter lock while it computes.
 
-    A draft stops within one token of the main model's answer, and as soon as it turns out to be no call, so
-    that it takes no time from what comes next. OpenVINO GenAI cannot stop everything: what it decodes in a
-    batch may be little longer than the greedy sample instead, and a model that is through with
-    ``max_tokens`` in 50 ms runs to its end, because watching its tokens would take longer than they do.
-    One draft runs at a time; those of other turns wait.
+    Decoding stops within one token of the main model's answer, and as soon as the sample is known to be no
+    call, so that it delays nothing that follows. Two cases cannot be stopped in OpenVINO GenAI: samples
+    decoded in a batch, which are limited to 8 tokens more than the greedy one instead, and a model that
+    decodes ``max_tokens`` in 50 ms, because inspecting its tokens would take longer. One turn decodes at a
+    time; others wait.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class LocalSpeculator:
     ) -> None:
         """Load the OpenVINO model in ``model_directory`` (blocks).
 
-        ``samples`` overrides the number that the session asks for; ``format``, or its name, is how the model
+        ``samples`` overrides the session's number; ``format``, or its name, is how the model
         writes calls; ``threads`` bounds its CPU threads, for a draft that shares the cores with the
         main model.
 
         Raises:
             MissingExtraError: OpenVINO GenAI is not installed.
-            ModelNotFoundError, ModelFormatError: there is no usable model in that directory.
+            ModelNotFoundError, ModelFormatError: the directory has no model that can be loaded.
             ConfigurationError: ``samples`` is below 1, or there is no format of this name.
         """
         try:
@@ -98,15 +98,15 @@ class LocalSpeculator:
             properties["INFERENCE_NUM_THREADS"] = threads
 
         def load() -> tuple[Any, Any]:
-            # Tokenizing is far too little work to be spread over the cores that the main model computes on.
+            # Tokenizing is too little work to be spread over the cores that the main model uses.
             tokenizer = openvino_genai.Tokenizer(str(directory), INFERENCE_NUM_THREADS=1)
             return tokenizer, openvino_genai.LLMPipeline(
                 str(directory), tokenizer, "CPU", scheduler_config=scheduling, **properties
             )
 
         try:
-            # OpenVINO leaves the thread that loads a model with a stack for signal handlers that may go away
-            # before the next Ctrl-C: that shall not be the caller's.
+            # OpenVINO gives the thread that loads a model an alternate signal stack that may be freed before
+            # the next Ctrl-C, so the model is not loaded in the caller's thread.
             loading = start_in_thread(load, name=f"agentrt load {self.name}", daemon=False)
             self._tokenizer, self._pipeline = loading.result()
         except RuntimeError as error:
@@ -120,15 +120,15 @@ class LocalSpeculator:
         self._is_quick = self._warm_up() * max_tokens < _QUICK_S
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
-        """Yield the calls of each sample as it ends."""
-        unwanted = threading.Event()
+        """Yield the calls of each sample when it is complete."""
+        cancelled = threading.Event()
 
         def start(put: Callable[[ToolCall], None]) -> Future[None]:
             def work() -> None:
-                for call in self._generate(request, unwanted):
+                for call in self._generate(request, cancelled):
                     put(call)
 
-            # The end of the process must not cut native code off; it waits for the draft.
+            # Not a daemon: the process must not end while native code runs.
             return start_in_thread(work, name=f"agentrt {self.name}", daemon=False)
 
         produced = produced_elsewhere(start)
@@ -137,12 +137,12 @@ class LocalSpeculator:
                 async for call in produced:
                     yield call
         finally:
-            unwanted.set()
+            cancelled.set()
 
-    def _generate(self, request: DraftRequest, unwanted: threading.Event) -> Iterator[ToolCall]:
-        """Decode the samples, blocking; yields the calls of each that ends before it is ``unwanted``."""
+    def _generate(self, request: DraftRequest, cancelled: threading.Event) -> Iterator[ToolCall]:
+        """Decode the samples (blocks); yield the calls of each, until ``cancelled`` is set."""
         with self._busy:
-            if unwanted.is_set():
+            if cancelled.is_set():
                 return
             prompt = self._tokenizer.apply_chat_template(
                 [_for_template(message) for message in request.messages],
@@ -155,25 +155,25 @@ class LocalSpeculator:
                 raise PromptTooLongError(
                     length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
                 )
-            greedy = self._decode(tokens, unwanted)
-            if unwanted.is_set() or self._is_answer(greedy):
+            greedy = self._decode(tokens, cancelled)
+            if cancelled.is_set() or self._is_answer(greedy):
                 return
             yield from self._calls(greedy)
             drawn = (self._samples or request.samples) - 1
-            if drawn and not unwanted.is_set():
+            if drawn and not cancelled.is_set():
                 longest = min(self._max_tokens, len(greedy) + _TOKENS_MORE)
                 for sample in self._pipeline.generate(tokens, self._settings(longest, drawn)).tokens:
                     yield from self._calls(sample)
 
-    def _decode(self, prompt: Any, unwanted: threading.Event) -> list[int]:
-        """Return the tokens of the greedy sample, as far as it is wanted."""
+    def _decode(self, prompt: Any, cancelled: threading.Event) -> list[int]:
+        """Return the tokens of the greedy sample, or those decoded until it was stopped."""
         settings = self._settings(self._max_tokens)
         if self._is_quick:
             tokens: list[int] = self._pipeline.generate(prompt, settings).tokens[0]
             return tokens
 
         def stop(written: list[int]) -> bool:
-            return unwanted.is_set() or (len(written) in _LOOK_AFTER_TOKENS and self._is_answer(written))
+            return cancelled.is_set() or (len(written) in _LOOK_AFTER_TOKENS and self._is_answer(written))
 
         stopper = self._stopper(stop)
         self._pipeline.generate(prompt, settings, stopper)
@@ -181,7 +181,7 @@ class LocalSpeculator:
         return written
 
     def _warm_up(self) -> float:
-        """Have the kernels compiled, which would cost the first turn its guess; return seconds a token."""
+        """Compile the kernels, so that the first turn is not late; return the seconds per token."""
         prompt = self._tokenizer.encode("warm")
         settings = self._settings(_WARM_UP_TOKENS)
         settings.ignore_eos = True
@@ -191,7 +191,7 @@ class LocalSpeculator:
         return (time.perf_counter() - started) / _WARM_UP_TOKENS
 
     def _settings(self, max_tokens: int, drawn: int = 0) -> Any:
-        """The generation settings of one greedy sample, or of ``drawn`` ones at the temperature."""
+        """Return the generation config of one greedy sample, or of ``drawn`` samples at the temperature."""
         config = self._pipeline.get_generation_config()
         config.max_new_tokens = max_tokens
         config.apply_chat_template = False
@@ -202,25 +202,25 @@ class LocalSpeculator:
         return config
 
     def _is_answer(self, tokens: list[int]) -> bool:
-        """Whether a sample begins with text: then it expects no call, and the rest of it is of no use."""
+        """Whether a sample begins with text, so that no call is expected."""
         begun = "".join(map(self._piece, tokens[: _LOOK_AFTER_TOKENS[-1]]))
         events = tool_call_parser(self._format).feed(begun)
         return any(isinstance(event, TextDelta) and event.text.strip() for event in events)
 
     def _calls(self, tokens: list[int]) -> tuple[ToolCall, ...]:
-        # Some models' call tags are special tokens, and then part of what is skipped by default.
+        # The call tags of some models are special tokens, which decoding skips by default.
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=False)
         return parse_tool_calls(text, self._format)[1]
 
     def _piece(self, token: int) -> str:
-        """The text of one token; remembered, because few tokens begin a sample and decoding takes time."""
+        """Return the text of one token, cached: few tokens begin a sample, and decoding takes time."""
         if token not in self._pieces:
             self._pieces[token] = self._tokenizer.decode([token], skip_special_tokens=False)
         return self._pieces[token]
 
 
 def _stopper_type(genai: Any) -> Any:
-    """Return the class of a streamer that collects tokens until its condition says stop."""
+    """Return the class of a streamer that collects tokens until its condition is true."""
 
     class Stopper(genai.StreamerBase):  # type: ignore[misc]
         def __init__(self, condition: Callable[[list[int]], bool]) -> None:
@@ -240,7 +240,7 @@ def _stopper_type(genai: Any) -> Any:
 
 
 def _context_of(directory: Path) -> int | None:
-    """The most tokens the model was made for, if its configuration says so."""
+    """Return the model's context length in tokens; None if its configuration has none."""
     config = directory / "config.json"
     if not config.is_file():
         return None
@@ -249,7 +249,7 @@ def _context_of(directory: Path) -> int | None:
 
 
 def _for_template(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring an OpenAI message into the shape templates take: call arguments as objects, content as text."""
+    """Convert an OpenAI message for chat templates: call arguments as objects, content as text."""
     shaped = {key: value for key, value in message.items() if value is not None}
     content = shaped.get("content", "")
     if not isinstance(content, str):

@@ -1,4 +1,4 @@
-"""Guesses without guessing: dispatches a call once the main model has written all of its arguments."""
+"""`StreamSpeculator`: starts a call when the main model has written all of its arguments."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _OUTSIDE = re.compile(r'[^"{}\[\]]+')
 
 
 class StreamSpeculator:
-    """Reads the main model's answer along and yields each call as soon as its arguments are *sealed*.
+    """Reads the main model's streamed answer and yields each call when its arguments are *sealed*.
 
-    A call's arguments are sealed when the JSON object they are written in is closed: whatever the model
-    goes on to write, further calls, text, usage, belongs to something else. So the first of several
-    parallel calls runs while the others are being written, and the last one runs while the end of the
-    answer is on its way. No draft model is asked and, where the answer is well-formed, no guess is wrong.
+    A call's arguments are sealed when their JSON object is closed: further output, be it calls, text or
+    usage, does not belong to them. So the first of several parallel calls runs while the others are being
+    written, and the last one while the end of the answer is being streamed. There is no draft model, and in
+    a well-formed answer no draft is wrong.
 
-    It needs an answer that is streamed; of one that is not it knows nothing.
+    From an answer that is not streamed it yields nothing.
     """
 
     name = "stream"
@@ -60,7 +60,7 @@ class StreamSpeculator:
 
 
 class _Sealing:
-    """Puts calls together from the events of one answer."""
+    """Assembles calls from the events of one answer."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Arguments] = {}
@@ -68,7 +68,7 @@ class _Sealing:
     def feed(self, event: ParserEvent) -> list[ToolCall]:
         """Return the calls that ``event`` seals."""
         if isinstance(event, CallStarted):
-            # A new call ends those before it, also one that takes no arguments and was given none.
+            # A new call seals those before it that have no arguments at all.
             sealed = [call for index in sorted(self._open) if (call := self._open.pop(index).empty_call())]
             self._open[event.index] = _Arguments(event.name)
             return sealed
@@ -85,7 +85,7 @@ class _Sealing:
 
 
 class _Arguments:
-    """The arguments of one call, as far as they are written."""
+    """The arguments of one call, as far as they have been written."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -96,7 +96,7 @@ class _Arguments:
         self._escaped = False
 
     def feed(self, text: str) -> bool:
-        """Take the next piece; True once the object is closed, or is too long to go on with."""
+        """Take the next piece; return True when the object is closed, or too long to be a call."""
         self._text.append(text)
         self._characters += len(text)
         position = 0
@@ -121,11 +121,11 @@ class _Arguments:
         return self._characters > MAX_CALL_CHARACTERS
 
     def call(self) -> ToolCall | None:
-        """The call, or None if the text is no JSON object."""
+        """Return the call; None if the text is not a JSON object."""
         with suppress(ValueError):
             return ToolCall(self._name, parse_arguments("".join(self._text)))
         return None
 
     def empty_call(self) -> ToolCall | None:
-        """The call, if nothing was written of its arguments."""
+        """Return the call without arguments; None if some have been written."""
         return None if "".join(self._text).strip() else ToolCall(self._name, {})

@@ -5,7 +5,7 @@
     model = speculate(ChatOpenAI(...), LocalSpeculator(directory))
     agent = create_agent(model, [search_notes, read_note])      # tools decorated with @speculable
 
-Importing this module also teaches :func:`agentrt.speculable` LangChain's tools.
+Importing this module also makes :func:`agentrt.speculable` accept LangChain's tools.
 """
 
 from __future__ import annotations

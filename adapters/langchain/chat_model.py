@@ -41,12 +41,12 @@ class ChatAgentRT(BaseChatModel):
             agent = create_agent(ChatAgentRT(runtime=runtime), tools)
 
     Give a ``runtime`` to share it and to decide when it closes; or only a ``model``, which is then opened
-    at once and closes when this chat model and its copies are gone. The other fields are those of
-    :meth:`LocalRuntime.generate`, and may also be given per call or by ``bind``. ``priority`` None takes
-    the one in force, :func:`agentrt.current_priority`.
+    at once and closes when this chat model and its copies are garbage-collected. The other fields are
+    those of :meth:`LocalRuntime.generate`, and may also be given per request or by ``bind``. With
+    ``priority`` None, :func:`agentrt.current_priority` is used.
 
-    A streamed tool call comes whole, in one chunk: what is streamed cannot be taken back, and half a call
-    that turns out malformed would look like a call. Cancelling the task or closing the stream ends the
+    A streamed tool call comes whole, in one chunk: a streamed chunk cannot be taken back, and the first half
+    of a malformed call would look like a call. Cancelling the task or closing the stream ends the
     generation in the engine at once. Errors are those of ``LocalRuntime``.
     """
 
@@ -64,13 +64,19 @@ class ChatAgentRT(BaseChatModel):
     repetition_penalty: float = 1.0
     seed: int | None = None
     tool_cache: bool = False
-    """Whether calls may be answered inside the model's own answer, where :func:`speculate` has their results
-    by the time the model makes them. Such calls do not pass through the agent's graph: no node, interrupt or
-    middleware sees them. They are ``server_tool_call`` and ``server_tool_result`` blocks of the
-    message, and the answer goes on behind them."""
+    """Whether the engine may answer calls whose results :func:`speculate` has when the model makes them.
+
+    Such calls do not pass through the agent's graph: no node, interrupt or middleware sees them. They are
+    ``server_tool_call`` and ``server_tool_result`` blocks of the message; the answer continues after them.
+    """
 
     def __init__(self, **fields: Any) -> None:
-        """See the class for the fields; opening a model raises what ``LocalRuntime.open`` raises."""
+        """Open ``model`` unless a ``runtime`` is given; see the class for the other fields.
+
+        Raises:
+            ConfigurationError: the given ``runtime`` has another ``model`` open.
+            AgentRTError: as :meth:`LocalRuntime.open` raises it.
+        """
         given = fields.get("runtime")
         if given is None:
             from agentrt.runtime import LocalRuntime
@@ -105,10 +111,10 @@ class ChatAgentRT(BaseChatModel):
         tool_choice: str | bool | dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Offer tools to the model.
+        """Bind tools to the model.
 
-        ``tool_choice`` is ``"auto"``, ``"none"``, ``"any"``, ``"required"`` or True for some call, a tool's
-        name for a call of that tool, or OpenAI's object for the same.
+        ``tool_choice`` is ``"auto"`` or ``"none"``; ``"any"``, ``"required"`` or True for at least one call;
+        or a tool's name, or OpenAI's object, for a call of that tool.
         """
         return self.bind(
             tools=[convert_to_openai_tool(tool) for tool in tools], tool_choice=tool_choice, **kwargs
@@ -171,13 +177,13 @@ class ChatAgentRT(BaseChatModel):
                     yield chunk
 
     def _turns(self) -> ResultSource | None:
-        """Where results of early runs come from, if they may be used here."""
+        """Return the source of speculated results; None if ``tool_cache`` is off or nothing speculates."""
         return current_result_source() if self.tool_cache else None
 
     async def _events(
         self, messages: list[BaseMessage], options: Mapping[str, Any], turns: ResultSource | None
     ) -> AsyncGenerator[GenerationEvent, None]:
-        """The events of an answer, to which the results of ``turns`` go."""
+        """Yield the events of an answer; the results of ``turns`` are put into the engine's tool cache."""
         running = await self.runtime.start(openai_messages(messages), **options)
         if turns is not None:
             turns.take_results(_submitter(running.tool_outputs.put))
@@ -211,7 +217,7 @@ class ChatAgentRT(BaseChatModel):
 
 
 def _tool_choice(choice: Any) -> Any:
-    """LangChain's ways to say it in OpenAI's."""
+    """Convert LangChain's ``tool_choice`` to OpenAI's."""
     if choice is True or choice == "any":
         return "required"
     if not choice:
@@ -222,7 +228,7 @@ def _tool_choice(choice: Any) -> Any:
 
 
 def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[GenerationEvent, None, None]:
-    """``events`` for a caller that waits, on an event loop of their own: the caller's thread may run one."""
+    """Iterate over ``events`` in blocking code, on a separate event loop: this thread may already run one."""
     with start_blocking_portal() as portal:
         try:
             while (event := portal.call(anext, events, None)) is not None:
@@ -232,12 +238,12 @@ def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[Genera
 
 
 def _submitter(put: Callable[[str, Mapping[str, Any], str], bool]) -> TakeResult:
-    """Hand results to ``put`` on a thread of its own: it spells them in the model's tokens."""
+    """Return a function that calls ``put`` with results in a thread: tokenizing them takes time."""
     loop, call_soon = asyncio.get_running_loop(), loop_caller()
 
     def take(call: ToolCall, text: str) -> None:
         def keep() -> None:
-            with suppress(RequestError):  # then the agent makes the call
+            with suppress(RequestError):  # the agent then makes the call itself
                 put(call.name, call.arguments, text)
 
         call_soon(functools.partial(loop.run_in_executor, None, keep))

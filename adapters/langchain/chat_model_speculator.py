@@ -16,16 +16,16 @@ from agentrt.drafts import DraftRequest
 
 
 class ChatModelSpeculator:
-    """Asks a (smaller) chat model for the call the main model is about to make.
+    """Lets a (smaller) chat model predict the main model's next call in one turn.
 
-    It speculates for one turn. Its calls carry no callbacks, so that they appear neither in the user's
-    stream nor among the user's traces and token counts.
+    Its requests have no callbacks, so that they appear neither in the user's stream nor in the user's traces
+    and token counts.
     """
 
     def __init__(
         self, model: BaseChatModel, messages: Sequence[BaseMessage], tools: Sequence[Any], *, use_async: bool
     ) -> None:
-        """``use_async`` says whether the turn runs on the caller's own loop, whose clients it may share."""
+        """``use_async`` says that the turn runs on the caller's event loop, to which async clients belong."""
         self.name = type(model).__name__
         self._model = model
         self._messages = list(messages)

@@ -11,56 +11,65 @@ from agentrt.calls import ToolCall
 
 
 def openai_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """Convert a history. Calls that the model's server has answered are turns of tools like any other."""
+    """Convert a history; calls that the model's server has answered become ordinary tool turns."""
     converted = convert_to_openai_messages(in_turns(messages))
     return converted if isinstance(converted, list) else [converted]
 
 
 def in_turns(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the history as if all calls in it had been made by the client."""
-    return [part for message in messages for part in _turns(message)]
+    """Return the history as if the client had made all calls, also those that the model's server answered."""
+    return [part for message in messages for part in _split(message)]
 
 
 def answered_blocks(call: ToolCall, output: str) -> list[str | dict[str, Any]]:
-    """Return a call that the model's server has answered as blocks of a message, which goes on behind it."""
+    """Return a call that the model's server has answered as the content blocks of a message."""
     return [
         {"type": "server_tool_call", "id": call.id, "name": call.name, "args": dict(call.arguments)},
         {"type": "server_tool_result", "tool_call_id": call.id, "status": "success", "output": output},
     ]
 
 
-def _turns(message: BaseMessage) -> list[BaseMessage]:
-    content = message.content
-    if not isinstance(message, AIMessage) or not isinstance(content, list):
+def _split(message: BaseMessage) -> list[BaseMessage]:
+    """Split a message at the calls that the server has answered; return it as it is if there are none."""
+    if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return [message]
-    turns: list[BaseMessage] = []
-    text = ""
-    calls: list[Any] = []
-    results: list[BaseMessage] = []
+    splitter = _MessageSplitter()
+    for block in message.content:
+        if not splitter.add({"type": "text", "text": block} if isinstance(block, str) else block):
+            return [message]
+    splitter.end_turn()
+    if not splitter.turns:
+        return [message]
+    if splitter.text or message.tool_calls:
+        return [*splitter.turns, AIMessage(splitter.text, tool_calls=message.tool_calls)]
+    return splitter.turns
 
-    def close() -> None:
-        nonlocal text
-        if results:
-            turns.extend([AIMessage(text, tool_calls=list(calls)), *results])
-            text = ""
-            calls.clear()
-            results.clear()
 
-    for block in content:
-        kind = "text" if isinstance(block, str) else block.get("type")
-        if kind != "server_tool_result":
-            close()
-        if isinstance(block, str):
-            text += block
-        elif kind == "text":
-            text += block["text"]
+class _MessageSplitter:
+    """Collects content blocks into turns of calls and their results."""
+
+    def __init__(self) -> None:
+        self.turns: list[BaseMessage] = []
+        self.text = ""
+        """The text after the last complete turn."""
+        self._calls: list[Any] = []
+        self._results: list[BaseMessage] = []
+
+    def add(self, block: dict[str, Any]) -> bool:
+        """Take the next block; return False for one that cannot be converted."""
+        kind = block.get("type")
+        if kind == "server_tool_result":
+            self._results.append(ToolMessage(block["output"], tool_call_id=block["tool_call_id"]))
+            return True
+        self.end_turn()
+        if kind == "text":
+            self.text += block["text"]
         elif kind == "server_tool_call":
-            calls.append({"name": block["name"], "args": block["args"], "id": block["id"]})
-        elif kind == "server_tool_result":
-            results.append(ToolMessage(block["output"], tool_call_id=block["tool_call_id"]))
-        else:
-            return [message]  # something that only its maker understands
-    close()
-    if not turns:
-        return [message]
-    return [*turns, AIMessage(text, tool_calls=message.tool_calls)] if text or message.tool_calls else turns
+            self._calls.append({"name": block["name"], "args": block["args"], "id": block["id"]})
+        return kind in ("text", "server_tool_call")
+
+    def end_turn(self) -> None:
+        """End the turn if its calls have results."""
+        if self._results:
+            self.turns += [AIMessage(self.text, tool_calls=self._calls), *self._results]
+            self.text, self._calls, self._results = "", [], []

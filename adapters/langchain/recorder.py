@@ -1,4 +1,4 @@
-"""Recording a LangChain run while it happens."""
+"""`RunRecorder`: a callback handler that records a LangChain run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .messages import openai_messages
 
 
 class RunRecorder(BaseCallbackHandler):
-    """Records what the models and tools of a run said; give it to the run among its callbacks::
+    """Records the answers of a run's models and tools; add it to the run's callbacks::
 
         recorder = RunRecorder()
         agent.invoke(request, {"callbacks": [recorder]})
@@ -31,36 +31,36 @@ class RunRecorder(BaseCallbackHandler):
     run_inline = True  # in the order of events, also in async runs
 
     def __init__(self) -> None:
-        """Nothing is recorded yet."""
+        """Create an empty recorder."""
         self._lock = threading.Lock()
-        self._asked: dict[UUID, tuple[Sequence[BaseMessage], float]] = {}
-        self._called: dict[UUID, tuple[str, dict[str, Any], str | None, float]] = {}
+        self._requests: dict[UUID, tuple[Sequence[BaseMessage], float]] = {}
+        self._running_calls: dict[UUID, tuple[str, dict[str, Any], str | None, float]] = {}
         self._turns: list[RecordedAnswer] = []
 
     def recording(self) -> Recording:
-        """What happened so far."""
+        """Return the recording so far."""
         with self._lock:
             return Recording(turns=tuple(self._turns))
 
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        """Note what a model is asked."""
+        """Record a request to a model."""
         with self._lock:
-            self._asked[run_id] = (list(messages[0]), time.monotonic())
+            self._requests[run_id] = (list(messages[0]), time.monotonic())
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what it answers."""
+        """Record the model's answer."""
         generation = response.generations[0][0]
         with self._lock:
-            asked = self._asked.pop(run_id, None)
-            if asked is None or not isinstance(generation, ChatGeneration):
+            request = self._requests.pop(run_id, None)
+            if request is None or not isinstance(generation, ChatGeneration):
                 return
-            messages, began = asked
+            messages, started = request
             turn = RecordedAnswer(
                 messages=tuple(openai_messages(messages)),
                 answer=openai_messages([_whole(generation.message)])[0],
-                seconds=time.monotonic() - began,
+                seconds=time.monotonic() - started,
             )
             self._turns.append(turn)
 
@@ -74,43 +74,43 @@ class RunRecorder(BaseCallbackHandler):
         tool_call_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Note that a tool is called."""
+        """Record a tool call."""
         with self._lock:
             name = str(serialized.get("name") or kwargs.get("name"))
-            self._called[run_id] = (name, dict(inputs or {}), tool_call_id, time.monotonic())
+            self._running_calls[run_id] = (name, dict(inputs or {}), tool_call_id, time.monotonic())
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what it says."""
+        """Record the tool's result."""
         content = output.content if isinstance(output, ToolMessage) else output
         self._add_call(run_id, result=content if isinstance(content, str) else repr(content))
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what it raises."""
+        """Record the tool's error."""
         self._add_call(run_id, error=f"{type(error).__name__}: {error}")
 
     def _add_call(self, run_id: UUID, *, result: str = "", error: str | None = None) -> None:
         with self._lock:
-            called = self._called.pop(run_id, None)
-            if called is None:
+            running = self._running_calls.pop(run_id, None)
+            if running is None:
                 return
-            name, arguments, call_id, began = called
+            name, arguments, call_id, started = running
             call = RecordedCall(
                 id=call_id or "",
                 name=name,
                 arguments=arguments,
                 result=result,
                 error=error,
-                seconds=time.monotonic() - began,
+                seconds=time.monotonic() - started,
             )
-            for place in range(len(self._turns) - 1, -1, -1):
-                turn = self._turns[place]
+            for index in range(len(self._turns) - 1, -1, -1):
+                turn = self._turns[index]
                 if any(requested.id == call_id for requested in turn.requested):
-                    self._turns[place] = turn.model_copy(update={"calls": (*turn.calls, call)})
+                    self._turns[index] = turn.model_copy(update={"calls": (*turn.calls, call)})
                     return
 
 
 def _whole(message: BaseMessage) -> BaseMessage:
-    # A streamed answer ends as a chunk; what is recorded does not depend on how it came.
+    # A streamed answer ends as a chunk: the recording does not depend on whether it was streamed.
     if isinstance(message, AIMessage):
         return AIMessage(content=message.content, tool_calls=message.tool_calls)
     return message

@@ -1,4 +1,4 @@
-"""Whose run a model call or a tool call belongs to, as far as LangGraph says."""
+"""The run that a model request or tool call belongs to, as LangGraph reports it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from agentrt.tools.scopes import current_scope
 
 
 def scope_of_run() -> Hashable | None:
-    """Return a key that the model calls and tool calls of one run share with no other run, or None.
+    """Return a key that only the model requests and tool calls of one run share; None if there is no run.
 
-    That is what :func:`agentrt.run_scope` says, else the thread of a checkpointer, which also outlives an
-    interrupted run, else what LangGraph keeps for each of its runs.
+    It is the scope set by :func:`agentrt.run_scope`, else the thread of a checkpointer, which also outlives
+    an interrupted run, else the control object that LangGraph keeps for each run.
     """
     scope = current_scope()
     if scope is not None:

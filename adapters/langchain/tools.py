@@ -1,4 +1,4 @@
-"""LangChain tools that can be run early and claim their early runs by ``tool_call_id``."""
+"""LangChain tools that can be run speculatively and claim their speculations by ``tool_call_id``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALL = "__agentrt_call__"
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Which call a run of the tool answers, and with which validated arguments."""
+    """The call that a run of the tool answers, and its validated arguments."""
 
     id: str | None
     invocation: Invocation
@@ -108,7 +108,7 @@ def _bind(base: type[BaseTool], tool: BaseTool, arguments: Mapping[str, Any]) ->
 
 
 def _config_for(tool: BaseTool) -> dict[str, Any]:
-    # These two classes demand a config only to hand it to a function that asks for it; ours may not.
+    # These classes require a config only for functions with a config parameter, which are refused below.
     return {"config": RunnableConfig()} if isinstance(tool, (StructuredTool, SingleInputTool)) else {}
 
 
@@ -123,7 +123,7 @@ def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
 
 
 def _refuse_injected(tool: BaseTool) -> None:
-    """Refuse tools that need what only the real call can give them."""
+    """Raise :class:`NotSpeculableError` for tools with arguments that only the real call has."""
     accepted = tool.args_schema if isinstance(tool.args_schema, dict) else tool.get_input_schema()
     injected = sorted(_fields(accepted) - _fields(tool.tool_call_schema) | tool._injected_args_keys)
     if injected:
@@ -153,7 +153,7 @@ def _fields(schema: Any) -> set[str]:
 def _call_context_parameters(function: Callable[..., Any]) -> list[str]:
     try:
         hints = typing.get_type_hints(function)
-    except (NameError, TypeError):  # LangChain ignores what it cannot resolve, too
+    except (NameError, TypeError):  # LangChain ignores unresolved hints, too
         hints = {}
     taken = [
         name

@@ -1,4 +1,4 @@
-"""Early results for an OpenAI-compatible endpoint that has a tool cache (SpecTools, Algorithm 4)."""
+"""Submitting speculated results to an endpoint with a tool cache (SpecTools, Algorithm 4)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from agentrt.toolcache import TakeResult, result_text
 from agentrt.turns.turn import Turn
 
 CAPABILITY = "cache-tool-output"
-"""What an endpoint names among the ``capabilities`` of a model in its list of models."""
+"""Listed by an endpoint with a tool cache among the ``capabilities`` of a model."""
 
 
 class ToolCacheEndpoint:
-    """What one client knows of its endpoint. Whatever goes wrong with it is as if it had no tool cache."""
+    """The endpoint of one client. After an error it counts as an endpoint without a tool cache."""
 
     def __init__(self) -> None:
-        """Nothing is known; the endpoint is asked when the first result is there."""
+        """Create the endpoint; its list of models is requested when there is a first result."""
         self._has_cache: bool | None = None
 
     @property
     def may_have_cache(self) -> bool:
-        """Whether it has one, or nobody has asked yet."""
+        """Whether it has a tool cache, or the list of models has not been requested yet."""
         return self._has_cache is not False
 
     def follow(self, turn: Turn, client: Any, response_id: str) -> None:
-        """Submit the results of the turn's early runs for a response that is being streamed."""
+        """Submit the results of the turn's speculations for a response that is being streamed."""
         take = self.submitter(client, response_id)
 
         def listen(call: ToolCall, value: Any) -> None:
@@ -42,9 +42,9 @@ class ToolCacheEndpoint:
         turn.on_finished(listen)
 
     def submitter(self, client: Any, response_id: str) -> TakeResult:
-        """Return what submits results for a response that is being streamed.
+        """Return a function that submits a result for a response that is being streamed.
 
-        For an async client, to be called on the loop on which it is used.
+        With an async client, this method must be called on the client's event loop.
         """
         submit: Callable[[Any], object]
         if isinstance(client, openai.AsyncOpenAI):
@@ -52,7 +52,7 @@ class ToolCacheEndpoint:
 
             def start(body: Any) -> None:
                 task = asyncio.create_task(self._asubmit(client, response_id, body))
-                tasks.add(task)  # or it could be collected while it runs
+                tasks.add(task)  # the loop keeps weak references only
                 task.add_done_callback(tasks.discard)
 
             def submit(body: Any) -> None:

@@ -1,4 +1,4 @@
-"""Words, shapes and dates: what text has in common with the names and values of arguments."""
+"""Words, shapes, dates and times in text, for comparing it with names and values of arguments."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _YEAR = re.compile(r"\b(?:19|20)\d{2}\b")
 
 @functools.lru_cache(4096)
 def words(text: str) -> tuple[str, ...]:
-    """The words of a text in lower case, roughly stemmed, without those that say nothing."""
+    """Return the words of a text in lower case, roughly stemmed, without stop words."""
     return tuple(stem(word) for word in _WORD.findall(_CAMEL.sub(" ", text).lower()) if word not in _STOP)
 
 
 @functools.lru_cache(4096)
 def name_words(name: str) -> tuple[str, ...]:
-    """The words of an identifier: ``reservation_id``, ``reservationId`` and ``reservation-id`` are equal."""
+    """Return the words of an identifier, equal for ``user_id``, ``userId`` and ``user-id``."""
     return tuple(stem(word) for word in _CAMEL.sub(" ", name).lower().split())
 
 
 def stem(word: str) -> str:
-    """A word without the endings that vary between a request and a name."""
+    """Return a word without the endings that differ between a request and a name."""
     for ending, least in (("ing", 3), ("ies", 3), ("es", 3), ("ed", 3), ("s", 2)):
         if word.endswith(ending) and len(word) - len(ending) >= least:
             return word[: -len(ending)]
@@ -49,7 +49,7 @@ def stem(word: str) -> str:
 
 @functools.lru_cache(4096)
 def shape(text: str) -> str:
-    """What kind of text this is: runs of upper case, lower case and digits, and the marks between.
+    """Return the kind of a text: its runs of upper case, lower case and digits, and the marks between.
 
     ``HAT052`` is ``A9``, ``mia_li_3668`` is ``a_a_9``, ``2024-05-21`` is ``9-9-9``; long ones are cut.
     """
@@ -71,9 +71,9 @@ def shape(text: str) -> str:
 
 
 def dates(text: str, years: tuple[str, ...]) -> Iterator[tuple[int, str, bool]]:
-    """Yield (position, date as ``YYYY-MM-DD``, whether that year was said) for each date in a text.
+    """Yield (position, date as ``YYYY-MM-DD``, whether the text has the year) for each date in a text.
 
-    ``years`` are those to try where none was said.
+    ``years`` are tried for dates without a year.
     """
     for found in _DATE.finditer(text):
         parts = found.groupdict()
@@ -98,7 +98,7 @@ def times(text: str) -> Iterator[tuple[int, str]]:
 
 
 def years_in(text: str) -> list[str]:
-    """The years a text names, in order."""
+    """Return the years that a text names, in order."""
     return _YEAR.findall(text)
 
 

@@ -12,7 +12,8 @@ from agentrt.toolcache import (
     offering_results,
     result_text,
 )
-from agentrt.tools.speculable import Invocation, SpeculableOptions, SpeculableTool, register_tool_type
+from agentrt.tools.speculable import register_tool_type
+from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 __all__ = [
     "Invocation",

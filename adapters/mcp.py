@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from agentrt.errors import ConfigurationError, MissingExtraError, SpeculationError
-from agentrt.tools.speculable import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
+from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
 try:
     import mcp

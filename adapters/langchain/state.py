@@ -13,7 +13,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agentrt.drafts import Speculator
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.speculable import SpeculableTool, speculable_tool
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculable_tool import SpeculableTool
 from agentrt.turns.shared import SharedState
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from langchain_core.tools import Tool as SingleInputTool
 from pydantic import PrivateAttr
 
 from agentrt.errors import NotSpeculableError
-from agentrt.tools.speculable import Invocation, SpeculableOptions, SpeculableTool
+from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
 from .scopes import scope_of_run

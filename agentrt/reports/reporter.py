@@ -11,7 +11,6 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from ..perfmodel import saved_seconds
-from ..tools.speculation import Speculation
 from .events import (
     AheadKept,
     AheadStarted,
@@ -125,45 +124,6 @@ class Reporter:
     def _count_of(self, predictor: str, **more: float) -> None:
         known = self._predictors.get(predictor, PredictorReport())
         self._predictors[predictor] = _plus(known, more)
-
-
-class TurnRecorder:
-    """Notes the outcome of one turn's calls and speculations."""
-
-    def __init__(self, reporter: Reporter, turn: int) -> None:
-        """``turn`` is the turn's number from :meth:`Reporter.next_turn`."""
-        self._reporter = reporter
-        self._turn = turn
-
-    def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
-        """Note a hit."""
-        self._reporter.note(
-            CallClaimed(
-                self._turn,
-                speculation.draft.tool,
-                tool_s,
-                waited_s,
-                speculation.draft.draft_s,
-                speculation.draft.predictor,
-            )
-        )
-
-    def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
-        """Note a miss."""
-        self._reporter.note(CallMissed(self._turn, tool, tool_s, reason, draft_s))
-
-    def wasted(self, speculation: Speculation, reason: str) -> None:
-        """Note a speculation that was not claimed."""
-        self._reporter.note(
-            SpeculationWasted(
-                self._turn,
-                speculation.draft.tool,
-                speculation.seconds,
-                speculation.lost_because or reason,
-                speculation.draft.predictor,
-                speculation.cost,
-            )
-        )
 
 
 def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:

@@ -16,7 +16,7 @@ from ..errors import NotRecordedError, RecordedToolError
 from ..reports.events import SpeculationObserver
 from ..reports.recording import RecordedAnswer, RecordedCall, Recording
 from ..reports.report import SpeculationReport
-from ..tools.speculable import Invocation, SpeculableOptions, SpeculableTool
+from ..tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 from ..turns.session import SpeculationSession
 from .virtual_time import run_in_virtual_time
 

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..concurrency.threads import loop_caller, start_in_thread
-from .speculable import Invocation, SpeculableTool
+from .speculable_tool import Invocation, SpeculableTool
 from .speculation import Speculation
 
 DiscardFailureListener = Callable[[SpeculableTool, BaseException], None]

@@ -5,171 +5,17 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import threading
 import typing
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Unpack, overload
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, TypeAdapter, model_validator
+from pydantic import TypeAdapter
 
-from ..calls import canonical_key
-from ..concurrency.threads import run_in_thread
 from ..errors import InvalidRequestError, NotSpeculableError
-from ..settings import Settings
-from .claims import ClaimTable, aredeem, redeem
-from .writes import write_log
+from .speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
 Tool = TypeVar("Tool")
-R = TypeVar("R")
-Canonical = Callable[..., Mapping[str, Any]]
 MARK = "__speculable__"
-
-
-class SpeculableKeywords(TypedDict, total=False):
-    """:class:`SpeculableOptions` as the keywords of :func:`speculable`."""
-
-    ttl: float
-    max_concurrency: int
-    timeout: float
-    cost: float
-    canonical: Canonical | None
-    invalidated_by: Sequence[str]
-    prepare: Callable[..., Any] | None
-    commit: Callable[[Any], Any] | None
-    discard: Callable[[Any], Any] | None
-
-
-class SpeculableOptions(Settings):
-    """Options of a speculable tool.
-
-    ``ttl`` is how many seconds a finished result, or a call of the model's answer, is kept.
-    ``max_concurrency`` bounds the tool's speculative runs at one time, over all sessions. ``timeout`` is how
-    many seconds a speculative run may take; it no longer applies once the model has made the call. ``cost``
-    is the price of one run, in the currency of the budget. ``canonical`` maps the validated arguments (passed
-    as keywords) to those that identify the call, where the tool knows more than its schema says.
-
-    ``invalidated_by`` names the tools that change what this one reads: when the model calls one of them,
-    earlier results of the same run are dropped, so that the run reads its own writes.
-
-    ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen
-    speculatively. ``prepare`` is run speculatively, with the tool's arguments. The real call runs ``commit``
-    with the value that ``prepare`` returned; ``discard`` takes an unclaimed value, once. Where nothing was
-    prepared, the tool itself runs, so it must do what ``prepare`` and ``commit`` do together. All three are
-    functions, or all three are coroutine functions.
-    """
-
-    ttl: PositiveFloat = 60.0
-    max_concurrency: PositiveInt = 8
-    timeout: PositiveFloat = 60.0
-    cost: NonNegativeFloat = 0.0
-    canonical: Canonical | None = None
-    invalidated_by: tuple[str, ...] = ()
-    prepare: Callable[..., Any] | None = None
-    commit: Callable[[Any], Any] | None = None
-    discard: Callable[[Any], Any] | None = None
-
-    @model_validator(mode="after")
-    def _two_phases_are_complete(self) -> Self:
-        phases = (self.prepare, self.commit, self.discard)
-        if any(phases) and not all(phases):
-            raise ValueError("prepare, commit and discard belong together: give all three or none")
-        if len(set(map(inspect.iscoroutinefunction, phases))) > 1:
-            raise ValueError("prepare, commit and discard must all be coroutine functions, or none of them")
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """The arguments of one call as the tool's function receives them, after validation."""
-
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-
-class SpeculableTool:
-    """A speculable tool of any framework."""
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        bind: Callable[[Mapping[str, Any]], Invocation],
-        call: Callable[..., Any] | None,
-        acall: Callable[..., Awaitable[Any]] | None,
-        options: SpeculableOptions,
-        speculative_acall: Callable[..., Awaitable[Any]] | None = None,
-    ) -> None:
-        """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
-
-        ``speculative_acall`` is run speculatively instead of ``acall``, where they differ.
-        """
-        self.name = name
-        self.bind = bind
-        self.call = call
-        self.acall = acall
-        self.speculative_call = call
-        """The function that a speculation runs in a thread, or None."""
-        self.speculative_acall = speculative_acall or acall
-        """The coroutine function that a speculation runs, or None."""
-        self.two_phase = options.prepare is not None
-        if self.two_phase:
-            as_coroutine = inspect.iscoroutinefunction(options.prepare)
-            self.speculative_call = None if as_coroutine else options.prepare
-            self.speculative_acall = options.prepare if as_coroutine else None
-        self.options = options
-        self.claims = ClaimTable(ttl=options.ttl)
-        write_log.watch(options.invalidated_by)
-        self.slots = threading.BoundedSemaphore(options.max_concurrency)
-        """Acquired, without waiting, by each speculative run; released when its function has ended."""
-
-    def key(self, invocation: Invocation) -> str:
-        """Return the canonical key of a call; raises :class:`InvalidRequestError` if it has none."""
-        if self.options.canonical is not None:
-            return canonical_key(self.name, self.options.canonical(*invocation.args, **invocation.kwargs))
-        if invocation.args:
-            return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
-        return canonical_key(self.name, invocation.kwargs)
-
-    def redeem(
-        self, call_id: str | None, invocation: Invocation, run: Callable[[], R], scope: Hashable = None
-    ) -> R:
-        """Answer the call with this id in this scope from its speculation, or else with ``run()``."""
-        ticket = None if call_id is None else self.claims.take(call_id, scope)
-        commit = self.options.commit
-        if ticket is not None and inspect.iscoroutinefunction(commit):
-            ticket = ticket.void("its commit is a coroutine function")
-        key = functools.partial(self.key, invocation)
-        try:
-            return redeem(ticket, self.name, key, run, commit)  # type: ignore[no-any-return]
-        finally:
-            write_log.note(scope, self.name)
-
-    async def aredeem(
-        self,
-        call_id: str | None,
-        invocation: Invocation,
-        run: Callable[[], Awaitable[R]],
-        scope: Hashable = None,
-    ) -> R:
-        """:meth:`redeem` for coroutines."""
-        ticket = None if call_id is None else self.claims.take(call_id, scope)
-        key = functools.partial(self.key, invocation)
-        commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
-        try:
-            return await aredeem(ticket, self.name, key, run, commit)
-        finally:
-            write_log.note(scope, self.name)
-
-    async def adiscard(self, prepared: Any) -> None:
-        """Discard an unclaimed preparation."""
-        assert self.options.discard is not None
-        await self._phase(self.options.discard, prepared)
-
-    async def _phase(self, phase: Callable[[Any], Any], prepared: Any) -> Any:
-        if inspect.iscoroutinefunction(phase):
-            return await phase(prepared)
-        return await run_in_thread(functools.partial(phase, prepared), name=f"agentrt {self.name}")
 
 
 @overload

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from ..calls import ToolCall
 from ..concurrency.threads import run_in_thread
 from ..errors import ConfigurationError, InvalidRequestError
-from .speculable import Invocation, SpeculableTool, speculable_tool
+from .speculable import speculable_tool
+from .speculable_tool import Invocation, SpeculableTool
 
 
 class Toolbox:

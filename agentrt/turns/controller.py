@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..config import SpeculationConfig
 from ..perfmodel import saved_seconds
@@ -21,9 +21,8 @@ from ..reports.events import (
     TurnAnswered,
 )
 from .budget import Spending
+from .estimates import Mean, OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
 
-_DECAY = 0.95
-"""The share of an estimate kept at each observation: the last twenty make up two thirds of it."""
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
 _DRY_TURNS = 16  # so many in a row without a right draft count as a claim rate of zero
 _MAX_SKIPPED = 256
@@ -42,74 +41,6 @@ class Decision:
     reason: str = ""
 
 
-class _Mean:
-    """A decaying mean: older observations count less. None before the first one."""
-
-    def __init__(self) -> None:
-        self._sum = 0.0
-        self._weight = 0.0
-
-    def add(self, value: float) -> None:
-        self._sum = _DECAY * self._sum + value
-        self._weight = _DECAY * self._weight + 1
-
-    @property
-    def value(self) -> float | None:
-        return self._sum / self._weight if self._weight else None
-
-
-class _Rate(_Mean):
-    """A decaying mean of shares that starts from one imagined success, so it is optimistic at first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add(1.0)
-
-    @property
-    def value(self) -> float:
-        return self._sum / self._weight
-
-
-class _Samples:
-    """Means per turn of a predictor that drew one number of samples."""
-
-    def __init__(self) -> None:
-        self.turns = 0
-        self.correct = _Rate()
-        self.wrong = _Mean()
-        self.money = _Mean()
-
-
-class _Pair:
-    """One predictor's drafts of one tool."""
-
-    def __init__(self) -> None:
-        self.precision = _Rate()
-        self.correct = 0.0
-        """Decaying number of right drafts: the weight of this tool among the predictor's."""
-        self.lead_s = _Mean()
-        """G - g of the right drafts, each in its own turn."""
-
-
-class _Predictor:
-    def __init__(self) -> None:
-        self.by_samples: dict[int, _Samples] = {}
-        self.turns = 0
-        self.dry_turns = 0
-        self.skipped = 0
-        self.backing_off = False
-        self.interval = 1
-
-
-@dataclass(slots=True)
-class _OpenDrafts:
-    """One predictor's drafts in a turn that is not answered yet."""
-
-    samples: int
-    judged: list[DraftJudged] = field(default_factory=list)
-    money: float = 0.0
-
-
 class Controller:
     """Decides for each turn which predictors to run, and for each draft whether to run it. Thread-safe.
 
@@ -124,11 +55,11 @@ class Controller:
         self._config = config
         self._spending = Spending(config.budget)
         self._lock = threading.Lock()
-        self._predictors: dict[str, _Predictor] = {}
-        self._pairs: dict[tuple[str, str], _Pair] = {}
-        self._tool_s: dict[str, _Mean] = {}
-        self._generation_s = _Mean()
-        self._turns: OrderedDict[int, dict[str, _OpenDrafts]] = OrderedDict()
+        self._predictors: dict[str, PredictorEstimate] = {}
+        self._pairs: dict[tuple[str, str], ToolEstimate] = {}
+        self._tool_s: dict[str, Mean] = {}
+        self._generation_s = Mean()
+        self._turns: OrderedDict[int, dict[str, OpenDrafts]] = OrderedDict()
 
     def should_predict(self, predictor: str, samples: int, now: float) -> Decision:
         """Decide at the start of a turn whether to run ``predictor``, and with how many of ``samples``.
@@ -143,7 +74,7 @@ class Controller:
             spent = self._spending.exhausted(now)
             if spent is not None:
                 return Decision(False, reason=spent)
-            known = self._predictors.setdefault(predictor, _Predictor())
+            known = self._predictors.setdefault(predictor, PredictorEstimate())
             chosen, value = self._best_samples(predictor, known, samples)
             hopeless = known.dry_turns >= _DRY_TURNS or value < 0
             if hopeless and known.backing_off:
@@ -182,7 +113,7 @@ class Controller:
         with self._lock:
             match event:
                 case PredictorStarted():
-                    self._open_turn(event.turn)[event.predictor] = _OpenDrafts(event.samples)
+                    self._open_turn(event.turn)[event.predictor] = OpenDrafts(event.samples)
                 case DraftJudged() if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                     drafts.judged.append(event)
                 case PredictorCharged(cost=cost):
@@ -198,13 +129,13 @@ class Controller:
                     self._spending.add(runs=1)
                 case CallClaimed():
                     self._spending.add(runs=-1)
-                    self._tool_s.setdefault(event.tool, _Mean()).add(event.tool_s)
+                    self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
                 case CallMissed():
-                    self._tool_s.setdefault(event.tool, _Mean()).add(event.tool_s)
+                    self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
                 case SpeculationWasted():
                     self._spending.add(seconds=event.ran_s, money=event.cost)
 
-    def _best_samples(self, predictor: str, known: _Predictor, most: int) -> tuple[int, float]:
+    def _best_samples(self, predictor: str, known: PredictorEstimate, most: int) -> tuple[int, float]:
         """Return the number of samples with the highest expected seconds saved a turn, and those seconds."""
         if known.turns < _COLD_TURNS:
             return most, math.inf
@@ -218,11 +149,11 @@ class Controller:
         return min((each, value) for each, value in values.items() if value >= best - 0.02 * abs(best))
 
     @staticmethod
-    def _tried(known: _Predictor, samples: int) -> int:
+    def _tried(known: PredictorEstimate, samples: int) -> int:
         tried = known.by_samples.get(samples)
         return tried.turns if tried is not None else 0
 
-    def _value(self, predictor: str, known: _Predictor, samples: int) -> float:
+    def _value(self, predictor: str, known: PredictorEstimate, samples: int) -> float:
         tried = known.by_samples.get(samples)
         if tried is None:
             return math.inf
@@ -242,9 +173,9 @@ class Controller:
                 weights += pair.correct
         return (saved / weights, tools / weights) if weights else (0.0, 0.0)
 
-    def _judge(self, predictor: str, drafts: _OpenDrafts, generation_s: float) -> None:
-        known = self._predictors.setdefault(predictor, _Predictor())
-        tried = known.by_samples.setdefault(drafts.samples, _Samples())
+    def _judge(self, predictor: str, drafts: OpenDrafts, generation_s: float) -> None:
+        known = self._predictors.setdefault(predictor, PredictorEstimate())
+        tried = known.by_samples.setdefault(drafts.samples, SampleEstimate())
         correct = sum(draft.correct for draft in drafts.judged)
         known.turns += 1
         tried.turns += 1
@@ -258,11 +189,8 @@ class Controller:
             if known.backing_off:
                 known.interval = min(2 * known.interval, _MAX_SKIPPED)
         for draft in drafts.judged:
-            pair = self._pairs.setdefault((predictor, draft.tool), _Pair())
-            pair.precision.add(draft.correct)
-            pair.correct = _DECAY * pair.correct + draft.correct
-            if draft.correct:
-                pair.lead_s.add(generation_s - draft.draft_s)
+            pair = self._pairs.setdefault((predictor, draft.tool), ToolEstimate())
+            pair.add(correct=draft.correct, lead_s=generation_s - draft.draft_s)
 
     def _lead_left(self, draft_s: float) -> float:
         """Return the seconds for which the model is expected to go on writing."""
@@ -280,11 +208,11 @@ class Controller:
         worth = self._config.second_saved_is_worth
         return money / worth if worth is not None else 0.0
 
-    def _open_turn(self, turn: int) -> dict[str, _OpenDrafts]:
+    def _open_turn(self, turn: int) -> dict[str, OpenDrafts]:
         drafts = self._turns.setdefault(turn, {})
         while len(self._turns) > _MAX_OPEN_TURNS:  # turns that were never answered
             self._turns.popitem(last=False)
         return drafts
 
-    def _drafts_of(self, turn: int, predictor: str) -> _OpenDrafts | None:
+    def _drafts_of(self, turn: int, predictor: str) -> OpenDrafts | None:
         return self._turns.get(turn, {}).get(predictor)

@@ -12,11 +12,11 @@ from ..calls import ToolCall
 from ..concurrency.clock import monotonic
 from ..lookahead.starter import AheadStarter
 from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
-from ..reports.reporter import TurnRecorder
+from ..reports.turn_recorder import TurnRecorder
 from ..tools.claims import Ticket
 from ..tools.futures_cache import FuturesCache
 from ..tools.runner import start_speculation
-from ..tools.speculable import SpeculableTool
+from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
 from .shared import SharedState

@@ -31,7 +31,7 @@ from ..reports.events import (
     PredictorStarted,
     TurnAnswered,
 )
-from ..tools.speculable import SpeculableTool
+from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Speculation
 from ..tools.writes import write_log
 from .controller import Decision

@@ -15,7 +15,7 @@ from agentrt.concurrency.clock import monotonic
 from agentrt.config import SpeculationConfig
 from agentrt.drafts import DraftCost, DraftRequest
 from agentrt.reports.report import SpeculationReport
-from agentrt.tools.speculable import Invocation, SpeculableOptions, SpeculableTool
+from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 from agentrt.turns.session import SpeculationSession
 
 from .agent_tasks import Task, tools_of

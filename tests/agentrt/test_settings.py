@@ -13,7 +13,7 @@ from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.gateway import GatewayConfig
 from agentrt.runtime.server import ServerConfig
 from agentrt.settings import Settings
-from agentrt.tools.speculable import SpeculableOptions
+from agentrt.tools.speculable_tool import SpeculableOptions
 
 BAD: list[tuple[type[Settings], dict[str, Any]]] = [
     (SpeculationConfig, {"max_speculations": 0}),

@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field
 from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.errors import NotSpeculableError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
-from agentrt.tools.speculable import SpeculableTool, speculable_tool
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculable_tool import SpeculableTool
 
 
 class Query(BaseModel):

@@ -21,7 +21,8 @@ from agentrt.reports.events import (
     TurnAnswered,
 )
 from agentrt.reports.report import PredictorReport, SpeculationReport, ToolReport
-from agentrt.reports.reporter import Reporter, TurnRecorder
+from agentrt.reports.reporter import Reporter
+from agentrt.reports.turn_recorder import TurnRecorder
 from agentrt.tools.speculation import Draft, Speculation
 
 

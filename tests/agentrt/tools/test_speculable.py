@@ -9,7 +9,8 @@ import pytest
 
 from agentrt import SpeculationConfig, speculable
 from agentrt.errors import ConfigurationError, InvalidRequestError, NotSpeculableError
-from agentrt.tools.speculable import SpeculableTool, speculable_tool
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculable_tool import SpeculableTool
 
 
 @speculable

@@ -1,0 +1,46 @@
+"""Notes the outcome of one turn's calls and speculations."""
+
+from __future__ import annotations
+
+from ..tools.speculation import Speculation
+from .events import CallClaimed, CallMissed, SpeculationWasted
+from .reporter import Reporter
+
+
+class TurnRecorder:
+    """Turns the hits, misses and waste of one turn into events."""
+
+    def __init__(self, reporter: Reporter, turn: int) -> None:
+        """``turn`` is the turn's number from :meth:`Reporter.next_turn`."""
+        self._reporter = reporter
+        self._turn = turn
+
+    def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
+        """Note a hit."""
+        self._reporter.note(
+            CallClaimed(
+                self._turn,
+                speculation.draft.tool,
+                tool_s,
+                waited_s,
+                speculation.draft.draft_s,
+                speculation.draft.predictor,
+            )
+        )
+
+    def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
+        """Note a miss."""
+        self._reporter.note(CallMissed(self._turn, tool, tool_s, reason, draft_s))
+
+    def wasted(self, speculation: Speculation, reason: str) -> None:
+        """Note a speculation that was not claimed."""
+        self._reporter.note(
+            SpeculationWasted(
+                self._turn,
+                speculation.draft.tool,
+                speculation.seconds,
+                speculation.lost_because or reason,
+                speculation.draft.predictor,
+                speculation.cost,
+            )
+        )

@@ -10,10 +10,10 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
   (§6.2). Nothing is copied or computed again.
 - **Chunked prefill and decode are batches of their own** (§5.2). Within a level prompts go first, so that the
   decode batch fills up, but they delay decodes no longer than the policy's gap.
-- **Memory.** An admitted sequence holds blocks for all its tokens. A sequence that needs more takes them from
-  the last in the order; those are evicted, wait, and recompute what the prefix cache has lost. The first in
-  the order can take blocks from all others and every sequence fits the arena, so that one always advances
-  and none is lost.
+- **Eviction** (vLLM's preemption by recomputation). An admitted sequence holds blocks for all its tokens. A
+  sequence that needs more takes them from the last in the order; those are evicted, wait, and recompute what
+  the prefix cache has lost. The first in the order can take blocks from all others and every sequence fits
+  the arena, so that one always advances and none is lost.
 
 None of this can change what a model says. Quantised keys depend on which tokens were written together, so
 prompt chunks end on block boundaries wherever they are cut, tokens that were sampled one by one are

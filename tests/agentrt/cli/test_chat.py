@@ -33,7 +33,7 @@ def look_up(word: str) -> str:
 class Echo(BaseChatModel):
     """Repeats the last message; calls a tool first if that is ``look``."""
 
-    asked: list[list[BaseMessage]]
+    requests: list[list[BaseMessage]]
 
     @property
     def _llm_type(self) -> str:
@@ -43,7 +43,7 @@ class Echo(BaseChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
-        self.asked.append(messages)
+        self.requests.append(messages)
         last = messages[-1]
         if last.text == "interrupt":
             signal.raise_signal(signal.SIGINT)
@@ -64,7 +64,7 @@ class Chat:
     """A conversation with an echo; ``say`` holds it over some lines and returns what was printed."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
-        self.model = Echo(asked=[])
+        self.model = Echo(requests=[])
         self.printed = io.StringIO()
         self._runner = runner
 
@@ -88,7 +88,7 @@ def test_it_answers_line_by_line_until_the_input_ends(chat: Chat, monkeypatch: p
     assert "you said hello" in printed
     assert "you said bye" in printed
     assert " s, 1 tool call predicted)" in printed
-    assert len(chat.model.asked) == 2  # nothing was asked for the empty lines
+    assert len(chat.model.requests) == 2  # no request for the empty lines
 
 
 def test_it_shows_tool_calls(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,22 +98,22 @@ def test_it_shows_tool_calls(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "you said roof is a word" in printed
 
 
-def test_what_was_said_is_remembered(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_conversation_is_remembered(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     chat.say(monkeypatch, "one", "two")
-    assert [message.text for message in chat.model.asked[-1]] == ["one", "you said one", "two"]
+    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "two"]
 
 
 def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     chat.say(monkeypatch, "x" * 300, "two", "three", characters=300)
-    assert [message.text for message in chat.model.asked[1]] == ["two"]
-    assert [message.text for message in chat.model.asked[2]] == ["two", "you said two", "three"]
+    assert [message.text for message in chat.model.requests[1]] == ["two"]
+    assert [message.text for message in chat.model.requests[2]] == ["two", "you said two", "three"]
 
 
 def test_an_interrupt_stops_the_answer_and_not_the_chat(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = chat.say(monkeypatch, "interrupt", "next")
     assert "(stopped)" in printed
     assert "you said next" in printed
-    assert [message.text for message in chat.model.asked[-1]] == ["next"]
+    assert [message.text for message in chat.model.requests[-1]] == ["next"]
 
 
 def test_a_prompt_that_is_too_long_is_explained_and_the_chat_goes_on(
@@ -121,4 +121,4 @@ def test_a_prompt_that_is_too_long_is_explained_and_the_chat_goes_on(
 ) -> None:
     printed = chat.say(monkeypatch, "one", "long", "next")
     assert "the prompt has 9000 tokens" in printed
-    assert [message.text for message in chat.model.asked[-1]] == ["next"]
+    assert [message.text for message in chat.model.requests[-1]] == ["next"]

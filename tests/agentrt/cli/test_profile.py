@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path, monkeypatch:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-def test_it_is_measured_anew_unless_the_stored_one_will_do(tmp_path: Path) -> None:
+def test_it_is_measured_again_unless_the_stored_one_is_wanted(tmp_path: Path) -> None:
     run("nano", "--platform", "cpu")
     (kept,) = (tmp_path / "agentrt" / "profiles").glob("[!m]*.json")
     before = kept.read_bytes()
@@ -58,7 +58,7 @@ def test_it_is_measured_anew_unless_the_stored_one_will_do(tmp_path: Path) -> No
     assert kept.read_bytes() != before
 
 
-def test_a_machine_that_is_not_here_is_shown_as_what_it_is(tmp_path: Path) -> None:
+def test_a_simulated_machine_is_shown_as_simulated(tmp_path: Path) -> None:
     output = run("--platform", "simulated:core-ultra-5-125h", "--json", str(tmp_path / "profile.json"))
     assert "NPU" in output
     assert "not measured" in " ".join(output.split())

@@ -24,7 +24,7 @@ def gateway_before(upstream: str, **settings: Any) -> Iterator[Running]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait for what another thread does after its last word to the client."""
+    """Wait for what another thread does after the client has its answer."""
     deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
@@ -58,7 +58,7 @@ def shared_gateway(shared_engine: Running) -> Iterator[Running]:
 
 @pytest.fixture
 def gateway(shared_gateway: Running, engine: Running) -> Iterator[Running]:
-    """A gateway without tokens before the engine; idle after each test."""
+    """A gateway without tokens in front of the engine; idle after each test."""
     yield shared_gateway
     until(lambda: shared_gateway.admission.active == engine.admission.active == 0)
 

@@ -1,4 +1,4 @@
-"""Cached calls answered by asking a real engine again, over real sockets."""
+"""Cached calls answered by a second request to a real engine, over real sockets."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def being_written(http: httpx.Client, **more: Any) -> Iterator[tuple[str, Iterat
 
 
 def chunks_of(lines: Iterator[str]) -> list[dict[str, Any]]:
-    told = [line[6:] for line in lines if line.startswith("data: ")]
-    assert told.pop() == "[DONE]"
-    return [json.loads(chunk) for chunk in told]
+    events = [line[6:] for line in lines if line.startswith("data: ")]
+    assert events.pop() == "[DONE]"
+    return [json.loads(chunk) for chunk in events]
 
 
 def with_output(http: httpx.Client, gate: Any, output: Any = OUTPUT, **more: Any) -> list[dict[str, Any]]:
-    """A whole answer, for which an output was submitted before the engine wrote a word."""
+    """A whole answer whose tool output was submitted before the engine generated anything."""
     with being_written(http, **more) as (id, lines):
         assert httpx.post(f"{http.base_url}/v1/cache-tool-output/{id}", json=[output]).json() == {"cached": 1}
         gate.open()
@@ -50,12 +50,12 @@ def with_output(http: httpx.Client, gate: Any, output: Any = OUTPUT, **more: Any
 
 def by_itself(client: openai.OpenAI, **more: Any) -> tuple[Any, Any]:
     """Both answers of a client that runs the tool."""
-    asked: Any = CHAT | {"stream": False} | more
-    first = client.chat.completions.create(**asked)
+    request_body: Any = CHAT | {"stream": False} | more
+    first = client.chat.completions.create(**request_body)
     message = first.choices[0].message.model_dump(exclude_none=True)
     (call,) = message["tool_calls"]
     result = {"role": "tool", "tool_call_id": call["id"], "content": OUTPUT["output"]}
-    return first, client.chat.completions.create(**asked | {"messages": [*WEATHER, message, result]})
+    return first, client.chat.completions.create(**request_body | {"messages": [*WEATHER, message, result]})
 
 
 def deltas(chunks: list[dict[str, Any]], name: str) -> list[Any]:
@@ -70,11 +70,11 @@ def engine_client(engine: Running) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def test_an_answer_goes_on_behind_its_call(
+def test_an_answer_continues_after_its_call(
     http: httpx.Client, engine_client: openai.OpenAI, gate: Any, weather_tool: Any
 ) -> None:
-    asked = {"tools": [weather_tool], "stream_options": {"include_usage": True}}
-    chunks = with_output(http, gate, **asked)
+    request_body = {"tools": [weather_tool], "stream_options": {"include_usage": True}}
+    chunks = with_output(http, gate, **request_body)
     first, second = by_itself(engine_client, tools=[weather_tool])
     # The transcript, token for token, and the sum of what both answers took.
     calls = [part for parts in deltas(chunks, "tool_calls") for part in parts]
@@ -92,10 +92,12 @@ def test_an_answer_goes_on_behind_its_call(
     usage = chunks[-1]["usage"]
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         assert usage[name] == getattr(first.usage, name) + getattr(second.usage, name)
-    assert deltas(chunks, "role") == []  # the first chunk has told it
+    assert deltas(chunks, "role") == []  # the opening chunk has it
 
 
-def test_a_call_without_an_output_is_the_clients(http: httpx.Client, gate: Any, weather_tool: Any) -> None:
+def test_a_call_without_an_output_is_left_to_the_client(
+    http: httpx.Client, gate: Any, weather_tool: Any
+) -> None:
     chunks = with_output(http, gate, OUTPUT | {"params": {"city": "Oslo"}}, tools=[weather_tool])
     assert deltas(chunks, "tool_results") == []
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
@@ -106,17 +108,17 @@ def test_a_limit_holds_for_all_turns(
 ) -> None:
     first, _ = by_itself(engine_client, tools=[weather_tool])
     gate = hold(runtime)
-    said = first.usage.completion_tokens
-    chunks = with_output(http, gate, tools=[weather_tool], max_tokens=said + 3)
+    call_tokens = first.usage.completion_tokens
+    chunks = with_output(http, gate, tools=[weather_tool], max_tokens=call_tokens + 3)
     assert deltas(chunks, "tool_results")
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
-    assert not any("usage" in chunk for chunk in chunks)  # it was not asked for
-    chunks = with_output(http, hold(runtime), tools=[weather_tool], max_completion_tokens=said)
+    assert not any("usage" in chunk for chunk in chunks)  # it was not requested
+    chunks = with_output(http, hold(runtime), tools=[weather_tool], max_completion_tokens=call_tokens)
     assert deltas(chunks, "tool_results") == []
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def test_an_engine_that_does_not_go_on(
+def test_an_engine_that_does_not_continue(
     http: httpx.Client, gate: Any, weather_tool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client makes the call itself, as if there were no cache."""
@@ -145,7 +147,7 @@ def test_ids_belong_to_their_app(
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_client_that_goes_away_is_gone_for_the_engine(
+def test_a_client_that_disconnects_is_disconnected_from_the_engine(
     http: httpx.Client,
     gateway: Running,
     engine: Running,
@@ -176,14 +178,14 @@ def test_a_client_that_goes_away_is_gone_for_the_engine(
         {"tools": None},
     ],
 )
-def test_other_streams_are_the_engines(
+def test_other_streams_are_relayed(
     http: httpx.Client, engine: Running, weather_tool: Any, more: dict[str, Any]
 ) -> None:
-    asked = CHAT | {"tools": [weather_tool], "max_tokens": 30} | more
+    request_body = CHAT | {"tools": [weather_tool], "max_tokens": 30} | more
 
     def read(url: Any) -> list[Any]:
         """What each choice says; how it is cut into chunks is a matter of time."""
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, timeout=60) as response:
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=request_body, timeout=60) as response:
             chunks = chunks_of(response.iter_lines())
         choices = [[chunk for chunk in chunks if chunk["choices"][0]["index"] == index] for index in (0, 1)]
         return [
@@ -201,7 +203,7 @@ def test_other_streams_are_the_engines(
     assert read(http.base_url) == read(engine.url)
 
 
-def test_errors_before_the_stream_are_the_engines(http: httpx.Client, engine: Running) -> None:
+def test_errors_before_the_stream_are_relayed(http: httpx.Client, engine: Running) -> None:
     for body in (CHAT | {"model": "gone"}, CHAT | {"messages": []}, CHAT | {"tools": [3]}, [], None):
         ours, theirs = (
             httpx.post(f"{url}/v1/chat/completions", json=body) for url in (http.base_url, engine.url)
@@ -215,9 +217,9 @@ def test_the_official_client(gateway: Running) -> None:
         (model,) = client.models.list()
         assert model.capabilities == ["cache-tool-output"]  # type: ignore[attr-defined]
         assert client.models.retrieve("nano").capabilities == ["cache-tool-output"]  # type: ignore[attr-defined]
-        asked: Any = {"model": "nano", "messages": HELLO}
-        whole = client.chat.completions.create(**asked)
-        streamed = client.chat.completions.create(**asked, stream=True)
+        request_body: Any = {"model": "nano", "messages": HELLO}
+        whole = client.chat.completions.create(**request_body)
+        streamed = client.chat.completions.create(**request_body, stream=True)
         assert (
             "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
             == whole.choices[0].message.content

@@ -1,4 +1,4 @@
-"""A gateway before somebody else's engine: run by hand, as docs/gateway.md says."""
+"""A gateway in front of vLLM: run by hand, as docs/gateway.md says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</t
 
 
 @pytest.fixture
-def asked() -> dict[str, Any]:
+def request_body() -> dict[str, Any]:
     """Weights may be random: the words of the call are forced, and what follows is the engine's own."""
     model = httpx.get(f"{ENGINE}/v1/models").json()["data"][0]["id"]
     return {
@@ -36,22 +36,24 @@ def asked() -> dict[str, Any]:
     }
 
 
-def test_a_call_is_answered_before_vllm(start: Callable[..., Running], asked: dict[str, Any]) -> None:
+def test_a_call_is_answered_in_front_of_vllm(
+    start: Callable[..., Running], request_body: dict[str, Any]
+) -> None:
     gateway = start(ENGINE)
     path = f"{gateway.url}/v1/chat/completions"
-    with httpx.stream("POST", path, json=asked, timeout=600) as response:
+    with httpx.stream("POST", path, json=request_body, timeout=600) as response:
         lines = (line[6:] for line in response.iter_lines() if line.startswith("data: "))
         id = json.loads(next(lines))["id"]
         entry = {"name": "get_weather", "params": {"city": "Oslo"}, "output": "12 C"}
         cached = httpx.post(f"{gateway.url}/v1/cache-tool-output/{id}", json=[entry])
         assert cached.json() == {"cached": 1}
-        *told, end = lines
+        *events, end = lines
     assert end == "[DONE]"
-    chunks = [json.loads(line) for line in told]
+    chunks = [json.loads(line) for line in events]
     assert {chunk["id"] for chunk in chunks} == {id}
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     results = [result for delta in deltas for result in delta.get("tool_results", ())]
-    # The same words are forced again each time, and each time answered, until the gateway has had enough.
+    # The same words are forced again each time, and each time answered, up to the limit on turns.
     assert [result["index"] for result in results] == list(range(31))
     ids = {part["id"] for delta in deltas for part in delta.get("tool_calls") or () if part.get("id")}
     assert len(ids) == 32
@@ -61,9 +63,11 @@ def test_a_call_is_answered_before_vllm(start: Callable[..., Running], asked: di
     assert chunks[-1]["usage"]["completion_tokens"] >= 32
 
 
-def test_vllm_is_passed_through(start: Callable[..., Running], asked: dict[str, Any]) -> None:
+def test_other_requests_are_relayed_to_vllm(
+    start: Callable[..., Running], request_body: dict[str, Any]
+) -> None:
     gateway = start(ENGINE)
-    whole = asked | {"stream": False, "stream_options": None, "temperature": 0, "max_tokens": 60}
+    whole = request_body | {"stream": False, "stream_options": None, "temperature": 0, "max_tokens": 60}
     answers = [
         httpx.post(f"{url}/v1/chat/completions", json=whole, timeout=600).json()
         for url in (gateway.url, ENGINE)

@@ -1,4 +1,4 @@
-"""What passes untouched, and what is said of engines that fail."""
+"""Relayed requests, and the errors for engines that fail."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ STREAMED = {"model": "m", "messages": HELLO, "stream": True, "tools": [TOOL]}
 
 @pytest.fixture(scope="module")
 def mirror() -> Iterator[Running]:
-    """An engine that tells what it was asked."""
+    """An engine whose response describes the request it received."""
     app = FastAPI(openapi_url=None)
 
-    async def tell(request: Request) -> Response:
-        told = {
+    async def describe(request: Request) -> Response:
+        received = {
             "method": request.method,
             "path": request.scope["raw_path"].decode(),
             "query": request.scope["query_string"].decode(),
@@ -42,7 +42,7 @@ def mirror() -> Iterator[Running]:
             "body": (await request.body()).decode("latin-1"),
         }
         response = Response(
-            gzip.compress(json.dumps(told).encode()),
+            gzip.compress(json.dumps(received).encode()),
             418,
             {"content-encoding": "gzip", "x-request-id": "7", "connection": "x-hop", "x-hop": "1"},
         )
@@ -50,12 +50,12 @@ def mirror() -> Iterator[Running]:
         response.headers.append("set-cookie", "b=2")
         return response
 
-    app.add_route("/{path:path}", tell, methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
+    app.add_route("/{path:path}", describe, methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
     with listening(app, ListenConfig(port=0, drain_s=1)) as server:
         yield server
 
 
-def test_everything_is_passed_on(mirror: Running, start: Callable[..., Running]) -> None:
+def test_everything_is_relayed(mirror: Running, start: Callable[..., Running]) -> None:
     gateway = start(f"{mirror.url}/v1/")
     headers = {"authorization": "Bearer theirs", "x-more": "1", "te": "trailers", "accept-encoding": "gzip"}
     for method, path, body in (
@@ -73,14 +73,14 @@ def test_everything_is_passed_on(mirror: Running, start: Callable[..., Running])
             request.url = request.url.copy_with(raw_path=path.encode())
             answer = http.send(request)
         assert answer.status_code == 418
-        told = answer.json()
-        assert told["method"] == method
-        assert told["path"] + ("?" + told["query"] if told["query"] else "") == path
-        assert told["body"] == (body or b"").decode("latin-1")
-        assert told["headers"]["authorization"] == "Bearer theirs"
-        assert told["headers"]["x-more"] == "1"
-        assert told["headers"]["host"] == f"127.0.0.1:{mirror.port}"
-        assert "te" not in told["headers"]
+        received = answer.json()
+        assert received["method"] == method
+        assert received["path"] + ("?" + received["query"] if received["query"] else "") == path
+        assert received["body"] == (body or b"").decode("latin-1")
+        assert received["headers"]["authorization"] == "Bearer theirs"
+        assert received["headers"]["x-more"] == "1"
+        assert received["headers"]["host"] == f"127.0.0.1:{mirror.port}"
+        assert "te" not in received["headers"]
         assert answer.headers["x-request-id"] == "7"
         assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
         assert len(answer.headers.get_list("date")) == 1
@@ -103,7 +103,7 @@ def test_the_engine_sees_its_own_key_and_no_token_of_the_gateway(
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
 
 
-def test_no_path_leads_out_of_the_engines(mirror: Running, start: Callable[..., Running]) -> None:
+def test_no_path_leads_outside_the_engine(mirror: Running, start: Callable[..., Running]) -> None:
     gateway = start(f"{mirror.url}/api/v1")
     for path, status in (("/x", 418), ("/../admin", 404), ("/v1/../../admin", 404), ("//elsewhere/x", 418)):
         connection = http.client.HTTPConnection("127.0.0.1", gateway.port)
@@ -111,8 +111,8 @@ def test_no_path_leads_out_of_the_engines(mirror: Running, start: Callable[..., 
         answer = connection.getresponse()
         assert answer.status == status, path
         if status == 418:
-            told = json.loads(gzip.decompress(answer.read()))
-            assert told["path"] == f"/api{path}"
+            received = json.loads(gzip.decompress(answer.read()))
+            assert received["path"] == f"/api{path}"
         connection.close()
 
 
@@ -136,7 +136,7 @@ def test_no_engine(start: Callable[..., Running]) -> None:
 
 
 class Scripted:
-    """An engine that answers each connection with the same bytes, and then does nothing or hangs up."""
+    """An engine that sends each connection the same bytes, and then stalls or closes it."""
 
     def __init__(self, answer: bytes, *, stays: bool = False) -> None:
         self._answer, self._stays = answer, stays
@@ -153,7 +153,7 @@ class Scripted:
             except OSError:
                 return
             request = connection.recv(65536)
-            # To hang up with some of the request unread would reset the connection, the answer and all.
+            # Closing with some of the request unread would reset the connection, the answer and all.
             head, _, body = request.partition(b"\r\n\r\n")
             length = re.search(rb"(?i)content-length: (\d+)", head)
             while length and len(body) < int(length[1]):
@@ -198,7 +198,7 @@ def test_an_engine_that_is_too_slow(start: Callable[..., Running], scripted: Cal
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n"])
-def test_an_engine_that_is_none(
+def test_an_engine_that_does_not_speak_http(
     start: Callable[..., Running], scripted: Callable[..., Scripted], answer: bytes
 ) -> None:
     gateway = start(scripted(answer).url)
@@ -215,11 +215,11 @@ def test_an_engine_that_breaks_off_a_stream(
     *_, word, error = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
     assert word["choices"][0]["delta"] == {"content": "hi"}
     assert error["error"]["code"] == code
-    with pytest.raises(httpx.RemoteProtocolError):  # untouched, and so without its end
+    with pytest.raises(httpx.RemoteProtocolError):  # relayed, and so incomplete
         httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED | {"tools": None})
 
 
-def test_what_is_in_a_stream_besides_chunks(
+def test_stream_events_that_are_not_chunks(
     start: Callable[..., Running], scripted: Callable[..., Scripted]
 ) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -247,7 +247,7 @@ def test_what_is_in_a_stream_besides_chunks(
         "http://x:y",
     ],
 )
-def test_addresses_that_are_none(upstream: str) -> None:
+def test_invalid_addresses(upstream: str) -> None:
     with pytest.raises(ConfigurationError, match="is not the address of an engine"):
         GatewayConfig(upstream=upstream).check()
 
@@ -264,6 +264,6 @@ def test_the_root_of_an_engine(upstream: str, root: str) -> None:
     assert str(GatewayConfig(upstream=upstream).root()) == root
 
 
-def test_what_others_could_reach_needs_a_token() -> None:
+def test_an_address_that_others_can_reach_needs_a_token() -> None:
     with pytest.raises(ConfigurationError, match="reachable from other machines"):
         GatewayConfig(upstream="http://x", host="0.0.0.0").check()

@@ -28,17 +28,17 @@ def test_it_serves_with_a_token_and_ends_on_sigterm(engine: Running) -> None:
         assert answer.json()["data"][0]["capabilities"] == ["cache-tool-output"]
         service.process.send_signal(signal.SIGTERM)
         assert service.end() == 0
-        assert service.said[-1] == "stopped"
+        assert service.lines[-1] == "stopped"
     finally:
         service.process.kill()
         service.end()
 
 
-def test_what_cannot_be_served(tmp_path: Path) -> None:
+def test_settings_that_cannot_work(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         service = Service(*arguments, command="gateway")
         assert service.end() == 2
-        return service.said[-1]
+        return service.lines[-1]
 
     assert "is not the address of an engine" in refused("--upstream", "localhost:8000")
     (tmp_path / "key").write_text("two words")

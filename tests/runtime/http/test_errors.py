@@ -24,13 +24,13 @@ from agentrt.runtime.http.errors import ApiError, to_api_error
         (ValueError("secret"), 500, "server_error", None),
     ],
 )
-def test_every_error_has_its_answer(error: Exception, status: int, kind: str, code: str | None) -> None:
-    told = to_api_error(error)
-    assert (told.status_code, told.kind, told.code) == (status, kind, code)
-    assert set(told.body()["error"]) == {"message", "type", "param", "code"}
-    assert "secret" not in told.detail or isinstance(error, errors.AgentRTError)
+def test_every_error_has_its_status(error: Exception, status: int, kind: str, code: str | None) -> None:
+    answer = to_api_error(error)
+    assert (answer.status_code, answer.kind, answer.code) == (status, kind, code)
+    assert set(answer.body()["error"]) == {"message", "type", "param", "code"}
+    assert "secret" not in answer.detail or isinstance(error, errors.AgentRTError)
 
 
-def test_an_answer_stays_what_it_is() -> None:
-    told = ApiError(418, "x")
-    assert to_api_error(told) is told
+def test_an_api_error_is_unchanged() -> None:
+    answer = ApiError(418, "x")
+    assert to_api_error(answer) is answer

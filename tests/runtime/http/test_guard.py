@@ -24,7 +24,7 @@ def test_names_of_this_machine(http: httpx.Client, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "", "[bad"])
-def test_a_name_that_was_pointed_here(http: httpx.Client, host: str) -> None:
+def test_a_foreign_name_that_resolves_to_this_machine(http: httpx.Client, host: str) -> None:
     response = http.get("/app", headers={"host": host})
     assert (response.status_code, error_of(response)["code"]) == (421, "invalid_host")
 

@@ -28,7 +28,7 @@ def tools(weather_tool: dict[str, Any]) -> Any:
     return [weather_tool, {"type": "function", "function": notes}]
 
 
-def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+def test_an_answer_equals_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     expected = runtime.generate(HELLO, max_tokens=10)
     answer = client.chat.completions.create(**SHORT)
     (choice,) = answer.choices
@@ -69,9 +69,9 @@ def test_a_stream_on_the_wire(http: httpx.Client) -> None:
     assert "usage" not in json.loads(events[0].removeprefix("data: "))
 
 
-def test_a_call_whole_and_as_it_is_written(client: openai.OpenAI, tools: Any) -> None:
-    asked = SHORT | {"messages": WEATHER, "tools": tools, "max_tokens": 80}
-    (choice,) = client.chat.completions.create(**asked).choices
+def test_a_call_whole_and_streamed(client: openai.OpenAI, tools: Any) -> None:
+    body = SHORT | {"messages": WEATHER, "tools": tools, "max_tokens": 80}
+    (choice,) = client.chat.completions.create(**body).choices
     assert choice.finish_reason == "tool_calls"
     assert choice.message.content is None
     assert choice.message.tool_calls is not None
@@ -81,7 +81,7 @@ def test_a_call_whole_and_as_it_is_written(client: openai.OpenAI, tools: Any) ->
     assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Ljubljana"})
 
     deltas: list[Any] = []
-    for chunk in client.chat.completions.create(**asked, stream=True):
+    for chunk in client.chat.completions.create(**body, stream=True):
         deltas += chunk.choices[0].delta.tool_calls or ()
     assert (deltas[0].index, deltas[0].function.name, deltas[0].function.arguments) == (0, "get_weather", "")
     assert deltas[0].id.startswith("call_")
@@ -90,21 +90,21 @@ def test_a_call_whole_and_as_it_is_written(client: openai.OpenAI, tools: Any) ->
     assert json.loads("".join(delta.function.arguments for delta in deltas)) == {"city": "Ljubljana"}
 
 
-def test_a_call_that_is_cut_off_is_not_told_twice(client: openai.OpenAI, tools: Any) -> None:
-    asked = SHORT | {"messages": WEATHER, "tools": tools, "tool_choice": NAMED, "max_tokens": 18}
-    chunks = list(client.chat.completions.create(**asked, stream=True))
+def test_a_call_that_is_cut_off_is_not_sent_twice(client: openai.OpenAI, tools: Any) -> None:
+    body = SHORT | {"messages": WEATHER, "tools": tools, "tool_choice": NAMED, "max_tokens": 18}
+    chunks = list(client.chat.completions.create(**body, stream=True))
     assert any(chunk.choices[0].delta.tool_calls for chunk in chunks)
     assert not any(chunk.choices[0].delta.content for chunk in chunks)
     assert chunks[-1].choices[0].finish_reason == "length"
 
 
-def test_the_history_of_a_call_is_understood(client: openai.OpenAI, tools: Any) -> None:
-    asked = SHORT | {"messages": WEATHER, "tools": tools, "max_tokens": 80}
-    message = client.chat.completions.create(**asked).choices[0].message
+def test_a_call_in_the_history_is_part_of_the_prompt(client: openai.OpenAI, tools: Any) -> None:
+    body = SHORT | {"messages": WEATHER, "tools": tools, "max_tokens": 80}
+    message = client.chat.completions.create(**body).choices[0].message
     assert message.tool_calls is not None
     result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": '{"temperature_c": 12}'}
     history: Any = [*WEATHER, message.model_dump(exclude_none=True), result]
-    answer = client.chat.completions.create(**asked | {"messages": history})
+    answer = client.chat.completions.create(**body | {"messages": history})
     assert "12" in (answer.choices[0].message.content or "")
 
 
@@ -112,8 +112,8 @@ def test_the_history_of_a_call_is_understood(client: openai.OpenAI, tools: Any) 
     ("choice", "reason"), [("required", "tool_calls"), (NAMED, "stop"), ("none", None), ("auto", None)]
 )
 def test_tool_choice(client: openai.OpenAI, tools: Any, choice: Any, reason: str | None) -> None:
-    asked = SHORT | {"tools": tools, "tool_choice": choice, "max_tokens": 80}
-    (made,) = client.chat.completions.create(**asked).choices
+    body = SHORT | {"tools": tools, "tool_choice": choice, "max_tokens": 80}
+    (made,) = client.chat.completions.create(**body).choices
     calls = made.message.tool_calls or []
     assert bool(calls) is (reason is not None)
     if reason is not None:
@@ -122,7 +122,7 @@ def test_tool_choice(client: openai.OpenAI, tools: Any, choice: Any, reason: str
         assert [call.function.name for call in calls if call.type == "function"] == ["get_weather"]
 
 
-def test_an_answer_of_a_schema(client: openai.OpenAI) -> None:
+def test_an_answer_held_to_a_schema(client: openai.OpenAI) -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"enum": [1, 2]}, "ok": {"type": "boolean"}},
@@ -131,25 +131,25 @@ def test_an_answer_of_a_schema(client: openai.OpenAI) -> None:
     }
     wanted: Any = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
     answer = client.chat.completions.create(**SHORT | {"max_tokens": 40}, response_format=wanted)
-    told = json.loads(answer.choices[0].message.content or "")
-    assert told["n"] in (1, 2)
-    assert isinstance(told["ok"], bool)
+    parsed = json.loads(answer.choices[0].message.content or "")
+    assert parsed["n"] in (1, 2)
+    assert isinstance(parsed["ok"], bool)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_several_choices(client: openai.OpenAI, streamed: bool) -> None:
-    asked = SHORT | {"temperature": 2, "seed": 5, "n": 3}
+    body = SHORT | {"temperature": 2, "seed": 5, "n": 3}
     alone = [
         client.chat.completions.create(**SHORT | {"temperature": 2, "seed": seed}).choices[0].message.content
         for seed in (5, 6, 7)
     ]
     if streamed:
         texts = {0: "", 1: "", 2: ""}
-        for chunk in client.chat.completions.create(**asked, stream=True):
+        for chunk in client.chat.completions.create(**body, stream=True):
             texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
         assert list(texts.values()) == alone
     else:
-        answer = client.chat.completions.create(**asked)
+        answer = client.chat.completions.create(**body)
         assert [choice.index for choice in answer.choices] == [0, 1, 2]
         assert [choice.message.content for choice in answer.choices] == alone
         assert answer.usage is not None
@@ -157,17 +157,17 @@ def test_several_choices(client: openai.OpenAI, streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_probabilities(client: openai.OpenAI, streamed: bool) -> None:
-    asked = SHORT | {"logprobs": True, "top_logprobs": 2}
+def test_logprobs(client: openai.OpenAI, streamed: bool) -> None:
+    body = SHORT | {"logprobs": True, "top_logprobs": 2}
     content: list[Any] = []
     if streamed:
         text = ""
-        for chunk in client.chat.completions.create(**asked, stream=True):
+        for chunk in client.chat.completions.create(**body, stream=True):
             text += chunk.choices[0].delta.content or ""
             if chunk.choices[0].logprobs is not None:
                 content += chunk.choices[0].logprobs.content or ()
     else:
-        (choice,) = client.chat.completions.create(**asked).choices
+        (choice,) = client.chat.completions.create(**body).choices
         text = choice.message.content or ""
         assert choice.logprobs is not None
         content += choice.logprobs.content or ()
@@ -215,7 +215,7 @@ def test_priority(
     assert answer.service_tier == tier
 
 
-def test_many_at_once_get_what_one_gets(client: openai.OpenAI) -> None:
+def test_concurrent_requests_get_the_same_answer(client: openai.OpenAI) -> None:
     alone = client.chat.completions.create(**SHORT).choices[0].message.content
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: client.chat.completions.create(**SHORT), range(16)))
@@ -262,7 +262,7 @@ def test_many_at_once_get_what_one_gets(client: openai.OpenAI) -> None:
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
-def test_what_cannot_be_answered(
+def test_invalid_requests(
     http: httpx.Client, change: dict[str, Any], status: int, param: str, code: str | None, streamed: bool
 ) -> None:
     body = SHORT | {"stream": streamed} | change
@@ -273,6 +273,6 @@ def test_what_cannot_be_answered(
     assert error["message"]
 
 
-def test_fields_that_other_servers_know_are_no_error(http: httpx.Client) -> None:
+def test_fields_of_other_servers_are_ignored(http: httpx.Client) -> None:
     body = SHORT | {"user": "me", "metadata": {"a": "b"}, "store": True, "reasoning_effort": "low"}
     assert http.post("/v1/chat/completions", json=body).status_code == 200

@@ -1,4 +1,4 @@
-"""Clients that people use, unchanged: LangChain, LiteLLM and curl."""
+"""Popular clients, unchanged: LangChain, LiteLLM and curl."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def chat(server: Running) -> Any:
 @pytest.mark.parametrize("responses_api", [False, True])
 def test_langchain_makes_a_call_and_reads_its_result(chat: Any, responses_api: bool) -> None:
     chat = chat.model_copy(update={"use_responses_api": responses_api}).bind_tools([get_weather])
-    asked = HumanMessage(WEATHER[0]["content"])
-    called = chat.invoke([asked])
+    question = HumanMessage(WEATHER[0]["content"])
+    called = chat.invoke([question])
     (call,) = called.tool_calls
     assert (call["name"], call["args"]) == ("get_weather", {"city": "Ljubljana"})
     assert called.usage_metadata["input_tokens"] > 0
     result = ToolMessage('{"temperature_c": 12}', tool_call_id=call["id"])
-    assert "12" in chat.invoke([asked, called, result]).text
+    assert "12" in chat.invoke([question, called, result]).text
 
 
 @pytest.mark.parametrize("responses_api", [False, True])
@@ -80,7 +80,7 @@ def test_langchain_structured_output(chat: Any, method: str) -> None:
 def test_litellm(server: Running, weather_tool: dict[str, Any]) -> None:
     import litellm
 
-    asked = {
+    options = {
         "model": "openai/nano",
         "api_base": f"{server.url}/v1",
         "api_key": "none",
@@ -88,11 +88,11 @@ def test_litellm(server: Running, weather_tool: dict[str, Any]) -> None:
         "max_tokens": 80,
         "num_retries": 0,
     }
-    whole = litellm.completion(messages=HELLO, **asked)
-    streamed = litellm.completion(messages=HELLO, stream=True, **asked)
+    whole = litellm.completion(messages=HELLO, **options)
+    streamed = litellm.completion(messages=HELLO, stream=True, **options)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in streamed)
     assert text == whole.choices[0].message.content
-    called = litellm.completion(messages=WEATHER, tools=[weather_tool], **asked)
+    called = litellm.completion(messages=WEATHER, tools=[weather_tool], **options)
     (call,) = called.choices[0].message.tool_calls
     assert json.loads(call.function.arguments) == {"city": "Ljubljana"}
 

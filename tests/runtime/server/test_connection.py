@@ -1,4 +1,4 @@
-"""Clients that are slow, gone, many, or speak something else."""
+"""Clients that are slow, disconnect, or are many."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_vanishes_frees_its_sequence(
+def test_a_client_that_disconnects_frees_its_sequence(
     server: Running,
     runtime: LocalRuntime,
     before: EngineStatistics,
@@ -41,21 +41,21 @@ def test_a_client_that_vanishes_frees_its_sequence(
     monkeypatch: pytest.MonkeyPatch,
     streamed: bool,
 ) -> None:
-    asked = threading.Event()
+    cancelled = threading.Event()
     cancel = runtime._engine.cancel
 
     def spy(job: Any) -> None:
         cancel(job)
-        asked.set()
+        cancelled.set()
 
     monkeypatch.setattr(runtime._engine, "cancel", spy)
     with server.connect() as connection:
         connection.sendall(request(LONG | {"stream": streamed}))
         gate.arrived()
-    # The engine stands still before its first step, and the server has seen the client's end.
-    assert asked.wait(30)
+    # The engine is halted before its first step, and the server has noticed the disconnect.
+    assert cancelled.wait(30)
     gate.open()
-    runtime.generate(HELLO, max_tokens=1)  # the cancellation was asked for before this
+    runtime.generate(HELLO, max_tokens=1)  # the cancellation was requested before this
     statistics = runtime.statistics()
     assert statistics.engine.cancelled == before.cancelled + 1
     assert statistics.engine.sampled_tokens - before.sampled_tokens <= 2
@@ -69,7 +69,7 @@ def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
         assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
-def test_what_takes_longer_than_a_head_may_is_not_cut(start: Callable[..., Running]) -> None:
+def test_the_time_limit_of_a_head_does_not_limit_answers(start: Callable[..., Running]) -> None:
     server = start(header_timeout_s=0.1)
     response = httpx.post(f"{server.url}/v1/chat/completions", json=LONG | {"max_tokens": 300}, timeout=60)
     assert response.status_code == 200
@@ -77,11 +77,11 @@ def test_what_takes_longer_than_a_head_may_is_not_cut(start: Callable[..., Runni
 
 
 def test_a_thousand_connections(server: Running, runtime: LocalRuntime) -> None:
-    """Each gets its answer or is told to come back; nobody is lost."""
+    """Each receives its answer or a 429."""
     resource = pytest.importorskip("resource", reason="this system does not say how many files may be open")
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 4096:
         pytest.skip("this process may open too few files")
-    asked = request({"model": "nano", "messages": HELLO, "max_tokens": 1}).replace(
+    message = request({"model": "nano", "messages": HELLO, "max_tokens": 1}).replace(
         b"host:", b"connection: close\r\nhost:", 1
     )
     received: dict[socket.socket, bytes] = {}
@@ -91,7 +91,7 @@ def test_a_thousand_connections(server: Running, runtime: LocalRuntime) -> None:
             received[connection] = b""
             selector.register(connection, selectors.EVENT_READ)
         for connection in received:
-            connection.sendall(asked)
+            connection.sendall(message)
         waiting = set(received)
         while waiting:
             for key, _ in selector.select(60):

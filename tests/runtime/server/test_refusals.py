@@ -100,7 +100,7 @@ def test_more_requests_than_the_limit(start: Callable[..., Running], gate: Any) 
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     threads[0].start()
-    gate.arrived()  # the first one is in the engine, which stands still
+    gate.arrived()  # the first one is in the engine, which is halted
     threads[1].start()
     while server.admission.active < 2:
         threads[1].join(0.01)

@@ -15,7 +15,11 @@ from tests.runtime.server.conftest import HELLO
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Any = {"type": "function", "name": "get_weather", "description": "Current weather.", "parameters": CITY}
 SHORT: Any = {"model": "nano", "input": "Hello!", "temperature": 0, "max_output_tokens": 40}
-ASKED: Any = SHORT | {"input": "What is the weather in Ljubljana?", "tools": [TOOL], "max_output_tokens": 80}
+REQUEST: Any = SHORT | {
+    "input": "What is the weather in Ljubljana?",
+    "tools": [TOOL],
+    "max_output_tokens": 80,
+}
 
 
 def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
@@ -35,7 +39,7 @@ def test_an_answer_that_is_cut(client: openai.OpenAI) -> None:
     assert response.incomplete_details.reason == "max_output_tokens"
 
 
-def test_a_stream_tells_each_step(client: openai.OpenAI) -> None:
+def test_a_stream_has_an_event_for_each_step(client: openai.OpenAI) -> None:
     whole = client.responses.create(**SHORT)
     events: list[Any] = list(client.responses.create(**SHORT, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -59,13 +63,13 @@ def test_a_stream_tells_each_step(client: openai.OpenAI) -> None:
     assert events[0].response.id == events[-1].response.id
 
 
-def test_a_call_whole_and_as_it_is_written(client: openai.OpenAI) -> None:
-    response: Any = client.responses.create(**ASKED)
+def test_a_call_whole_and_streamed(client: openai.OpenAI) -> None:
+    response: Any = client.responses.create(**REQUEST)
     (call,) = response.output
     assert (call.type, call.name, call.status) == ("function_call", "get_weather", "completed")
     assert json.loads(call.arguments) == {"city": "Ljubljana"}
 
-    events: list[Any] = list(client.responses.create(**ASKED, stream=True))
+    events: list[Any] = list(client.responses.create(**REQUEST, stream=True))
     written = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
     assert len(written) > 1
     assert json.loads("".join(written)) == {"city": "Ljubljana"}
@@ -73,15 +77,15 @@ def test_a_call_whole_and_as_it_is_written(client: openai.OpenAI) -> None:
     assert (done.item.arguments, done.item.name) == ("".join(written), "get_weather")
 
 
-def test_a_conversation_goes_on(client: openai.OpenAI) -> None:
-    response: Any = client.responses.create(**ASKED)
+def test_a_conversation_continues(client: openai.OpenAI) -> None:
+    response: Any = client.responses.create(**REQUEST)
     (call,) = response.output
     result = {"type": "function_call_output", "call_id": call.call_id, "output": '{"temperature_c": 12}'}
-    asked: Any = [{"role": "user", "content": ASKED["input"]}, call.model_dump(), result]
-    assert "12" in client.responses.create(**ASKED | {"input": asked}).output_text
+    items: Any = [{"role": "user", "content": REQUEST["input"]}, call.model_dump(), result]
+    assert "12" in client.responses.create(**REQUEST | {"input": items}).output_text
 
 
-def test_the_input_is_the_messages_of_chat(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+def test_input_items_become_chat_messages(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     messages = [
         {"role": "system", "content": "You are brief."},
         {"role": "user", "content": "Hello!"},
@@ -89,36 +93,36 @@ def test_the_input_is_the_messages_of_chat(client: openai.OpenAI, runtime: Local
         {"role": "user", "content": "Who are you?"},
     ]
     expected = runtime.generate(messages, max_tokens=20)
-    asked: Any = [
+    items: Any = [
         {"role": "user", "content": [{"type": "input_text", "text": "Hello!"}]},
         {"type": "reasoning", "id": "rs_1", "summary": []},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]},
         {"type": "message", "role": "user", "content": "Who are you?"},
     ]
-    options = {"input": asked, "instructions": "You are brief.", "max_output_tokens": 20}
+    options = {"input": items, "instructions": "You are brief.", "max_output_tokens": 20}
     response = client.responses.create(**SHORT | options)
     assert response.output_text == expected.text
     assert response.usage is not None
     assert response.usage.input_tokens == expected.usage.prompt_tokens
 
 
-def test_an_answer_of_a_schema(client: openai.OpenAI) -> None:
+def test_an_answer_held_to_a_schema(client: openai.OpenAI) -> None:
     schema = TOOL["parameters"] | {"properties": {"city": {"enum": ["a"]}}, "additionalProperties": False}
     wanted: Any = {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}
     response = client.responses.create(**SHORT, text=wanted)
     assert json.loads(response.output_text) == {"city": "a"}
 
 
-def test_probabilities(client: openai.OpenAI) -> None:
-    asked = SHORT | {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    response: Any = client.responses.create(**asked)
+def test_logprobs(client: openai.OpenAI) -> None:
+    body = SHORT | {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    response: Any = client.responses.create(**body)
     logprobs = response.output[0].content[0].logprobs
     assert "".join(entry.token for entry in logprobs).startswith(response.output_text)
-    told: list[Any] = []
-    for event in client.responses.create(**asked, stream=True):
+    streamed: list[Any] = []
+    for event in client.responses.create(**body, stream=True):
         if event.type == "response.output_text.delta":
-            told += event.logprobs
-    assert [entry.logprob for entry in told] == [entry.logprob for entry in logprobs][: len(told)]
+            streamed += event.logprobs
+    assert [entry.logprob for entry in streamed] == [entry.logprob for entry in logprobs][: len(streamed)]
 
 
 @pytest.mark.parametrize(
@@ -137,9 +141,7 @@ def test_probabilities(client: openai.OpenAI) -> None:
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
-def test_what_cannot_be_answered(
-    http: httpx.Client, change: dict[str, Any], param: str, streamed: bool
-) -> None:
+def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str, streamed: bool) -> None:
     response = http.post("/v1/responses", json=SHORT | {"stream": streamed} | change)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param

@@ -26,26 +26,26 @@ LONG = {"model": "nano", "messages": HELLO, "max_tokens": 400, "ignore_eos": Tru
 
 
 class Service:
-    """A server process and the lines it has said."""
+    """A server process and the lines it has printed."""
 
     def __init__(self, *arguments: str, command: str = "serve") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "agentrt", command, *arguments], stderr=subprocess.PIPE, text=True
         )
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def wait_for(self, words: str) -> str:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said.append(line.strip())
+            self.lines.append(line.strip())
             if words in line:
                 return line.strip()
-        raise AssertionError(self.said)
+        raise AssertionError(self.lines)
 
     def end(self) -> int:
         assert self.process.stderr is not None
         if not self.process.stderr.closed:
-            self.said += self.process.stderr.read().splitlines()
+            self.lines += self.process.stderr.read().splitlines()
             self.process.stderr.close()
         return self.process.wait(60)
 
@@ -75,15 +75,15 @@ def test_it_prints_a_token_and_drains_on_sigterm(serve: Callable[..., Service]) 
             lines = response.iter_lines()
             next(lines)
             service.process.send_signal(signal.SIGTERM)
-            rest = list(lines)  # what is under way comes to its end
+            rest = list(lines)  # requests in progress are completed
         assert "data: [DONE]" in rest
         with pytest.raises(httpx.TransportError):
             http.get("/models")
     assert service.end() == 0
-    assert service.said[-1] == "stopped"
+    assert service.lines[-1] == "stopped"
 
 
-def test_draining_has_a_bound(serve: Callable[..., Service]) -> None:
+def test_draining_has_a_time_limit(serve: Callable[..., Service]) -> None:
     service = serve("--port", "0", "--no-auth", "--drain", "0")
     url = service.wait_for("serving nano at").rsplit(" ", 1)[1]
     body = LONG | {"max_tokens": 3000}
@@ -96,7 +96,7 @@ def test_draining_has_a_bound(serve: Callable[..., Service]) -> None:
     assert service.end() == 0
 
 
-def test_a_unix_socket_knows_its_peer(serve: Callable[..., Service], tmp_path: Path) -> None:
+def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_path: Path) -> None:
     path = tmp_path / "agentrt.sock"
     service = serve("--uds", str(path))
     service.wait_for("serving nano on the socket")
@@ -111,11 +111,11 @@ def test_a_unix_socket_knows_its_peer(serve: Callable[..., Service], tmp_path: P
     assert not path.exists()
 
 
-def test_what_cannot_be_served(tmp_path: Path) -> None:
+def test_settings_that_cannot_work(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         service = Service(*arguments)
         assert service.end() == 2
-        (line,) = service.said
+        (line,) = service.lines
         return line
 
     assert "reachable from other machines" in refused("--host", "0.0.0.0", "--no-auth")

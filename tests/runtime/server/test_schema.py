@@ -1,4 +1,4 @@
-"""Whatever fits the OpenAPI document, or does not, is answered, and never by a fault (schemathesis)."""
+"""Requests that match the OpenAPI document and requests that do not cause no server error (schemathesis)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs of life, and what is counted."""
+"""Models, health and metrics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     assert model.model_extra["max_model_len"] == runtime.context_length
 
 
-def test_health_says_whether_anything_is_written(
+def test_health_reports_a_stalled_engine(
     start: Callable[..., Running], runtime: LocalRuntime, gate: Any
 ) -> None:
     server = start(stalled_s=0.05)
     assert httpx.get(f"{server.url}/health").json()["status"] == "ok"
     body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "stream": True}
     with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as response:
-        gate.arrived()  # and there the engine stands still
+        gate.arrived()  # the engine is halted here
         stalled = httpx.get(f"{server.url}/health")
         while stalled.status_code == 200:
             stalled = httpx.get(f"{server.url}/health")

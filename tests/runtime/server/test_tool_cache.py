@@ -30,7 +30,7 @@ def being_written(
 
 
 @pytest.mark.parametrize("path", ["/v1/cache-tool-output", "/cache-tool-output"])
-def test_outputs_reach_a_response_that_is_being_written(
+def test_outputs_reach_a_response_in_progress(
     http: httpx.Client, gate: Any, weather_tool: Any, path: str
 ) -> None:
     with being_written(http, messages=WEATHER, tools=[weather_tool]) as (id, lines):
@@ -90,7 +90,7 @@ def test_ids_belong_to_their_app(start: Callable[..., Running], gate: Any, weath
         assert httpx.post(path, json=[OUTPUT], headers=other).status_code == 404
 
 
-def test_ids_that_nobody_has(http: httpx.Client) -> None:
+def test_unknown_ids(http: httpx.Client) -> None:
     for id in ("chatcmpl-0", "x" * 5000, "..", "%00", "chatcmpl-%F0%9F%92%A9"):
         response = http.post(f"/v1/cache-tool-output/{id}", json=[OUTPUT])
         assert response.status_code == 404, id
@@ -115,7 +115,7 @@ def test_ids_that_nobody_has(http: httpx.Client) -> None:
         None,
     ],
 )
-def test_bodies_that_are_none(http: httpx.Client, body: Any) -> None:
+def test_invalid_bodies(http: httpx.Client, body: Any) -> None:
     response = http.post("/v1/cache-tool-output/chatcmpl-0", json=body)
     assert response.status_code == 400
     assert response.json()["error"]["type"] == "invalid_request_error"

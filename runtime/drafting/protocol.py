@@ -23,7 +23,8 @@ class Drafter(Protocol):
     def draft(self, token: int) -> Sequence[int]:
         """Take the sampled ``token`` and return the tokens that may follow it, or none.
 
-        Called once per token of the answer, in order, including accepted draft tokens. Only what it returns
-        for the last token of a batch is used, and of that the first :data:`MAX_DRAFT_TOKENS`.
+        Called once per token of the answer, in order, including accepted draft tokens, but not for end tokens
+        and the tokens of tool outputs. Only what it returns for the last token of a batch is used, and of
+        that the first :data:`MAX_DRAFT_TOKENS`.
         """
         ...

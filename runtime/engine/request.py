@@ -54,7 +54,7 @@ class RequestOutput:
     time_to_first_token_s: float
     total_s: float
     logprobs: tuple[TokenLogprobs, ...] = ()
-    """One entry per sampled token, if the request asked for them."""
+    """One entry per sampled token, if the request asks for them."""
 
 
 class EngineRequest:

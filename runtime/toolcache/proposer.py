@@ -38,8 +38,7 @@ class ToolCacheProposer(Drafter):
         ``call_token`` opens a call; if it is None, nothing is drafted. ``context_tokens`` is the most tokens
         that a sequence may have.
         """
-        self.context_tokens = context_tokens
-        """The most tokens that a sequence may have."""
+        self._context_tokens = context_tokens
         self._outputs = outputs
         self._renderer = renderer
         self._call_format = call_format
@@ -89,7 +88,7 @@ class ToolCacheProposer(Drafter):
         reply = self._reply(calls, found)
         if reply is None or end_token != reply.end_token:
             return None
-        if total_tokens + len(reply.tokens) >= self.context_tokens:
+        if total_tokens + len(reply.tokens) >= self._context_tokens:
             return None
         return ToolTurn(calls, tuple(entry.output for entry in found), reply)
 

@@ -32,6 +32,7 @@ def submit(
     drafter: Drafter | None = None,
     deadline_s: float | None = None,
     prefix_salt: bytes | None = None,
+    grammar: Any = None,
     **params: Any,
 ) -> EngineRequest:
     """Submit tokens to the engine; by default nothing but ``max_tokens`` ends the answer."""
@@ -44,6 +45,7 @@ def submit(
         context_length=runtime.context_length,
         deadline_s=deadline_s,
         prefix_salt=prefix_salt,
+        grammar=grammar,
     )
     return runtime._engine.submit(request, listener, drafter)
 
@@ -124,6 +126,14 @@ def test_a_proactive_prompt_is_preempted_between_two_kernels_and_resumed(
     statistics = runtime.statistics().engine
     assert statistics.preemptions == 1
     assert statistics.computed_tokens == 2 * (len(PROMPT) * 5 + 4) + 20, "nothing is recomputed"
+
+
+def test_one_id_from_the_request_to_the_trace(runtime: LocalRuntime) -> None:
+    with runtime.record_trace() as trace:
+        generation = runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=3)
+    assert {kernel.request_ids for kernel in trace.kernels} == {(generation.id,)}
+    events = trace.to_chrome()["traceEvents"]
+    assert {event["args"]["requests"][0] for event in events if event["ph"] == "X"} == {generation.id}
 
 
 def test_health_is_decode_progress(runtime: LocalRuntime, before: EngineStatistics, gate: Any) -> None:

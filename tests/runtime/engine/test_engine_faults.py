@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,6 +120,13 @@ def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate
     with pytest.raises(InvalidRequestError, match="cannot be followed"):
         bad.output.result(30)
     assert good.output.result(30).stop_reason == "length"
+
+
+def test_a_grammar_that_gave_up_becomes_the_error_of_its_request(runtime: LocalRuntime) -> None:
+    grammar = SimpleNamespace(active=False, error="too many items", accept_token=lambda token: None)
+    with pytest.raises(InvalidRequestError, match=r"too many items.*Use a simpler schema") as caught:
+        submit(runtime, 5, grammar=grammar).output.result(30)
+    assert caught.value.field == "response_format"
 
 
 def test_a_deadline_ends_running_and_waiting_requests(runtime: LocalRuntime, gate: Any) -> None:

@@ -6,11 +6,11 @@ answers at once and works with the ``cli`` extra alone.
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Annotated
 
 import typer
 
+from ..version import read_version
 from .bench import bench
 from .chat import chat
 from .demo import demo
@@ -25,11 +25,7 @@ app = typer.Typer(name="agentrt", no_args_is_help=True, add_completion=False, pr
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    try:
-        version = metadata.version("agentrt")
-    except metadata.PackageNotFoundError:
-        version = "(not installed as a package)"
-    print(f"agentrt {version}")
+    print(f"agentrt {read_version()}")
     raise typer.Exit
 
 

@@ -17,17 +17,25 @@ from agentrt.turns.turn import Turn
 CAPABILITY = "cache-tool-output"
 """Listed by an endpoint with a tool cache among the ``capabilities`` of a model."""
 
+_TRANSIENT = (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError)
+_MAX_FAILURES = 3
+
 
 class ToolCacheEndpoint:
-    """The endpoint of one client. After an error it counts as an endpoint without a tool cache."""
+    """The endpoint of one client.
+
+    If its list of models cannot be read it counts as an endpoint without a tool cache: at once if it refuses,
+    after three attempts if it is busy or cannot be reached.
+    """
 
     def __init__(self) -> None:
         """Create the endpoint; its list of models is requested when there is a first result."""
         self._has_cache: bool | None = None
+        self._failures = 0
 
     @property
     def may_have_cache(self) -> bool:
-        """Whether it has a tool cache, or the list of models has not been requested yet."""
+        """Whether it has a tool cache, or its list of models has not been read yet."""
         return self._has_cache is not False
 
     def follow(self, turn: Turn, client: Any, response_id: str) -> None:
@@ -74,8 +82,8 @@ class ToolCacheEndpoint:
                 self._has_cache = _names_capability(list(client.models.list()))
             if self._has_cache:
                 client.post(_path(response_id), cast_to=object, body=body)
-        except openai.OpenAIError:
-            self._has_cache = self._has_cache or False
+        except openai.OpenAIError as error:
+            self._note_failure(error)
 
     async def _asubmit(self, client: openai.AsyncOpenAI, response_id: str, body: Any) -> None:
         try:
@@ -83,7 +91,12 @@ class ToolCacheEndpoint:
                 self._has_cache = _names_capability([model async for model in client.models.list()])
             if self._has_cache:
                 await client.post(_path(response_id), cast_to=object, body=body)
-        except openai.OpenAIError:
+        except openai.OpenAIError as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: openai.OpenAIError) -> None:
+        self._failures += 1
+        if not isinstance(error, _TRANSIENT) or self._failures == _MAX_FAILURES:
             self._has_cache = self._has_cache or False
 
 

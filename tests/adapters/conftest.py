@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,15 +31,21 @@ def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def in_time(exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine stands still until a result has come."""
+    """The engine stands still until a result has come; after 20 s it goes on, and the test fails."""
     gate = Gate(exact_runtime, monkeypatch)
+    came = threading.Event()
+    late = threading.Timer(20, gate.open)
+    late.start()
     put = ToolOutputs.put
 
     def put_and_go_on(self: ToolOutputs, *arguments: Any) -> bool:
         kept = put(self, *arguments)
+        came.set()
         gate.open()
         return kept
 
     monkeypatch.setattr(ToolOutputs, "put", put_and_go_on)
     yield
+    late.cancel()
     gate.open()
+    assert came.is_set(), "no result was submitted within 20 s"

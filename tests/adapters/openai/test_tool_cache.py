@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
@@ -13,6 +14,7 @@ from openai.types.responses import ResponseOutputItemDoneEvent
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
+from agentrt.adapters.openai.tool_cache import CAPABILITY, ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
@@ -154,3 +156,52 @@ def test_an_endpoint_without_one_answers_as_ever(
     assert run_tool(client, call) == {"city": "Oslo", "temperature": 12, "sky": "rain"}
     total = report_of(client).total
     assert (total.claims, total.misses) == (1, 0)
+
+
+def submitted_after(failures: list[int], *, submissions: int) -> list[str]:
+    """The paths that are requested for ``submissions`` results where listing the models fails at first.
+
+    A failure is a status, or 0 for a connection that is refused.
+    """
+    paths: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        paths.append(request.url.path)
+        if request.url.path == "/v1/models" and len(paths) <= len(failures):
+            if not failures[len(paths) - 1]:
+                raise httpx2.ConnectError("connection refused")
+            return httpx2.Response(failures[len(paths) - 1], json={"error": {"message": "x"}})
+        return httpx2.Response(200, json={"data": [{"id": "nano", "capabilities": [CAPABILITY]}]})
+
+    async def main() -> None:
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        async with openai.AsyncOpenAI(
+            base_url="http://test/v1", api_key="k", http_client=http, max_retries=0
+        ) as client:
+            endpoint = ToolCacheEndpoint()
+            for _ in range(submissions):
+                await endpoint._asubmit(client, "x", [])  # as if each came after the last one was through
+                if not endpoint.may_have_cache:
+                    break
+
+    asyncio.run(main())
+    return paths
+
+
+MODELS, SUBMIT = "/v1/models", "/v1/cache-tool-output/x"
+
+
+@pytest.mark.parametrize(
+    ("failures", "paths"),
+    [
+        ([], [MODELS, SUBMIT, SUBMIT, SUBMIT, SUBMIT]),
+        ([0, 503], [MODELS, MODELS, MODELS, SUBMIT, SUBMIT]),
+        ([429], [MODELS, MODELS, SUBMIT, SUBMIT, SUBMIT]),
+        ([0, 0, 0], [MODELS, MODELS, MODELS]),
+        ([404], [MODELS]),
+    ],
+)
+def test_an_endpoint_that_is_busy_is_asked_again_with_the_next_result(
+    failures: list[int], paths: list[str]
+) -> None:
+    assert submitted_after(failures, submissions=4) == paths

@@ -1,4 +1,4 @@
-"""The optional packages of the runtime and the command line, by the extra that brings them."""
+"""The optional packages, by the extra that brings them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,44 @@ from typing import Literal
 
 from .errors import MissingExtraError
 
-Extra = Literal["cli", "langgraph", "openai", "runtime", "gateway", "serve", "demo"]
+Extra = Literal[
+    "cli",
+    "langgraph",
+    "langchain-openai",
+    "mcp",
+    "openai",
+    "otel",
+    "runtime",
+    "gateway",
+    "serve",
+    "demo",
+    "all",
+    "bench",
+]
 
 MODULES: dict[Extra, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
     "langgraph": ("langchain", "langchain_core", "langgraph"),
+    "langchain-openai": ("langchain_openai",),
+    "mcp": ("mcp",),
     "openai": ("openai",),
+    "otel": ("opentelemetry",),
     "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"),
     "gateway": ("fastapi", "h11", "httpx", "pydantic_core", "starlette", "uvicorn"),
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
+    "all": (),
+    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai"),
 }
 """The modules that each extra brings itself."""
 
 INCLUDES: dict[Extra, tuple[Extra, ...]] = {
+    "langchain-openai": ("langgraph",),
     "gateway": ("cli",),
     "serve": ("gateway", "runtime"),
     "demo": ("cli", "langgraph", "runtime"),
+    "all": ("demo", "langchain-openai", "mcp", "openai", "otel", "serve"),
+    "bench": ("all",),
 }
 """The extras that an extra includes."""
 

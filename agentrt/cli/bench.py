@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
 
 if TYPE_CHECKING:
@@ -26,6 +27,15 @@ class BenchName(enum.StrEnum):
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
     TOOLCACHE = "toolcache"
+
+
+_NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+    BenchName.ENGINE: ("runtime",),
+    BenchName.SCHEDULER: ("runtime",),
+    BenchName.SPECULATION: ("langgraph",),
+    BenchName.TOOLCACHE: ("serve", "openai"),
+}
+"""What a bench cannot start without. Comparisons and figures may need more, which the ``bench`` extra has."""
 
 
 def bench(
@@ -53,11 +63,15 @@ def bench(
     if peer:
         if name is not BenchName.SCHEDULER:
             raise typer.BadParameter("is an option of the scheduler bench only", param_hint="--peer")
-        from agentrt.bench.scheduler.peer import PeerAddress
+        with needs_extra("bench"):
+            from agentrt.bench.scheduler.peer import PeerAddress
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
-    module = importlib.import_module(f"agentrt.bench.{name}.main")
-    report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
+    for extra in _NEEDED_EXTRAS[name]:
+        require_extra(extra)
+    with needs_extra("bench"):
+        module = importlib.import_module(f"agentrt.bench.{name}.main")
+        report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
     _print(report)
     if json is not None:
         with write_errors(json):

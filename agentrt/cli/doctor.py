@@ -14,6 +14,7 @@ from ..errors import AgentRTError
 from ..extras import MODULES, Extra, missing_modules
 
 _MIN_FREE_BYTES = 1_000_000_000
+_EXTRAS: tuple[Extra, ...] = ("cli", "langgraph", "openai", "runtime", "gateway", "serve", "demo")
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def examine() -> Iterator[Finding]:
     advice = f"Free some disk space: {folder} has less than 1 GB." if free < _MIN_FREE_BYTES else ""
     yield Finding("disk", f"{free / 1e9:.1f} GB free in {folder}", advice)
     yield Finding("system", f"{machine.operating_system}, {machine.python}")
-    for extra in MODULES:
+    for extra in _EXTRAS:
         yield _extra_finding(extra)
     if not missing_modules("runtime"):
         yield from _openvino_findings()

@@ -68,6 +68,22 @@ def test_without_the_demo_extra_it_says_how_to_get_it(command: str) -> None:
     assert ended.stderr == "agentrt: icalendar is not installed. Run: pip install 'agentrt[demo]'\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [
+        ("engine", "numpy", "runtime"),
+        ("scheduler", "numpy", "runtime"),
+        ("speculation", "langchain_core", "langgraph"),
+        ("toolcache", "openai", "openai"),
+        ("toolcache", "uvicorn", "serve"),
+    ],
+)
+def test_without_what_a_bench_needs_it_says_how_to_get_it(name: str, module: str, extra: str) -> None:
+    ended = run(f"import sys; sys.modules[{module!r}] = None\n" + START, "bench", name, "--quick")
+    assert ended.returncode == 2
+    assert ended.stderr == f"agentrt: {module} is not installed. Run: pip install 'agentrt[{extra}]'\n"
+
+
 def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2() -> None:
     ended = run(START, "demo", "--weather-delay", "-1")
     assert ended.returncode == 2

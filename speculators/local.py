@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import threading
@@ -90,24 +91,14 @@ class LocalSpeculator:
         self._temperature = temperature
         self._format = find_tool_call_format(format)
         self._max_tokens = max_tokens
-        scheduling = openvino_genai.SchedulerConfig()
-        scheduling.enable_prefix_caching = True  # the next turn repeats this one's prompt
-        # OpenVINO would pin this model and the main one to the same first core.
-        properties: dict[str, Any] = {"ENABLE_CPU_PINNING": False}
-        if threads is not None:
-            properties["INFERENCE_NUM_THREADS"] = threads
-
-        def load() -> tuple[Any, Any]:
-            # Tokenizing is too little work to be spread over the cores that the main model uses.
-            tokenizer = openvino_genai.Tokenizer(str(directory), INFERENCE_NUM_THREADS=1)
-            return tokenizer, openvino_genai.LLMPipeline(
-                str(directory), tokenizer, "CPU", scheduler_config=scheduling, **properties
-            )
-
         try:
             # OpenVINO gives the thread that loads a model an alternate signal stack that may be freed before
             # the next Ctrl-C, so the model is not loaded in the caller's thread.
-            loading = start_in_thread(load, name=f"agentrt load {self.name}", daemon=False)
+            loading = start_in_thread(
+                functools.partial(_load, openvino_genai, directory, threads),
+                name=f"agentrt load {self.name}",
+                daemon=False,
+            )
             self._tokenizer, self._pipeline = loading.result()
         except RuntimeError as error:
             raise ModelFormatError(
@@ -217,6 +208,20 @@ class LocalSpeculator:
         if token not in self._pieces:
             self._pieces[token] = self._tokenizer.decode([token], skip_special_tokens=False)
         return self._pieces[token]
+
+
+def _load(genai: Any, directory: Path, threads: int | None) -> tuple[Any, Any]:
+    """Return the tokenizer and the pipeline of a model; ``threads`` None leaves the number to OpenVINO."""
+    scheduling = genai.SchedulerConfig()
+    scheduling.enable_prefix_caching = True  # the next turn repeats this one's prompt
+    # OpenVINO would pin this model and the main one to the same first core.
+    properties: dict[str, Any] = {"ENABLE_CPU_PINNING": False}
+    if threads is not None:
+        properties["INFERENCE_NUM_THREADS"] = threads
+    # Tokenizing is too little work to be spread over the cores that the main model uses.
+    tokenizer = genai.Tokenizer(str(directory), INFERENCE_NUM_THREADS=1)
+    pipeline = genai.LLMPipeline(str(directory), tokenizer, "CPU", scheduler_config=scheduling, **properties)
+    return tokenizer, pipeline
 
 
 def _stopper_type(genai: Any) -> Any:

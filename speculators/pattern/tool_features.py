@@ -122,10 +122,10 @@ class ToolFeatures:
                 features += ["same call", f"same call>{tool.name}"]
         return features
 
-    def _cover(self, tool: ToolSchema, asked: frozenset[str]) -> float:
-        """Return the share of a tool's name, by rarity of its words, that the words ``asked`` contain."""
+    def _cover(self, tool: ToolSchema, request: frozenset[str]) -> float:
+        """Return the share of a tool's name, by rarity of its words, that is in ``request``."""
         weight = sum(self._rarity[word] for word in tool.name_words)
-        return sum(self._rarity[word] for word in tool.name_words & asked) / weight if weight else 0.0
+        return sum(self._rarity[word] for word in tool.name_words & request) / weight if weight else 0.0
 
     def _last_words(self) -> frozenset[str]:
         for event in reversed(self._history):

@@ -100,7 +100,7 @@ class ScriptedChat(BaseChatModel):
 
 
 class Oracle:
-    """Guesses the calls of ``script``, one a turn, after ``delay``; those of the ``wrong`` turns wrongly."""
+    """Predicts the calls of ``script``, one a turn, after ``delay``; those of the ``wrong`` turns wrongly."""
 
     def __init__(self, script: Sequence[Calls], wrong: Sequence[int] = (), *, delay: float) -> None:
         self._script = script
@@ -134,7 +134,7 @@ class Milestones:
 
 
 class Waiting(ScriptedChat):
-    """Answers once the tool of its call has started early: ``look`` with ``q0``, ``q1``, … by turns."""
+    """Answers once its call is being speculated on: ``look`` with ``q0``, ``q1``, … by turns."""
 
     milestones: Any
 

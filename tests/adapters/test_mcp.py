@@ -46,14 +46,14 @@ class Notes:
         return ""
 
 
-def speculated(call: ToolCall, guesses: list[ToolCall], **options: Any) -> tuple[Any, list[str], float, Any]:
+def speculated(call: ToolCall, drafts: list[ToolCall], **options: Any) -> tuple[Any, list[str], float, Any]:
     """Guess, generate for 40 seconds, make the call; return its result, the runs, the time, the report."""
     notes = Notes()
 
     async def main() -> tuple[Any, list[str], float, Any]:
         async with Client(notes.server) as client:
             tools = await speculable_tools(client, trusted=True, **options)
-            async with SpeculationSession(tools, [ScriptedSpeculator(guesses, delay=5)]) as session:
+            async with SpeculationSession(tools, [ScriptedSpeculator(drafts, delay=5)]) as session:
                 began = asyncio.get_running_loop().time()
                 with session.turn([], [tool.schema for tool in tools]) as turn:
                     await asyncio.sleep(40)
@@ -85,7 +85,7 @@ def test_a_server_that_is_not_trusted_marks_nothing() -> None:
     asyncio.run(main())
 
 
-def test_a_guessed_call_runs_while_the_model_writes() -> None:
+def test_a_predicted_call_runs_while_the_model_writes() -> None:
     call = ToolCall("find", {"query": "a"}, "1")
     result, runs, took, report = speculated(call, [call])
     assert result.content[0].text == "found a 3"
@@ -100,7 +100,7 @@ def test_another_call_runs_when_it_is_made() -> None:
     assert (runs, took, report.total.wasted) == (["a", "b"], 70, 1)
 
 
-def test_a_call_that_fails_early_is_made_again_and_what_the_server_then_says_is_the_models() -> None:
+def test_a_failed_speculation_is_a_miss_and_the_model_gets_the_real_result() -> None:
     call = ToolCall("fail", {"query": "a"}, "1")
     result, runs, _, report = speculated(call, [call])
     assert result.is_error

@@ -157,7 +157,7 @@ def test_one_predictor_serves_several_event_loops(endpoint: Endpoint) -> None:
         (completion(calls=[("get_weather", '{"a":' * 100_000)]), "ValueError"),
     ],
 )
-def test_an_endpoint_in_trouble_is_reported_and_asked_once(
+def test_an_endpoint_in_trouble_is_reported_and_not_retried(
     endpoint: Endpoint, answer: Any, problem: str
 ) -> None:
     endpoint.answer = lambda n: answer
@@ -208,7 +208,7 @@ def test_a_slow_endpoint_is_left_when_the_main_model_answers(endpoint: Endpoint)
     asyncio.run(main())
 
 
-def test_wrong_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_use_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigurationError, match="api_key="):
         EndpointSpeculator("draft", base_url="http://127.0.0.1:9/v1")
@@ -239,7 +239,7 @@ def test_the_rest_is_not_waited_for_once_enough_samples_agree(endpoint: Endpoint
     assert not endpoint.hold.is_set()
 
 
-def test_what_samples_cost_is_told(endpoint: Endpoint) -> None:
+def test_the_cost_of_samples_is_reported(endpoint: Endpoint) -> None:
     spent: list[DraftCost] = []
     usages: list[Any] = [
         {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100},

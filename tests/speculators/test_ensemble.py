@@ -15,8 +15,8 @@ A, B, C = (ToolCall("look", {"q": q}) for q in "abc")
 REQUEST = DraftRequest([], [])
 
 
-def guessed(ensemble: EnsembleSpeculator) -> tuple[list[tuple[float, ToolCall]], Exception | None]:
-    """What is guessed, when, and what is raised at the end."""
+def predicted(ensemble: EnsembleSpeculator) -> tuple[list[tuple[float, ToolCall]], Exception | None]:
+    """What is predicted, when, and what is raised at the end."""
 
     async def main() -> tuple[list[tuple[float, ToolCall]], Exception | None]:
         found = []
@@ -30,14 +30,14 @@ def guessed(ensemble: EnsembleSpeculator) -> tuple[list[tuple[float, ToolCall]],
     return run_in_virtual_time(main)
 
 
-def test_the_first_to_guess_a_call_wins() -> None:
+def test_the_first_to_predict_a_call_wins() -> None:
     slow, quick = ScriptedSpeculator([A, B], delay=2.0), ScriptedSpeculator([B, C, C], delay=1.0)
     ensemble = EnsembleSpeculator([slow, quick])
     assert isinstance(ensemble, Speculator)
-    assert guessed(ensemble) == ([(1.0, B), (1.0, C), (2.0, A)], None)
+    assert predicted(ensemble) == ([(1.0, B), (1.0, C), (2.0, A)], None)
 
 
-def test_only_members_that_look_ahead_are_asked_before_a_result_is_there() -> None:
+def test_only_members_that_look_ahead_predict_before_a_result_is_there() -> None:
     plain, ahead = ScriptedSpeculator([A]), ScriptedSpeculator([B], [B])
     ahead.looks_ahead = True  # type: ignore[attr-defined]
     ensemble = EnsembleSpeculator([plain, ahead])
@@ -53,7 +53,7 @@ def test_only_members_that_look_ahead_are_asked_before_a_result_is_there() -> No
 
 def test_a_member_that_fails_does_not_disturb_the_others() -> None:
     failing = ScriptedSpeculator([A, OSError("down"), B])
-    calls, error = guessed(EnsembleSpeculator([failing, ScriptedSpeculator([C], delay=1.0)]))
+    calls, error = predicted(EnsembleSpeculator([failing, ScriptedSpeculator([C], delay=1.0)]))
     assert [call for _, call in calls] == [A, C]
     assert isinstance(error, OSError)
 
@@ -69,12 +69,12 @@ def test_once_enough_agree_the_others_are_not_waited_for() -> None:
     assert run_in_virtual_time(main) == 2.0
 
 
-def test_leaving_the_guesses_cancels_the_members() -> None:
+def test_closing_the_drafts_cancels_the_members() -> None:
     async def main() -> float:
         members = [ScriptedSpeculator([A]), ScriptedSpeculator([B], delay=50.0)]
-        guesses = EnsembleSpeculator(members).drafts(REQUEST)
-        assert await anext(guesses) == A
-        await guesses.aclose()  # type: ignore[attr-defined]
+        drafts = EnsembleSpeculator(members).drafts(REQUEST)
+        assert await anext(drafts) == A
+        await drafts.aclose()  # type: ignore[attr-defined]
         return anyio.current_time()
 
     assert run_in_virtual_time(main) == 0.0
@@ -96,13 +96,15 @@ def test_members_that_learn_are_taught() -> None:
     pattern.close()
 
 
-def test_guesses_without_a_key_are_dropped() -> None:
+def test_drafts_without_a_key_are_dropped() -> None:
     endless: dict[str, object] = {}
     endless["q"] = endless
-    assert guessed(EnsembleSpeculator([ScriptedSpeculator([ToolCall("look", endless), A])]))[0] == [(0.0, A)]
+    assert predicted(EnsembleSpeculator([ScriptedSpeculator([ToolCall("look", endless), A])]))[0] == [
+        (0.0, A)
+    ]
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_raises() -> None:
     with pytest.raises(ConfigurationError, match="member"):
         EnsembleSpeculator([])
     with pytest.raises(ConfigurationError, match="agreement"):

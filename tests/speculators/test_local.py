@@ -42,12 +42,12 @@ def drafts(speculator: LocalSpeculator, messages: list[Any], samples: int = 1) -
     return asyncio.run(collect())
 
 
-def test_it_guesses_the_call(speculator: LocalSpeculator) -> None:
+def test_it_predicts_the_call(speculator: LocalSpeculator) -> None:
     assert isinstance(speculator, Speculator)
     assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})]
 
 
-def test_the_greedy_guess_is_among_any_number_of_samples(speculator: LocalSpeculator) -> None:
+def test_the_greedy_draft_is_among_any_number_of_samples(speculator: LocalSpeculator) -> None:
     (greedy,) = drafts(speculator, MESSAGES)
     sampled = drafts(speculator, MESSAGES, samples=5)
     assert greedy in sampled
@@ -156,7 +156,7 @@ def test_an_answer_is_neither_written_to_its_end_nor_sampled(speculator: LocalSp
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_a_quick_model_guesses_the_same_unwatched(
+def test_a_quick_model_predicts_the_same_without_inspecting_tokens(
     speculator: LocalSpeculator, quick: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(speculator, "_is_quick", quick)
@@ -221,7 +221,7 @@ def test_a_prompt_beyond_the_context_is_not_computed(speculator: LocalSpeculator
     assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})]
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_raises(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="openvino_model"):
         LocalSpeculator(tmp_path)
     (tmp_path / "openvino_model.xml").write_text("<net/>")

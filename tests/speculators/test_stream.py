@@ -35,7 +35,7 @@ arguments = st.dictionaries(st.text(), json_values, max_size=3)
 
 
 def seen_after_each(predictor: StreamSpeculator, events: Sequence[ParserEvent]) -> list[list[ToolCall]]:
-    """What has been guessed by the time that each event has been read."""
+    """What has been predicted by the time that each event has been read."""
 
     async def main() -> list[list[ToolCall]]:
         answer = AnswerStream()

@@ -61,7 +61,7 @@ def test_a_graph_says_the_same_sooner(build: Any, streamed: bool, wrong: Sequenc
     assert fast == plain
     wrong_s = len(wrong) * (TIMES.generation + TIMES.tool)
     right_s = (TURNS - len(wrong)) * (TIMES.draft + TIMES.tool)
-    # A turn with a wrong guess ends when it ends; what followed it was asked in vain.
+    # A turn with a wrong draft takes its whole time; the requests sent ahead after it are wasted.
     assert fast_s <= wrong_s + right_s + (len(wrong) + 1) * TIMES.generation
     report = report_of(model)
     assert report.ahead.kept == TURNS - len(wrong)
@@ -102,7 +102,7 @@ def test_callbacks_and_streams_see_what_they_see_without() -> None:
     assert run(True) == run(False)
 
 
-def test_a_draft_model_is_asked_about_the_history_it_is_asked_about() -> None:
+def test_a_draft_model_gets_the_history_of_the_request_sent_ahead() -> None:
     async def main() -> tuple[float, int]:
         draft = Silent(script=SCRIPT, delay=TIMES.draft, prefix="draft")
         model = speculate(Silent(script=SCRIPT, delay=TIMES.generation), draft, config=ON)
@@ -195,7 +195,7 @@ def sync_model(gate: Any, wrong: Sequence[int] = (), depth: int = TURNS) -> Sile
 @pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("depth", [1, TURNS])
-def test_a_sync_graph_says_the_same_and_is_asked_ahead(build: Any, streamed: bool, depth: int) -> None:
+def test_a_sync_graph_says_the_same_with_requests_sent_ahead(build: Any, streamed: bool, depth: int) -> None:
     plain = drive(build(Silent(script=SCRIPT), [sync_tool([], Milestones())]), streamed)
     model = sync_model(Overtaken(), depth=depth)
     messages = drive(build(model, [sync_tool([], Milestones())]), streamed)
@@ -207,7 +207,7 @@ def test_a_sync_graph_says_the_same_and_is_asked_ahead(build: Any, streamed: boo
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_sync_graph_says_the_same_where_guesses_are_wrong(streamed: bool) -> None:
+def test_a_sync_graph_says_the_same_where_drafts_are_wrong(streamed: bool) -> None:
     plain = drive(BUILDERS[0](Silent(script=SCRIPT), [sync_tool([], Milestones())]), streamed)
     model = sync_model(Overtaken(), wrong=[0, 2], depth=1)
     messages = drive(BUILDERS[0](model, [sync_tool([], Milestones())]), streamed)

@@ -185,7 +185,7 @@ def test_tool_choice(chat: ChatAgentRT, choice: Any, calls: bool) -> None:
     assert bool(answer.tool_calls) is calls
 
 
-def test_wrong_use_is_told(chat: ChatAgentRT, runtime: LocalRuntime) -> None:
+def test_wrong_use_raises(chat: ChatAgentRT, runtime: LocalRuntime) -> None:
     with pytest.raises(InvalidRequestError, match="no tool is called 'other'"):
         chat.bind_tools([get_weather], tool_choice="other").invoke([QUESTION])
     with pytest.raises(ConfigurationError, match="only one of the two"):

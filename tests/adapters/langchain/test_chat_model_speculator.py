@@ -22,7 +22,7 @@ def drafts(speculator: ChatModelSpeculator, samples: int) -> list[ToolCall]:
 
 
 @pytest.mark.parametrize("use_async", [False, True])
-def test_every_sample_is_asked_and_its_calls_are_drafts(use_async: bool) -> None:
+def test_the_calls_of_every_sample_are_drafts(use_async: bool) -> None:
     threads: list[threading.Thread] = []
     model = ScriptedChat(
         script=[[("look", {"q": "a"}), ("look", {"q": "b"})]],

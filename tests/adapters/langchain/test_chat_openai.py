@@ -174,11 +174,11 @@ def test_an_unchanged_agent_says_what_it_would_have_said(
 
 
 @pytest.mark.parametrize("ask", [streamed, astreamed])
-@pytest.mark.parametrize("guess", [[], [ToolCall("get_weather", {"city": "Rome"})]])
+@pytest.mark.parametrize("drafts", [[], [ToolCall("get_weather", {"city": "Rome"})]])
 def test_other_calls_are_the_agents(
-    here: Connections, server: Running, ask: Ask, guess: list[ToolCall]
+    here: Connections, server: Running, ask: Ask, drafts: list[ToolCall]
 ) -> None:
-    chat = speculate(here.chat(server), ScriptedSpeculator(guess), tool_cache=True)
+    chat = speculate(here.chat(server), ScriptedSpeculator(drafts), tool_cache=True)
     message, usual = (
         ask(here, chat.bind_tools([get_weather]), None),
         ask(here, here.chat(server).bind_tools([get_weather]), None),

@@ -140,7 +140,7 @@ def test_a_tool_called_on_the_loops_own_thread_does_not_wait() -> None:
         milestones.reach("released")
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_raises() -> None:
     plain = ScriptedChat()
     with pytest.raises(ConfigurationError, match="bind_tools"):
         speculate(plain.bind_tools([]), plain)
@@ -169,13 +169,13 @@ def test_wrong_use_is_told() -> None:
             create_agent(speculate(plain, plain), [wrong]).invoke(INPUT)
 
 
-def test_the_bound_of_early_runs_holds() -> None:
+def test_the_bound_of_speculations_holds() -> None:
     runs: list[str] = []
 
     async def main() -> None:
-        guesses = [ToolCall("look", {"q": str(number)}) for number in range(9)]
+        drafts = [ToolCall("look", {"q": str(number)}) for number in range(9)]
         model = speculate(
-            ScriptedChat(delay=5), ScriptedSpeculator(guesses), config=SpeculationConfig(max_speculations=2)
+            ScriptedChat(delay=5), ScriptedSpeculator(drafts), config=SpeculationConfig(max_speculations=2)
         )
         await model.bind_tools([async_tool(1, runs)]).ainvoke("hi")
 

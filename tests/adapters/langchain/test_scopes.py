@@ -51,7 +51,7 @@ def speculating(delay: float = 5) -> Any:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_users_with_equal_call_ids_get_their_own_results_early(persistent: bool) -> None:
+def test_users_with_equal_call_ids_get_their_own_speculations(persistent: bool) -> None:
     runs: list[str] = []
     model = speculating()
     saver = InMemorySaver() if persistent else None

@@ -1,4 +1,4 @@
-"""`speculate` on every path of an unchanged graph: same transcript, early tools."""
+"""`speculate` on every path of an unchanged graph: same transcript, speculated tools."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_an_async_graph_takes_what_equation_1_says_and_says_the_same(
 ) -> None:
     times = TurnTimes(generation=40, draft=5, tool=30)
 
-    def guess(turn: int) -> list[ToolCall]:
+    def drafts_of(turn: int) -> list[ToolCall]:
         return [ToolCall("look", {"q": f"q{turn}" + "x" * (turn in wrong), "limit": 3})]
 
     async def run(speculative: bool) -> tuple[list[Any], float, list[str]]:
         runs: list[str] = []
         model: Any = ScriptedChat(script=THREE, delay=times.generation)
         if speculative:
-            model = speculate(model, ScriptedSpeculator(*map(guess, range(3)), delay=times.draft))
+            model = speculate(model, ScriptedSpeculator(*map(drafts_of, range(3)), delay=times.draft))
         messages = await adrive(build(model, [async_tool(times.tool, runs)]), streamed)
         return transcript(messages), asyncio.get_running_loop().time(), runs
 
@@ -65,7 +65,7 @@ def test_a_sync_graph_runs_its_tools_while_the_model_generates(
     milestones, runs = Milestones(), list[str]()
     look = sync_tool(runs, milestones)
 
-    def gate(turn: int) -> None:  # the model answers only once the guessed tool has started
+    def gate(turn: int) -> None:  # the model answers only once the predicted tool has started
         if turn < 3:
             milestones.wait(f"started q{turn}")
 
@@ -77,7 +77,7 @@ def test_a_sync_graph_runs_its_tools_while_the_model_generates(
     assert report_of(model).total.wasted == 0
 
 
-def test_a_sync_tool_in_an_async_graph_runs_early_in_a_thread() -> None:
+def test_a_sync_tool_in_an_async_graph_is_speculated_on_in_a_thread() -> None:
     milestones, runs = Milestones(), list[str]()
 
     model = speculate(Waiting(script=THREE, milestones=milestones), ScriptedChat(script=THREE))

@@ -142,11 +142,11 @@ def test_an_unchanged_agent_says_what_it_would_have_said(
 
 
 @pytest.mark.parametrize("ask", [whole, streamed])
-@pytest.mark.parametrize("guess", [[], [ToolCall("get_weather", {"city": "Rome"})]])
+@pytest.mark.parametrize("drafts", [[], [ToolCall("get_weather", {"city": "Rome"})]])
 def test_other_calls_are_the_agents(
-    exact_runtime: LocalRuntime, weather: BaseTool, ask: Callable[..., Any], guess: list[ToolCall]
+    exact_runtime: LocalRuntime, weather: BaseTool, ask: Callable[..., Any], drafts: list[ToolCall]
 ) -> None:
-    chat, _ = model(exact_runtime, guess)
+    chat, _ = model(exact_runtime, drafts)
     message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
     assert [(call["name"], call["args"]) for call in message.tool_calls] == [
         ("get_weather", {"city": "Oslo"})

@@ -103,7 +103,7 @@ def test_errors_and_artifacts_are_handled_as_before() -> None:
             raise ToolException("nothing to split")
         return q, q.split()
 
-    split.handle_tool_error = True  # after decorating: the early run goes by the same tool
+    split.handle_tool_error = True  # after decorating: the speculation uses the same tool
     message = split.invoke(tool_call("split", q="a b"))
     assert (message.content, message.artifact) == ("a b", ["a", "b"])
     failed = split.invoke(tool_call("split", q=""))

@@ -46,7 +46,7 @@ def test_callbacks_and_streams_see_what_they_see_without_speculation(streamed: b
     assert run(True) == run(False)
 
 
-def test_an_early_run_does_not_see_the_users_callbacks() -> None:
+def test_a_speculation_does_not_see_the_users_callbacks() -> None:
     configs: list[Any] = []
 
     @speculable

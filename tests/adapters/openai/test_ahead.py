@@ -83,7 +83,7 @@ def test_a_responses_loop_that_sends_its_history_says_the_same_sooner(ask: Calla
     assert len(endpoint.requests) == TURNS + 1
 
 
-def test_a_response_that_goes_on_from_one_that_is_not_there_yet_is_not_asked_for() -> None:
+def test_a_response_that_continues_an_unfinished_one_is_not_requested_ahead() -> None:
     config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
     _, report, _ = measure(
         lambda client, run: responses_loop(client, responses_create, run, True), (), config
@@ -94,7 +94,7 @@ def test_a_response_that_goes_on_from_one_that_is_not_there_yet_is_not_asked_for
 
 @pytest.mark.parametrize("ask", [chat_create, chat_streamed])
 @pytest.mark.parametrize("wrong", [[0], [1, 3], list(range(TURNS))])
-def test_a_wrong_guess_costs_a_request_and_changes_nothing(ask: Callable[..., Any], wrong: list[int]) -> None:
+def test_a_wrong_draft_costs_a_request_and_changes_nothing(ask: Callable[..., Any], wrong: list[int]) -> None:
     config = SpeculationConfig(turn_ahead=TurnAhead(depth=1, max_wasted=50))
     _, report, _ = measure(lambda client, run: chat_loop(client, ask, run), wrong, config)
     assert (report.ahead.kept, report.ahead.wasted) == (TURNS - len(wrong), len(wrong))
@@ -131,7 +131,7 @@ def test_a_request_that_differs_in_anything_is_made(change: dict[str, Any]) -> N
     assert asked >= 3
 
 
-def test_an_error_ahead_is_nobodys_and_the_request_is_made_when_it_is_due() -> None:
+def test_an_error_of_a_request_sent_ahead_is_not_raised_and_the_request_is_sent_when_due() -> None:
     endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
     failed: list[int] = []
 

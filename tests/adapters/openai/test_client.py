@@ -1,4 +1,4 @@
-"""`speculate` on the OpenAI client: every way to ask, same transcript, early tools."""
+"""`speculate` on the OpenAI client: every way to ask, same transcript, speculated tools."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ TIMES = TurnTimes(generation=40, draft=5, tool=30)
 def measure(loop: Callable[..., Any], wrong: frozenset[int]) -> None:
     """Run a loop with and without speculation: same transcript, in the time that Eq. 1 says."""
 
-    def guess(turn: int) -> list[ToolCall]:
+    def drafts_of(turn: int) -> list[ToolCall]:
         return [ToolCall("look", {"q": f"q{turn}" + "x" * (turn in wrong), "limit": 3})]
 
     async def main(speculative: bool) -> tuple[list[Any], float]:
         client = Endpoint(THREE, delay=TIMES.generation).async_client()
         run: Any = plainly
         if speculative:
-            predictor = ScriptedSpeculator(*map(guess, range(3)), delay=TIMES.draft)
+            predictor = ScriptedSpeculator(*map(drafts_of, range(3)), delay=TIMES.draft)
             client, run = speculate(client, predictor, tools=[look_tool(TIMES.tool, [])]), arun_tool
             assert type(client).__name__ == "AsyncOpenAI"
         return await loop(client, run), asyncio.get_running_loop().time()
@@ -90,7 +90,7 @@ def test_a_sync_loop_runs_its_tools_while_the_model_answers(api: str, streamed: 
         milestones.reach(f"started {q}")
         return f"found {q} {limit}"
 
-    def gate(turn: int) -> None:  # the model answers only once the guessed tool has started
+    def gate(turn: int) -> None:  # the model answers only once the predicted tool has started
         if turn < 3:
             milestones.wait(f"started q{turn}")
 
@@ -152,7 +152,7 @@ def test_instructions_are_what_the_system_says() -> None:
     assert predictor.requests[0].messages == [{"role": "system", "content": "be brief"}, HI]
 
 
-def test_nothing_is_guessed_where_no_tool_can_be_called() -> None:
+def test_nothing_is_predicted_where_no_tool_can_be_called() -> None:
     predictor = ScriptedSpeculator()
 
     async def main() -> None:
@@ -240,8 +240,8 @@ def test_equal_ids_of_different_runs_meet_only_if_the_runs_are_named() -> None:
             assert await arun_tool(client, message.tool_calls[0]) == "found q0 3"
 
     async def main() -> Any:
-        guess = [ToolCall("look", {"q": "q0"})]
-        predictor = ScriptedSpeculator(guess, guess)
+        draft = [ToolCall("look", {"q": "q0"})]
+        predictor = ScriptedSpeculator(draft, draft)
         client = speculate(Endpoint(THREE, delay=5).async_client(), predictor, tools=[look_tool(3, runs)])
         await asyncio.gather(user(client, "ann"), user(client, "bob"))
         return report_of(client).total.claims
@@ -249,7 +249,7 @@ def test_equal_ids_of_different_runs_meet_only_if_the_runs_are_named() -> None:
     assert run_in_virtual_time(main) == 2
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_raises() -> None:
     client = Endpoint([]).client()
     look = look_tool(1, [])
     with pytest.raises(ConfigurationError, match="at least one predictor"):

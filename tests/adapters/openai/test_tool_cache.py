@@ -96,7 +96,7 @@ def ask(client: Any, body: Any) -> Any:
 
 
 def tells_a_result(event: Any) -> bool:
-    """Whether the answer goes on behind it: with the rest already received, it could end before any guess."""
+    """Whether the answer goes on behind it: with the rest already received, it could end before any draft."""
     if isinstance(event, ChatCompletionChunk):
         return bool(getattr(event.choices[0].delta, "tool_results", None))
     return isinstance(event, ResponseOutputItemDoneEvent) and event.item.type == "function_call_output"

@@ -16,13 +16,12 @@ MARKED_BY_FIXTURE = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Add markers by fixtures, and keep a module's tests on one worker where several workers run."""
+    """Add markers by fixtures, before ``-m`` selects."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, makers in MARKED_BY_FIXTURE.items():
             if makers & fixtures:
                 item.add_marker(marker)
-        item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))
 
 
 @pytest.fixture(scope="session", autouse=True)

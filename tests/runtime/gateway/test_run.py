@@ -27,7 +27,7 @@ def test_it_serves_with_a_token_and_ends_on_sigterm(engine: Running) -> None:
         answer = httpx.get(f"{url}/models", headers={"authorization": f"Bearer {token}"}, timeout=60)
         assert answer.json()["data"][0]["capabilities"] == ["cache-tool-output"]
         service.process.send_signal(signal.SIGTERM)
-        assert service.end() == 0
+        assert service.end() == 0, service.lines
         assert service.lines[-1] == "stopped"
     finally:
         service.process.kill()
@@ -37,7 +37,7 @@ def test_it_serves_with_a_token_and_ends_on_sigterm(engine: Running) -> None:
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         service = Service(*arguments, command="gateway")
-        assert service.end() == 2
+        assert service.end() == 2, service.lines
         return service.lines[-1]
 
     assert "is not the address of an engine" in refused("--upstream", "localhost:8000")

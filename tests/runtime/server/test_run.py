@@ -30,7 +30,10 @@ class Service:
 
     def __init__(self, *arguments: str, command: str = "serve") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentrt", command, *arguments], stderr=subprocess.PIPE, text=True
+            # Should it crash, the stacks of its threads are among its lines.
+            [sys.executable, "-X", "faulthandler", "-m", "agentrt", command, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.lines: list[str] = []
 
@@ -79,7 +82,7 @@ def test_it_prints_a_token_and_drains_on_sigterm(serve: Callable[..., Service]) 
         assert "data: [DONE]" in rest
         with pytest.raises(httpx.TransportError):
             http.get("/models")
-    assert service.end() == 0
+    assert service.end() == 0, service.lines
     assert service.lines[-1] == "stopped"
 
 
@@ -93,7 +96,7 @@ def test_draining_has_a_time_limit(serve: Callable[..., Service]) -> None:
         service.process.send_signal(signal.SIGINT)
         with pytest.raises(httpx.TransportError):
             list(lines)
-    assert service.end() == 0
+    assert service.end() == 0, service.lines
 
 
 def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_path: Path) -> None:
@@ -107,14 +110,14 @@ def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_pa
     with pytest.raises(ConfigurationError, match="another server listens"), bind(ServerConfig(uds=path)):
         pass
     service.process.send_signal(signal.SIGTERM)
-    assert service.end() == 0
+    assert service.end() == 0, service.lines
     assert not path.exists()
 
 
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         service = Service(*arguments)
-        assert service.end() == 2
+        assert service.end() == 2, service.lines
         (line,) = service.lines
         return line
 

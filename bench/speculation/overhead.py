@@ -47,7 +47,7 @@ class _Instant(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-class _Guess:
+class _FixedDraft:
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         yield ToolCall("look", {"q": "a"})
 
@@ -63,7 +63,7 @@ async def overhead_ms(turns: int) -> tuple[float, float]:
     from agentrt.adapters.langchain import speculate
 
     look = _look.model_copy(update={"name": "look"})
-    plain, fast = _Instant(), speculate(_Instant(), _Guess())
+    plain, fast = _Instant(), speculate(_Instant(), _FixedDraft())
     early = speculable(max_concurrency=64)(look)
     history: list[Any] = [
         ("user", "hi"),

@@ -47,7 +47,7 @@ class Notes:
 
 
 def speculated(call: ToolCall, drafts: list[ToolCall], **options: Any) -> tuple[Any, list[str], float, Any]:
-    """Guess, generate for 40 seconds, make the call; return its result, the runs, the time, the report."""
+    """Draft, generate for 40 seconds, make the call; return its result, the runs, the time, the report."""
     notes = Notes()
 
     async def main() -> tuple[Any, list[str], float, Any]:

@@ -27,7 +27,7 @@ INBOX: list[Calls] = [[("inbox", {"folder": "new"})]]
 
 
 class Oracle:
-    """Guesses the call of every run's first turn."""
+    """Drafts the call of every run's first turn."""
 
     async def drafts(self, request: DraftRequest) -> Any:
         if request.messages[-1]["role"] == "user":
@@ -208,12 +208,12 @@ def test_a_write_of_the_same_answer_makes_the_read_a_miss() -> None:
         notes.append(text)
         return "created"
 
-    class Guess:
+    class FixedDraft:
         async def drafts(self, request: DraftRequest) -> Any:
             yield ToolCall("list_notes", {})
 
     script: list[Calls] = [[("create_note", {"text": "b"}), ("list_notes", {})], [("list_notes", {})]]
-    model = speculate(ScriptedChat(script=script, delay=5), Guess())
+    model = speculate(ScriptedChat(script=script, delay=5), FixedDraft())
     app = create_agent(model, [list_notes, create_note])
 
     async def main() -> list[str]:

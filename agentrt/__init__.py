@@ -6,8 +6,6 @@ Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.
 may change in any release.
 """
 
-from typing import TYPE_CHECKING
-
 from .calls import ToolCall
 from .config import SpeculationConfig
 from .drafts import DraftRequest
@@ -31,17 +29,6 @@ __all__ = [
     "speculable",
 ]
 
-if TYPE_CHECKING:
-    __version__: str
-else:
-
-    def __getattr__(name: str) -> str:
-        """Load ``__version__`` when it is first used (PEP 562)."""
-        if name != "__version__":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .version import read_version
-
-        return globals().setdefault(name, read_version())
-
+__version__ = "0.1.0"
 
 keep_openvino_quiet()

@@ -1,7 +1,6 @@
 """Predictors of the next tool call. Each can be given to a session or to an adapter's ``speculate``."""
 
-from agentrt.answers import AnswerStream
-from agentrt.drafts import DraftCost, Learner, Speculator
+from agentrt.drafts import AnswerStream, DraftCost, Learner, Speculator
 
 from .endpoint import EndpointSpeculator
 from .ensemble import EnsembleSpeculator

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from ..version import read_version
 from .bench import bench
 from .chat import chat
 from .demo import demo
@@ -25,7 +24,9 @@ app = typer.Typer(name="agentrt", no_args_is_help=True, add_completion=False, pr
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    print(f"agentrt {read_version()}")
+    from .. import __version__
+
+    print(f"agentrt {__version__}")
     raise typer.Exit
 
 

@@ -14,12 +14,11 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from ..answers import AnswerStream
 from ..calls import ParserEvent, ToolCall
 from ..concurrency.clock import monotonic
 from ..concurrency.hosts import Host
 from ..concurrency.threads import loop_caller
-from ..drafts import DraftCost, DraftRequest, Learner, Speculator, looks_ahead, name_of
+from ..drafts import AnswerStream, DraftCost, DraftRequest, Learner, Speculator, looks_ahead, name_of
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter

@@ -15,8 +15,7 @@ import pytest
 
 import agentrt
 from agentrt import errors
-from agentrt.version import read_version
-from tests.house.project import PYPROJECT, ROOT
+from tests.house.project import ROOT
 
 ERRORS = {
     name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)
@@ -115,24 +114,8 @@ def test_a_private_import_is_found(code: str) -> None:
     assert list(private_imports(code))
 
 
-def test_the_version() -> None:
-    assert agentrt.__version__ == read_version()
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        agentrt.nothing  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_the_version_of_a_source_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_installed(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", not_installed)
-    assert read_version() == PYPROJECT["project"]["version"]
-
-
-def test_importing_agentrt_does_not_read_the_version() -> None:
-    program = "import sys, agentrt; print('agentrt.version' in sys.modules, '__version__' in vars(agentrt))"
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert printed.stdout.split() == ["False", "False"]
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert agentrt.__version__ == metadata.version("agentrt")
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.project import PYPROJECT, ROOT
+import agentrt
+from tests.house.project import ROOT
 
 # Written so that this file does not match itself.
 MACHINE = re.compile(
@@ -81,4 +82,4 @@ def test_every_file_ends_with_a_newline_and_has_no_windows_line_ends() -> None:
 def test_the_changelog_has_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
-    assert re.search(rf"^## \[{re.escape(PYPROJECT['project']['version'])}\]", changelog, re.MULTILINE)
+    assert re.search(rf"^## \[{re.escape(agentrt.__version__)}\]", changelog, re.MULTILINE)

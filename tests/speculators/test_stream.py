@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
-from agentrt.answers import AnswerStream
 from agentrt.calls import (
     CallArgumentsDelta,
     CallFinished,
@@ -23,6 +22,7 @@ from agentrt.calls import (
     ToolCallFormat,
     tool_call_parser,
 )
+from agentrt.drafts import AnswerStream
 from agentrt.speculators import Speculator, StreamSpeculator
 from agentrt.testing import run_in_virtual_time
 

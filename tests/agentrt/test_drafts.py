@@ -9,8 +9,8 @@ import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.answers import AnswerStream
 from agentrt.calls import TextDelta
+from agentrt.drafts import AnswerStream
 from agentrt.testing import run_in_virtual_time
 
 

@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 BENCHES ?= speculation toolcache scheduler engine
+# The tests of a file share what they open, so a file stays on one worker.
+WORKERS ?= 2
+PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile
 
 .PHONY: help demo lint types quick test test-long docs bench clean
 .DELETE_ON_ERROR:
@@ -33,10 +36,10 @@ types: $(VENV)/.installed-dev $(VENV)/.installed-types
 
 quick: lint
 	$(RUN) -m mypy
-	$(RUN) -m pytest -m "not real_model and not socket and not bench and not slow"
+	$(RUN) -m pytest $(PARALLEL) -m "not real_model and not socket and not bench and not slow"
 
 test: lint types
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(PARALLEL)
 
 # Hypothesis shrinks what fails and prints a line that reproduces it.
 test-long: $(VENV)/.installed-dev

@@ -22,6 +22,7 @@ Extra = Literal[
     "demo",
     "all",
     "bench",
+    "testing",
 ]
 
 MODULES: dict[Extra, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
     "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai"),
+    "testing": ("respx",),
 }
 """The modules that each extra brings itself."""
 

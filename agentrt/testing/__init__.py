@@ -1,7 +1,15 @@
-"""Test doubles for agents that speculate: scripted predictors, replays of runs, and virtual time."""
+"""Test doubles for agents that speculate: predictors, endpoints, replays of runs, and virtual time."""
 
+from .endpoint import mock_endpoint
 from .replay import RecordedSpeculator, Replayed, replay
 from .speculators import ScriptedSpeculator
 from .virtual_time import run_in_virtual_time
 
-__all__ = ["RecordedSpeculator", "Replayed", "ScriptedSpeculator", "replay", "run_in_virtual_time"]
+__all__ = [
+    "RecordedSpeculator",
+    "Replayed",
+    "ScriptedSpeculator",
+    "mock_endpoint",
+    "replay",
+    "run_in_virtual_time",
+]

@@ -65,7 +65,8 @@ EXPORTS = {
         *("LocalSpeculator", "PatternSpeculator", "Speculator", "StreamSpeculator"),
     },
     "agentrt.testing": {
-        *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "replay", "run_in_virtual_time"),
+        *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "mock_endpoint", "replay"),
+        "run_in_virtual_time",
     },
 }
 

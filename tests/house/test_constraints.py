@@ -98,7 +98,7 @@ def test_everything_that_is_imported_is_required() -> None:
     # A package that only comes with another one may stop coming with it.
     # The training packages need not be installed; one of them is imported by another name.
     providers = {"optimum": ["optimum-intel"], **metadata.packages_distributions()}
-    required = {canonicalize_name(need.name) for need in direct_requirements("bench", "train")}
+    required = {canonicalize_name(need.name) for need in direct_requirements("bench", "testing", "train")}
     required |= {"agentrt"}
 
     missing = {

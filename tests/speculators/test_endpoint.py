@@ -1,16 +1,18 @@
-"""The endpoint speculator against a real HTTP server."""
+"""The endpoint speculator and a scripted endpoint; a real server where connections matter."""
 
 from __future__ import annotations
 
 import asyncio
 import email.utils
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -19,63 +21,47 @@ from agentrt.calls import ToolCallFormat
 from agentrt.drafts import DraftCost
 from agentrt.errors import ConfigurationError, PredictorPausedError
 from agentrt.speculators import EndpointSpeculator, Speculator
+from agentrt.testing import mock_endpoint
 
 MESSAGES = [{"role": "user", "content": "What is the weather in Oslo?"}]
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]
 
 
 class Endpoint:
-    """An OpenAI-compatible server that gives scripted answers and keeps the requests."""
+    """An OpenAI-compatible endpoint that gives scripted answers and keeps the requests."""
+
+    url = "http://drafts.test/v1"
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
         self.predictors: list[EndpointSpeculator] = []
         self.answer: Any = None
         self.headers: dict[str, str] = {}
-        self.hold: threading.Event | None = None
-        self.holds_all = True
-        endpoint = self
+        self.held_from: float = math.inf
+        """The number of the first request that is answered at the end of the test only."""
+        self.release = threading.Event()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                length = int(self.headers["content-length"])
-                endpoint.requests.append(json.loads(self.rfile.read(length)))
-                if endpoint.hold is not None and endpoint.holds_all:
-                    endpoint.hold.wait(20)
-                answer = endpoint.answer(len(endpoint.requests))
-                status, body = answer if isinstance(answer, tuple) else (200, answer)
-                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(raw)))
-                for name, value in endpoint.headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+    async def respond(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(json.loads(request.content))
+        number = len(self.requests)
+        if number >= self.held_from:
+            await asyncio.to_thread(self.release.wait, 20)
+        answer = self.answer(number)
+        status, body = answer if isinstance(answer, tuple) else (200, answer)
+        headers = {"content-type": "application/json"} | self.headers
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return httpx.Response(status, content=raw, headers=headers)
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    served = Endpoint()
-    thread = threading.Thread(target=served.server.serve_forever, args=(0.01,))
-    thread.start()
-    yield served
-    for predictor in served.predictors:
-        asyncio.run(predictor.aclose())
-    if served.hold is not None:
-        served.hold.set()
-    served.server.shutdown()
-    thread.join()
-    served.server.server_close()
+    made = Endpoint()
+    with mock_endpoint(made.url, assert_all_called=False) as router:
+        router.post("/chat/completions").mock(side_effect=made.respond)
+        yield made
+        made.release.set()
+        for predictor in made.predictors:
+            asyncio.run(predictor.aclose())
 
 
 def completion(*, content: str | None = None, calls: list[tuple[str, str]] | None = None) -> dict[str, Any]:
@@ -140,10 +126,35 @@ def test_calls_written_as_text_are_read(
     assert drafts(speculator(endpoint)) == []
 
 
-def test_one_predictor_serves_several_event_loops(endpoint: Endpoint) -> None:
-    endpoint.answer = lambda n: completion(calls=[("get_weather", "{}")])
-    predictor = speculator(endpoint)
-    assert drafts(predictor) == drafts(predictor) == [ToolCall("get_weather", {})]
+def test_one_predictor_serves_several_event_loops() -> None:
+    """Over one open connection, which belongs to the event loop that made it."""
+    clients = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            clients.append(self.client_address)
+            self.rfile.read(int(self.headers["content-length"]))
+            raw = json.dumps(completion(calls=[("get_weather", "{}")])).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        predictor = EndpointSpeculator("draft", base_url=url, api_key="none")
+        assert drafts(predictor) == drafts(predictor) == [ToolCall("get_weather", {})]
+        asyncio.run(predictor.aclose())
+        server.shutdown()
+    assert len(clients) == 2
+    assert len(set(clients)) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +179,10 @@ def test_an_endpoint_in_trouble_is_reported_and_not_retried(
 
 
 def test_an_endpoint_that_is_down_is_reported(endpoint: Endpoint) -> None:
-    endpoint.url = "http://127.0.0.1:9/v1"  # the discard port: nobody listens
+    def refuse(number: int) -> Any:
+        raise httpx.ConnectError("connection refused")
+
+    endpoint.answer = refuse
     assert "APIConnectionError" in one_turn(endpoint).turns[0].problems[0]
 
 
@@ -194,7 +208,7 @@ def one_turn(endpoint: Endpoint) -> Any:
 
 
 def test_a_slow_endpoint_is_left_when_the_main_model_answers(endpoint: Endpoint) -> None:
-    endpoint.hold = threading.Event()
+    endpoint.held_from = 1
     endpoint.answer = lambda n: completion()
 
     async def main() -> None:
@@ -202,8 +216,7 @@ def test_a_slow_endpoint_is_left_when_the_main_model_answers(endpoint: Endpoint)
         async with SpeculationSession([], [predictor]) as session:
             with session.turn(MESSAGES, TOOLS) as turn:
                 turn.bind([])
-        assert endpoint.hold is not None
-        assert not endpoint.hold.is_set()
+        assert not endpoint.release.is_set()
 
     asyncio.run(main())
 
@@ -224,19 +237,10 @@ def test_equal_calls_are_drafted_once(endpoint: Endpoint) -> None:
 
 
 def test_the_rest_is_not_waited_for_once_enough_samples_agree(endpoint: Endpoint) -> None:
-    endpoint.hold = threading.Event()  # set by the fixture when the test is over
-    answered = threading.Semaphore(2)
-
-    def answer(number: int) -> dict[str, Any]:
-        if not answered.acquire(blocking=False):
-            assert endpoint.hold is not None
-            endpoint.hold.wait(20)
-        return completion(calls=[("get_weather", '{"city": "Oslo"}')])
-
-    endpoint.answer = answer
-    endpoint.holds_all = False
+    endpoint.held_from = 3
+    endpoint.answer = lambda n: completion(calls=[("get_weather", '{"city": "Oslo"}')])
     assert len(drafts(speculator(endpoint, agreement=2), samples=4)) == 1
-    assert not endpoint.hold.is_set()
+    assert not endpoint.release.is_set()
 
 
 def test_the_cost_of_samples_is_reported(endpoint: Endpoint) -> None:

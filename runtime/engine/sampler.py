@@ -90,8 +90,10 @@ def _candidates(logits: Logits, params: SamplingParams) -> tuple[NDArray[np.int6
     ids = np.arange(len(logits))
     if 0 < params.top_k < len(logits):
         ids = np.argpartition(logits, -params.top_k)[-params.top_k :]
-    scaled = logits[ids].astype(np.float64) / params.temperature
-    weights = np.exp(scaled - scaled.max())
+    below = logits[ids].astype(np.float64)
+    below -= below.max()  # before the division, so that the likeliest token stays 0 at any temperature
+    with np.errstate(over="ignore"):
+        weights = np.exp(below / params.temperature)
     if params.top_p < 1.0:
         order = np.argsort(-weights)
         ids, weights = ids[order], weights[order]

@@ -36,7 +36,7 @@ class SamplingParams:
     min_p: float = 0.0
     """Keep tokens that are at least this many times as likely as the likeliest. In [0, 1]."""
     repetition_penalty: float = 1.0
-    """Divides positive and multiplies negative logits of tokens that have occurred. In (0, 100]."""
+    """Divides positive and multiplies negative logits of tokens that have occurred. In [0.01, 100]."""
     seed: int | None = None
     """Seed of this request's random numbers, which do not depend on the batch. 0 … 2**63 - 1."""
     ignore_eos: bool = False
@@ -58,7 +58,7 @@ class SamplingParams:
         _check_number("top_p", self.top_p, 0.0, 1.0, open_below=True)
         _check_int("top_k", self.top_k, 0, None)
         _check_number("min_p", self.min_p, 0.0, 1.0)
-        _check_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_below=True)
+        _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**63 - 1)
         if not isinstance(self.ignore_eos, bool):

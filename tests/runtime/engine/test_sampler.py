@@ -82,6 +82,21 @@ def test_cutting_the_tail(cut: dict[str, Any], expected: list[float]) -> None:
     np.testing.assert_allclose(frequencies[:4], expected, atol=0.03)
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-6])
+def test_the_lowest_temperature_is_the_argmax(temperature: float) -> None:
+    params = SamplingParams(temperature=temperature, seed=1)
+    sampler = TokenSampler(params, 4, [])
+
+    assert [sampler.sample(np.float32([-3e4, 2.0, 3e4, -np.inf])) for _ in range(5)] == [2] * 5
+
+
+@pytest.mark.parametrize("penalty", [0.01, 100.0])
+def test_the_extreme_repetition_penalties_are_finite(penalty: float) -> None:
+    sampler = TokenSampler(SamplingParams(repetition_penalty=penalty), 4, [0, 1])
+
+    assert sampler.sample(np.float32([3e4, -3e4, 1.0, -np.inf])) in range(3)
+
+
 def test_logit_bias_bans_and_forces() -> None:
     logits = logits_of(5, 4, 3)
     banned = TokenSampler(SamplingParams(logit_bias={0: -100.0}), VOCABULARY, [])

@@ -17,6 +17,7 @@ VOCABULARY = 50
         ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", 9e9),
         ("temperature", "hot"), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan), ("top_k", -1),
         ("top_k", 1.0), ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0),
+        ("repetition_penalty", 5e-148), ("repetition_penalty", 100.1),
         ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
         ("seed", 1.0), ("ignore_eos", 1), ("stop", ("",)), ("stop", ["a"]),
         ("stop", (1,)), ("stop", ("x",) * 17),

@@ -16,8 +16,8 @@ from ..drafting.protocol import Drafter
 from ..heg.kernel import Role
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
+from ..scheduler.active_kernels import ScheduledKernel
 from ..scheduler.batch import inputs_of
-from ..scheduler.running_kernels import ScheduledKernel
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence
 from ..xpu.protocol import KernelDone, Platform

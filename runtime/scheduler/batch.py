@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..heg.kernel import BatchContext, BatchInputs, BatchShape, Role
-from .sequence import Sequence, SequenceState
+from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
 
 
 class Stage(enum.Enum):
@@ -57,6 +57,11 @@ class Batch:
     def sequences(self) -> list[Sequence]:
         """The sequences of its chunks, in order."""
         return [chunk.sequence for chunk in self.chunks]
+
+    @property
+    def is_background(self) -> bool:
+        """Whether all its sequences are background work."""
+        return self.level > REACTIVE_LEVEL
 
     @property
     def promoted(self) -> bool:

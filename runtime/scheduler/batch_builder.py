@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from ..heg.graph import ExecutionGraph
 from .batch import Batch, ScheduledChunk, Stage
+from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .policy import Policy
 from .queues import RequestQueues, by_order
-from .running_batches import RunningBatches
 from .sequence import Sequence, SequenceState
 
 
@@ -28,7 +28,7 @@ class BatchBuilder:
         policy: Policy,
         queues: RequestQueues,
         block_manager: BlockManager,
-        batches: RunningBatches,
+        batches: BatchesInProgress,
         max_batch_size: int,
     ) -> None:
         """``max_batch_size`` is in sequences; new batches are entered in ``batches``."""
@@ -50,7 +50,7 @@ class BatchBuilder:
     def evict_background_prompts(self) -> None:
         """Evict every background sequence in prefill, except those whose kernel is running."""
         for sequence in [
-            s for s in self._queues.running if s.level and s.needs_prefill and self._evictable(s)
+            s for s in self._queues.running if s.is_background and s.needs_prefill and self._evictable(s)
         ]:
             self._evict(sequence)
 
@@ -111,7 +111,7 @@ class BatchBuilder:
         if policy.chunk_tokens is not None:
             return policy.chunk_tokens
         within_quantum = self._graph.chunk_tokens(first.computed_tokens, most)
-        if first.level or not policy.by_priority:
+        if first.is_background or not policy.by_priority:
             return within_quantum
         most = min(most, policy.reactive_chunk_tokens)
         return max(

@@ -9,12 +9,13 @@ from typing import Final, NamedTuple
 from ..heg.cost_model import KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape, Kernel, Role
+from .active_kernels import ActiveKernels, LaunchDecision, ScheduledKernel
 from .batch import Batch, Stage
 from .batch_builder import BatchBuilder
+from .batches_in_progress import BatchesInProgress
 from .policy import Policy
 from .queues import RequestQueues
-from .running_batches import RunningBatches
-from .running_kernels import LaunchDecision, RunningKernels, ScheduledKernel
+from .sequence import REACTIVE_LEVEL
 
 _PAST_STEP: Final = 256
 """Past tokens after which a cached cost is estimated again."""
@@ -43,37 +44,37 @@ class KernelSelector:
         graph: ExecutionGraph,
         policy: Policy,
         queues: RequestQueues,
-        batches: RunningBatches,
+        batches: BatchesInProgress,
         builder: BatchBuilder,
-        running: RunningKernels,
+        active: ActiveKernels,
         max_batch_size: int,
     ) -> None:
-        """``running`` is the table that selected kernels are entered in."""
+        """``active`` is the table that selected kernels are entered in."""
         self._graph = graph
         self._policy = policy
         self._queues = queues
         self._batches = batches
         self._builder = builder
-        self._running = running
+        self._active = active
         self._max_batch_size = max_batch_size
         self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
         self._mixes = policy.background_mixes and len(self._roles) == 1
         self._costs: dict[tuple[object, ...], KernelCost] = {}
         self._background_credit_s = dict.fromkeys(self._roles, 0.0)
-        self._last_level_on = dict.fromkeys(self._roles, 0)
+        self._last_level_on = dict.fromkeys(self._roles, REACTIVE_LEVEL)
         self._kernels_since_promoted = 0
-        self._last_level = 0
+        self._last_level = REACTIVE_LEVEL
         self._last_decode: dict[int, float] = {}
         self.preemptions = 0
         """Times a batch was paused between two kernels for a more urgent one."""
 
     def select(self, now: float) -> ScheduledKernel | None:
         """Start the most urgent kernel that may run on any idle XPU; None if none may run now."""
-        if len(self._running) == len(self._roles):
+        if len(self._active) == len(self._roles):
             return None
         for level in self._level_order():
             for role in self._roles:
-                decision = None if role in self._running else self._select_on(role, level, now)
+                decision = None if role in self._active else self._select_on(role, level, now)
                 if isinstance(decision, ScheduledKernel):
                     return decision
                 if decision is LaunchDecision.WAIT:
@@ -99,9 +100,9 @@ class KernelSelector:
     def _select_on(self, role: Role, level: int, now: float) -> ScheduledKernel | LaunchDecision:
         """Start a kernel of ``level`` on ``role``, or return why none may start."""
         candidates = self._candidates(level, role, now)
-        if len(self._roles) > 1 and not level and not self._last_level_on[role]:
+        if len(self._roles) > 1 and level == self._last_level_on[role] == REACTIVE_LEVEL:
             candidates = itertools.chain(self._background_within_credit(role), candidates)
-        if self._running and any(other.batch.level < level for other in self._running):
+        if self._active and any(other.batch.level < level for other in self._active):
             # Backfill beside reactive work: the most work for the energy first (§6.3).
             candidates = iter(sorted(candidates, key=_Candidate.efficiency, reverse=True))
         for candidate in candidates:
@@ -109,8 +110,8 @@ class KernelSelector:
             if batch not in self._batches:
                 continue  # its blocks went to the batch that was started for a later candidate
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
-            as_level = 0 if promoted_first else batch.level
-            decision = self._running.decide_launch(candidate.cost, as_level, role, now)
+            as_level = REACTIVE_LEVEL if promoted_first else batch.level
+            decision = self._active.decide_launch(candidate.cost, as_level, role, now)
             if decision is LaunchDecision.LAUNCH:
                 return self._launch(candidate, role, now)
             if decision is LaunchDecision.WAIT:
@@ -145,7 +146,7 @@ class KernelSelector:
         See :attr:`Policy.background_share`: they may delay reactive work on ``role``.
         """
         for batch in self._batches:
-            if not batch.level or batch.running_on is not None:
+            if not batch.is_background or batch.running_on is not None:
                 continue
             kernels = batch.context.kernels
             next_role = kernels[batch.context.position].roles[0]
@@ -182,7 +183,8 @@ class KernelSelector:
         in_progress = [batch.stage for batch in self._batches if batch.level == level]
         if Stage.MIXED in in_progress:
             return (Stage.MIXED, *stages)
-        if self._mixes and level and not in_progress and len(stages) > 1 and not self._queues.has_work(0):
+        background_alone = level != REACTIVE_LEVEL and not self._queues.has_reactive_work
+        if self._mixes and background_alone and not in_progress and len(stages) > 1:
             return (Stage.MIXED,)
         return stages
 
@@ -197,7 +199,8 @@ class KernelSelector:
             return (Stage.DECODE,)
         if not decoding:
             return (Stage.PREFILL,)
-        gap = self._policy.proactive_decode_gap_s if level else self._policy.reactive_decode_gap_s
+        policy = self._policy
+        gap = policy.reactive_decode_gap_s if level == REACTIVE_LEVEL else policy.proactive_decode_gap_s
         if decoding >= self._max_batch_size or now - self._last_decode.get(level, now) >= gap:
             return (Stage.DECODE, Stage.PREFILL)
         return (Stage.PREFILL, Stage.DECODE)
@@ -209,7 +212,7 @@ class KernelSelector:
         """
         context = batch.context
         waits_for = context.kernels[context.position].roles[0]
-        if waits_for not in self._running or (self._queues.promoted and not batch.level):
+        if waits_for not in self._active or (self._queues.promoted and not batch.is_background):
             return None
         if not context.position:
             return self._graph.kernels_for(context.shape, avoid=waits_for)
@@ -227,12 +230,12 @@ class KernelSelector:
         batch.preempted = False
         batch.context.kernels = kernels
         scheduled = ScheduledKernel(batch, kernels[batch.context.position], role, cost, now)
-        self._running.add(scheduled)
+        self._active.add(scheduled)
         self._last_level = self._last_level_on[role] = batch.level
         credit = self._background_credit_s[role]
-        credit += cost.seconds * (-1 if batch.level else self._policy.background_share)
+        credit += cost.seconds * (-1 if batch.is_background else self._policy.background_share)
         self._background_credit_s[role] = min(max(credit, 0.0), self._graph.quantum_s)
-        served = batch.level > 0 or self._queues.promoted.issubset(batch.sequences)
+        served = batch.is_background or self._queues.promoted.issubset(batch.sequences)
         self._kernels_since_promoted = 0 if served else self._kernels_since_promoted + 1
         return scheduled
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape
 from .policy import Policy
-from .sequence import Sequence, SequenceState
+from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
 
 QueueKey: TypeAlias = tuple[bool, float, int]
 """Sort key of a waiting sequence: promoted ones (False) first, then the lower number, then by arrival."""
@@ -114,13 +114,15 @@ class RequestQueues:
         """The waiting sequence that is served after all others."""
         return next(queue.last for queue in reversed(self.by_level.values()) if queue)
 
-    def has_work(self, level: int) -> bool:
-        """Whether any sequence of ``level`` waits or runs."""
-        return bool(self.by_level.get(level)) or any(sequence.level == level for sequence in self.running)
+    @property
+    def has_reactive_work(self) -> bool:
+        """Whether any sequence that is not background waits or runs."""
+        waiting = self.by_level.get(REACTIVE_LEVEL)
+        return bool(waiting) or any(not sequence.is_background for sequence in self.running)
 
     def key(self, sequence: Sequence) -> QueueKey:
         """Return the queue key: background prompts go by estimated time left, shortest first (§6.2)."""
-        by_arrival = sequence.promoted or not sequence.level or not self._policy.shortest_first
+        by_arrival = sequence.promoted or not sequence.is_background or not self._policy.shortest_first
         return (
             not sequence.promoted,
             0.0 if by_arrival else self._estimate.seconds_left(sequence),
@@ -129,7 +131,7 @@ class RequestQueues:
 
     def add(self, sequence: Sequence, now: float) -> None:
         """Queue a new sequence at its priority level, and note when it is promoted and when it expires."""
-        sequence.level = int(sequence.priority) if self._policy.by_priority else 0
+        sequence.level = int(sequence.priority) if self._policy.by_priority else REACTIVE_LEVEL
         if sequence.level not in self.by_level:
             self.by_level[sequence.level] = RequestQueue()
             self.by_level = dict(sorted(self.by_level.items()))
@@ -137,7 +139,7 @@ class RequestQueues:
         if sequence.deadline is not None:
             heapq.heappush(self._deadlines, (sequence.deadline, sequence.id, sequence))
             patience = min(patience, (sequence.deadline - now) / 2)
-        if sequence.level and patience < float("inf"):
+        if sequence.is_background and patience < float("inf"):
             heapq.heappush(self._promotions, (now + patience, sequence.id, sequence))
         self._enqueue(sequence)
 

@@ -28,14 +28,14 @@ from ..context.block_pool import BlockPool
 from ..heg.cost_model import KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, Role
+from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
 from .batch_builder import BatchBuilder
+from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .kernel_selector import KernelSelector
 from .policy import Policy, Preemption
 from .queues import RequestQueues
-from .running_batches import RunningBatches
-from .running_kernels import RunningKernels, ScheduledKernel
 from .sequence import Sequence, SequenceState
 
 
@@ -53,17 +53,18 @@ class Scheduler:
     ) -> None:
         """``max_batch_size`` is in sequences; ``share_sampled``: see :class:`BlockManager`."""
         self.policy = policy
+        self._restarts = policy.preemption is Preemption.RESTART
         self._block_manager = BlockManager(
             pool, graph.block_tokens, share=policy.prefix_reuse, share_sampled=share_sampled
         )
         self._queues = RequestQueues(policy, graph)
-        self._batches = RunningBatches(graph, policy, self._queues, self._block_manager)
+        self._batches = BatchesInProgress(graph, policy, self._queues, self._block_manager)
         self._builder = BatchBuilder(
             graph, policy, self._queues, self._block_manager, self._batches, max_batch_size
         )
-        self._running = RunningKernels(policy)
+        self._active = ActiveKernels(policy)
         self._selector = KernelSelector(
-            graph, policy, self._queues, self._batches, self._builder, self._running, max_batch_size
+            graph, policy, self._queues, self._batches, self._builder, self._active, max_batch_size
         )
 
     # State.
@@ -96,11 +97,11 @@ class Scheduler:
     @property
     def busy_roles(self) -> list[Role]:
         """The XPUs on which kernels are running."""
-        return [kernel.role for kernel in self._running]
+        return [kernel.role for kernel in self._active]
 
     def batch_on(self, role: Role) -> Batch:
         """The batch whose kernel runs on ``role``, which is busy."""
-        return self._running[role].batch
+        return self._active[role].batch
 
     def hang_timeout_s(self, cost: KernelCost) -> float:
         """Seconds after which a kernel of ``cost`` counts as hung."""
@@ -108,7 +109,7 @@ class Scheduler:
 
     def next_timeout(self) -> float:
         """When :meth:`expire` or :meth:`hung_kernels` may return something, or a held context is released."""
-        times = [self._hung_at(kernel) for kernel in self._running]
+        times = [self._hung_at(kernel) for kernel in self._active]
         times.append(self._queues.next_deadline)
         if self.num_waiting:
             times.append(self._block_manager.next_expiry())
@@ -124,7 +125,7 @@ class Scheduler:
             be ``sequence`` itself.
         """
         self._queues.add(sequence, now)
-        if self.policy.preemption is Preemption.RESTART and not sequence.level:
+        if self._restarts and not sequence.is_background:
             self._builder.evict_background_prompts()
         if self.num_waiting <= self.policy.max_waiting:
             return None
@@ -177,7 +178,7 @@ class Scheduler:
         Returns:
             Its batch, if that was the last kernel: sample for the chunks of unfinished sequences, in order.
         """
-        batch = self._running.remove(role).batch
+        batch = self._active.remove(role).batch
         batch.running_on = None
         batch.context.position += 1
         if batch.all_finished:
@@ -186,7 +187,7 @@ class Scheduler:
             self._batches.complete(batch)
             self._selector.note_completed(batch, now)
             return batch
-        elif self.policy.preemption is Preemption.RESTART and batch.level and self._queues.has_work(0):
+        elif self._restarts and batch.is_background and self._queues.has_reactive_work:
             self._builder.evict_background_prompts()
         return None
 
@@ -198,7 +199,7 @@ class Scheduler:
         Returns:
             The sequences that have failed ``policy.max_faults`` times, now FINISHED.
         """
-        batch = self._running.remove(role).batch
+        batch = self._active.remove(role).batch
         batch.running_on = None
         given_up = self._batches.fail(batch, hung=hung)
         for sequence in given_up:
@@ -214,7 +215,7 @@ class Scheduler:
 
     def hung_kernels(self, now: float) -> list[Role]:
         """The XPUs whose kernel has run for longer than :meth:`hang_timeout_s`."""
-        return [kernel.role for kernel in self._running if self._hung_at(kernel) <= now]
+        return [kernel.role for kernel in self._active if self._hung_at(kernel) <= now]
 
     def take_dropped_contexts(self) -> list[BatchContext]:
         """Return the contexts of batches dropped since the last call; the caller releases their buffers."""
@@ -229,7 +230,7 @@ class Scheduler:
         self._queues.check_integrity()
         self._batches.check_integrity()
         if {batch for batch in self._batches if batch.running_on is not None} != {
-            kernel.batch for kernel in self._running
+            kernel.batch for kernel in self._active
         }:
             raise AssertionError("a batch counts as running without a running kernel, or the reverse")
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Final
 
 from agentrt.priority import Priority
 
 from ..context.block_hashes import BlockHashes
+
+REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
+"""The most urgent priority level: reactive sequences, and all sequences where the policy ignores priority."""
 
 
 class SequenceState(enum.Enum):
@@ -45,7 +49,7 @@ class Sequence:
     """
 
     id: int
-    """Arrival number: among equals the lower one is served first."""
+    """Arrival number, which breaks ties of the serving order: the lower one is served first."""
     priority: Priority
     tokens: list[int]
     """The prompt, then everything sampled or given so far."""
@@ -70,15 +74,21 @@ class Sequence:
     given: list[range] = field(default_factory=list)
     """Where in ``tokens``, behind the prompt, tokens lie that were given and not sampled."""
     level: int = 0
-    """Priority level, 0 the most urgent: that of ``priority``, or 0 for all where the policy ignores it."""
+    """Priority level, the lowest the most urgent: that of ``priority``, or :data:`REACTIVE_LEVEL` for all
+    where the policy ignores priority."""
     promoted: bool = False
-    """Whether it has aged enough to be served before its equals (§6.5)."""
+    """Whether it has reached its promotion time (aging, §6.5): it is served first among its level."""
     faults: int = 0
     """Kernels that have failed on it since its last sampled token."""
 
     def __post_init__(self) -> None:
         """Note the prompt's length."""
         self.prompt_tokens = len(self.tokens)
+
+    @property
+    def is_background(self) -> bool:
+        """Whether reactive sequences go before it."""
+        return self.level > REACTIVE_LEVEL
 
     @property
     def needs_prefill(self) -> bool:

@@ -14,7 +14,7 @@ from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
 
 
-class RunningBatches:
+class BatchesInProgress:
     """Every batch in progress, running or paused. A sequence is in at most one of them."""
 
     def __init__(

@@ -34,7 +34,7 @@ class ScheduledKernel:
     """Seconds on the platform's clock."""
 
 
-class RunningKernels:
+class ActiveKernels:
     """The running kernel of each busy XPU, and the memory pressure that they make together."""
 
     def __init__(self, policy: Policy) -> None:

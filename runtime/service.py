@@ -16,8 +16,9 @@ from agentrt.concurrency.handover import Handover
 
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
+from .drafting.drafter import Drafter
 from .engine.engine import Engine
-from .engine.request import OutputListener
+from .engine.engine_request import OutputListener
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .model.directory import open_model_directory
@@ -29,8 +30,8 @@ from .request.options import GenerationOptions, Message
 from .request.processor import InputProcessor
 from .request.request import Request
 from .scheduler.scheduler import Scheduler
+from .toolcache.drafter import ToolCacheDrafter
 from .toolcache.outputs import ToolOutputs
-from .toolcache.proposer import ToolCacheProposer
 from .toolcache.renderer import ToolTurnRenderer
 from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
@@ -251,15 +252,23 @@ class LocalRuntime:
         self,
         request: Request,
         listener: OutputListener | None = None,
-        tool_cache: ToolCacheProposer | None = None,
+        tool_cache: ToolCacheDrafter | None = None,
     ) -> PendingGeneration:
-        return PendingGeneration(self._engine, request, listener, tool_cache)
+        return PendingGeneration(
+            self._engine,
+            request,
+            listener=listener,
+            drafter=self._drafter(tool_cache),
+            tool_cache=tool_cache,
+        )
 
-    def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheProposer | None:
-        """Return the proposer of ``outputs``; None if the request has no tools, or must return a call."""
+    def _drafter(self, tool_cache: ToolCacheDrafter | None) -> Drafter | None:
+        """Return the drafter of one request: every request's drafter is chosen here. None drafts nothing."""
+        return tool_cache
+
+    def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
+        """Return the tool cache of ``outputs``; None if the request has no tools, or must return a call."""
         if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
             return None
         call_token = self._input_processor.call_token
-        return ToolCacheProposer(
-            outputs, self._renderer, request.call_format, call_token, self.context_length
-        )
+        return ToolCacheDrafter(outputs, self._renderer, request.call_format, call_token, self.context_length)

@@ -17,8 +17,8 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.turns.shared import SharedState
 
 from ..transparent_subclass import plain_class
+from .model_state import ModelState, Predictor
 from .speculating_model import speculating_class
-from .state import Predictor, SpeculationState
 
 if TYPE_CHECKING:
     from ..openai.tool_cache import ToolCacheEndpoint
@@ -67,7 +67,7 @@ def speculate(
     copy = model.model_copy()
     object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *mixins))
     shared = SharedState.create(samples, config, observers)
-    copy._agentrt_state = SpeculationState(given, shared, endpoint)  # type: ignore[attr-defined]
+    copy._agentrt_state = ModelState(given, shared, endpoint)  # type: ignore[attr-defined]
     copy._agentrt_tools = None  # type: ignore[attr-defined]
     return copy
 

@@ -13,9 +13,10 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
 from ..transparent_subclass import transparent_subclass
+from .bound_tools import BoundTools
 from .model_method import ModelMethod
+from .model_state import ModelState
 from .nesting import is_inside_turn_of
-from .state import BoundTools, SpeculationState
 from .streaming import astream_beside, stream_beside
 from .turn_sequence import TurnSequence
 from .turns import StartedTurn, TurnStarter
@@ -36,7 +37,7 @@ class SpeculatingChatModel(_Base):
     """
 
     if TYPE_CHECKING:
-        _agentrt_state: SpeculationState | None
+        _agentrt_state: ModelState | None
         _agentrt_tools: BoundTools | None
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:

@@ -15,12 +15,13 @@ from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.ahead import AheadRequest
 from agentrt.turns.turn import Turn
 
+from .bound_tools import BoundTools
+from .chat_model_request import ChatModelRequest
 from .chat_model_speculator import ChatModelSpeculator, tool_calls
 from .messages import openai_messages
 from .model_method import ModelMethod
-from .model_request import ChatModelRequest
+from .model_state import ModelState
 from .scopes import scope_of_run
-from .state import BoundTools, SpeculationState
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class StartedTurn:
 class TurnStarter:
     """Starts the turns of one request by ``method`` of a speculating chat model."""
 
-    state: SpeculationState
+    state: ModelState
     tools: BoundTools
     method: ModelMethod
 

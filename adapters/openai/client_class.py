@@ -10,8 +10,8 @@ import openai
 from agentrt.concurrency.hosts import running_loop, worker_loop
 
 from ..transparent_subclass import plain_class, transparent_subclass
+from .client_state import ClientState
 from .pending_answer import start_request
-from .state import SpeculationState
 
 Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
 
@@ -20,7 +20,7 @@ class _SpeculatingClient:
     """Mixin of speculating clients; ``super()`` is the class of the user's client."""
 
     if TYPE_CHECKING:
-        _agentrt_state: SpeculationState
+        _agentrt_state: ClientState
 
     def copy(self, **changes: Any) -> Any:
         """Return a copy of the client with other settings, which shares predictors, tools and report."""
@@ -81,7 +81,7 @@ class SpeculatingAsyncClient(_SpeculatingClient):
         return result
 
 
-def speculating_copy(client: Client, state: SpeculationState) -> Client:
+def speculating_copy(client: Client, state: ClientState) -> Client:
     """Return a copy of ``client``, on the same connections, that speculates with ``state``."""
     plain: Any = plain_class(type(client))
     # Not by assigning __class__, which Python refuses for classes below Generic.

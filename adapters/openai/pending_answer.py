@@ -18,10 +18,10 @@ from agentrt.lookahead.ahead import AheadRequest
 from agentrt.tools.scopes import current_scope
 from agentrt.turns.turn import Turn
 
+from .client_state import ClientState
 from .lookahead_response import is_unread_response, parsed
-from .model_request import OpenAIModelRequest, draft_request
+from .openai_model_request import OpenAIModelRequest, draft_request
 from .request_body import CHAT_COMPLETIONS, RESPONSES, body_after_calls
-from .state import SpeculationState
 from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
 
 logger = logging.getLogger("agentrt")
@@ -34,7 +34,7 @@ class PendingAnswer:
     When the endpoint answers calls itself in a stream, the next turn starts within the same answer.
     """
 
-    state: SpeculationState
+    state: ClientState
     client: Any
     path: str
     body: Mapping[str, Any]
@@ -164,7 +164,7 @@ def start_request(
 
     ``send`` is ``post`` of the user's client. Returns None if there is nothing to speculate on.
     """
-    state: SpeculationState | None = getattr(client, "_agentrt_state", None)
+    state: ClientState | None = getattr(client, "_agentrt_state", None)
     if state is None or path not in (CHAT_COMPLETIONS, RESPONSES) or not isinstance(body, dict):
         return None
     if not state.toolbox.tools or not body.get("tools") or body.get("tool_choice") == "none":
@@ -193,7 +193,7 @@ def _model_request(
 
 
 def _start_turn(
-    state: SpeculationState,
+    state: ClientState,
     path: str,
     body: Mapping[str, Any],
     host: Host,

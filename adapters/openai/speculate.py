@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("openai", "openai") from error
 
 from .client_class import speculating_copy
-from .state import SpeculationState, state_of
+from .client_state import ClientState, state_of
 from .tool_cache import ToolCacheEndpoint
 
 Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
@@ -61,7 +61,7 @@ def speculate(
         raise ConfigurationError("speculate() needs at least one predictor and one sample.")
     endpoint = ToolCacheEndpoint() if tool_cache else None
     shared = SharedState.create(samples, config, observers)
-    return speculating_copy(client, SpeculationState(given, Toolbox(tools), shared, endpoint))
+    return speculating_copy(client, ClientState(given, Toolbox(tools), shared, endpoint))
 
 
 def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:

@@ -24,7 +24,7 @@ from ..errors import SpeculationError
 from ..reports.events import AheadKept, AheadStarted, AheadWasted
 from ..reports.reporter import Reporter
 from ..tools.speculation import Speculation
-from .request import ModelRequest
+from .model_request import ModelRequest
 
 _MAX_EXPECTED = 64  # ahead requests, over all runs, whose real request has not come yet
 

@@ -19,7 +19,7 @@ Model: TypeAlias = Callable[[Sequence[Message], Sequence[Message]], Awaitable[Me
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """One request to an async function; a :class:`agentrt.lookahead.request.ModelRequest`."""
+    """One request to an async function; a :class:`agentrt.lookahead.model_request.ModelRequest`."""
 
     model: Model
     messages: Sequence[Message]

@@ -20,7 +20,7 @@ from ..concurrency.hosts import Host
 from ..concurrency.threads import loop_caller
 from ..drafts import AnswerStream, DraftCost, DraftRequest, Learner, Speculator, looks_ahead, name_of
 from ..lookahead.ahead import AheadRequest
-from ..lookahead.request import ModelRequest, after_draft
+from ..lookahead.model_request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
 from ..reports.events import (
     DraftJudged,

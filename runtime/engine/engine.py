@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 
 from ..context.block_hashes import BlockHashes
-from ..drafting.protocol import Drafter
+from ..drafting.drafter import Drafter
 from ..heg.kernel import Role
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
@@ -23,8 +23,8 @@ from ..scheduler.sequence import Sequence
 from ..xpu.protocol import KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .answer_text import AnswerText
+from .engine_request import EngineRequest, OutputListener, ToolCache
 from .output_processor import OutputProcessor
-from .request import EngineRequest, OutputListener, ToolCache
 from .sampler import TokenSampler
 from .statistics import EngineStatistics
 from .trace import Trace
@@ -76,6 +76,7 @@ class Engine:
     def submit(
         self,
         request: Request,
+        *,
         listener: OutputListener | None = None,
         drafter: Drafter | None = None,
         tool_cache: ToolCache | None = None,
@@ -83,7 +84,7 @@ class Engine:
         """Queue ``request`` and return at once; its ``output`` is set when it has ended. Thread-safe.
 
         ``listener`` is called on the engine thread and must not block; if it raises, the request ends with
-        its error. ``drafter`` proposes draft tokens, ``tool_cache`` answers tool turns.
+        its error. ``drafter`` drafts tokens, ``tool_cache`` answers tool turns.
 
         Raises:
             InvalidRequestError: the prompt is empty.

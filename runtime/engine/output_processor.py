@@ -13,13 +13,13 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 
-from ..drafting.protocol import MAX_DRAFT_TOKENS
+from ..drafting.drafter import MAX_DRAFT_TOKENS
 from ..scheduler.batch import Batch, ScheduledChunk
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
 from ..toolcache.tool_turn import ToolTurn
+from .engine_request import EngineRequest, StopReason
 from .logprobs import Logits
-from .request import EngineRequest, StopReason
 from .sampler import sample_batch
 
 

@@ -14,8 +14,8 @@ from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from . import chat, models
 from .config import GatewayConfig
+from .gateway_state import GatewayState
 from .relay import relay
-from .state import GatewayState
 from .upstream import Upstream
 
 

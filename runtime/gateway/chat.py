@@ -19,10 +19,10 @@ from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import ClosingStreamingResponse
 from ..http.strict_json import compact_json
 from ..toolcache.outputs import ToolOutputs
+from .gateway_state import gateway_state_of
 from .relay import RelayedResponse, relay_request, send_to_engine
 from .resumable_request import ResumableRequest
 from .sse import EventTooLargeError, event_data, split_events
-from .state import gateway_state_of
 from .stream_joiner import StreamJoiner
 from .upstream import client_headers, upstream_error
 

@@ -11,8 +11,8 @@ from pydantic_core import from_json
 
 from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
+from .gateway_state import gateway_state_of
 from .relay import send_to_engine
-from .state import gateway_state_of
 from .upstream import client_headers, upstream_error
 
 _MAX_BYTES = 8 * 2**20

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..http.disconnect import cancel_on_disconnect
 from ..http.streaming import ClosingStreamingResponse
-from .state import gateway_state_of
+from .gateway_state import gateway_state_of
 from .upstream import client_headers, raw_body
 
 _log = logging.getLogger(__name__)

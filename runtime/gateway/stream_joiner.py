@@ -18,7 +18,7 @@ class StreamJoiner:
     chunk that ends an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or
     is sent if there is none (:meth:`held_chunks`).
 
-    Like :class:`~agentrt.runtime.toolcache.proposer.ToolCacheProposer`, it answers all calls of a turn or
+    Like :class:`~agentrt.runtime.toolcache.drafter.ToolCacheDrafter`, it answers all calls of a turn or
     none.
     """
 

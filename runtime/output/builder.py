@@ -15,7 +15,7 @@ from agentrt.calls import (
     tool_call_parser,
 )
 
-from ..engine.request import RequestOutput
+from ..engine.engine_request import RequestOutput
 from ..toolcache.tool_turn import ToolTurn
 from .generation import CallAnswered, Finished, FinishReason, Generation, GenerationEvent, Timing, Usage
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from ..drafting.drafter import Drafter
 from ..engine.engine import Engine
-from ..engine.request import OutputListener
+from ..engine.engine_request import OutputListener, ToolCache
 from ..request.request import Request
-from ..toolcache.proposer import ToolCacheProposer
 from ..toolcache.tool_turn import ToolTurn
 from .builder import GenerationBuilder
 from .generation import Finished, Generation, GenerationEvent, LogprobsDelta
@@ -22,12 +22,17 @@ class PendingGeneration:
         self,
         engine: Engine,
         request: Request,
+        *,
         listener: OutputListener | None = None,
-        tool_cache: ToolCacheProposer | None = None,
+        drafter: Drafter | None = None,
+        tool_cache: ToolCache | None = None,
     ) -> None:
-        """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread."""
+        """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread.
+
+        ``drafter`` and ``tool_cache`` are as in :meth:`Engine.submit`.
+        """
         self._engine = engine
-        self._request = engine.submit(request, listener, tool_cache, tool_cache)
+        self._request = engine.submit(request, listener=listener, drafter=drafter, tool_cache=tool_cache)
         self.output = self._request.output
         """The output of the request, once it has ended."""
         self._builder = GenerationBuilder(request.call_format)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from agentrt.concurrency.handover import Handover
 
-from ..engine.request import OutputListener
+from ..engine.engine_request import OutputListener
 from ..toolcache.outputs import ToolOutputs
 from ..toolcache.tool_turn import ToolTurn
 from .generation import GenerationEvent

@@ -14,7 +14,7 @@ from ..service import LocalRuntime
 from . import chat, responses, status
 from .config import ServerConfig
 from .metrics import Metrics
-from .state import ServerState
+from .server_state import ServerState
 
 
 def create_app(runtime: LocalRuntime, config: ServerConfig) -> FastAPI:

@@ -22,7 +22,7 @@ from ..output.stream import GenerationStream
 from ..request.options import GenerationOptions
 from .chat_answer import ChoiceStream, CompletionMetadata, completion_body, usage_body
 from .chat_request import ChatRequest
-from .state import ServerState, server_state_of
+from .server_state import ServerState, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 

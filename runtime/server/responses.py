@@ -17,7 +17,7 @@ from ..output.generation import Finished
 from ..output.stream import GenerationStream
 from .responses_answer import Event, ResponseWriter, response_body
 from .responses_request import ResponsesRequest
-from .state import ServerState, server_state_of
+from .server_state import ServerState, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
 

@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from ..http.errors import ApiError
 from ..http.tool_cache_route import CAPABILITY
-from .state import ServerState, server_state_of
+from .server_state import ServerState, server_state_of
 
 router = APIRouter()
 

@@ -40,7 +40,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime": (set(), 1),
     "agentrt.runtime.config": (set(), 4),
     "agentrt.runtime.context.block_pool": (set(), 4),
-    "agentrt.runtime.drafting.protocol": (set(), 3),
+    "agentrt.runtime.drafting.drafter": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
     "agentrt.runtime.heg.graph": (set(), 5),
     "agentrt.runtime.scheduler.scheduler": (set(), 19),

@@ -87,9 +87,9 @@ def test_the_current_priority_is_the_default(runtime: LocalRuntime, monkeypatch:
     seen: list[Priority] = []
     submit = runtime._engine.submit
 
-    def spy(request: Request, *args: Any) -> Any:
+    def spy(request: Request, **options: Any) -> Any:
         seen.append(request.priority)
-        return submit(request, *args)
+        return submit(request, **options)
 
     monkeypatch.setattr(runtime._engine, "submit", spy)
     runtime.generate(HELLO, max_tokens=1)

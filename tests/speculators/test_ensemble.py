@@ -7,7 +7,7 @@ import pytest
 
 from agentrt import DraftRequest, ToolCall
 from agentrt.errors import ConfigurationError
-from agentrt.lookahead.request import after_draft
+from agentrt.lookahead.model_request import after_draft
 from agentrt.speculators import EnsembleSpeculator, PatternSpeculator, Speculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 

@@ -114,9 +114,9 @@ def test_the_priority_in_force_goes_along(chat: ChatAgentRT, monkeypatch: pytest
     engine = chat.runtime._engine
     submit = engine.submit
 
-    def note(request: Any, *rest: Any) -> Any:
+    def note(request: Any, **options: Any) -> Any:
         asked.append(request.priority)
-        return submit(request, *rest)
+        return submit(request, **options)
 
     monkeypatch.setattr(engine, "submit", note)
     with priority(Priority.PROACTIVE):

@@ -11,10 +11,10 @@ import pytest
 from agentrt.errors import DeviceLostError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 from agentrt.priority import Priority
 from agentrt.runtime import EngineStatistics, LocalRuntime, SamplingParams
-from agentrt.runtime.drafting.protocol import Drafter
+from agentrt.runtime.drafting.drafter import Drafter
 from agentrt.runtime.engine import engine
 from agentrt.runtime.engine.engine import Engine
-from agentrt.runtime.engine.request import EngineRequest
+from agentrt.runtime.engine.engine_request import EngineRequest
 from agentrt.runtime.request.request import Request
 from agentrt.runtime.scheduler.sequence import SequenceState
 
@@ -47,7 +47,7 @@ def submit(
         prefix_salt=prefix_salt,
         grammar=grammar,
     )
-    return runtime._engine.submit(request, listener, drafter)
+    return runtime._engine.submit(request, listener=listener, drafter=drafter)
 
 
 def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatistics) -> None:

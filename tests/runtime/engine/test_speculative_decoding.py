@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.protocol import MAX_DRAFT_TOKENS
+from agentrt.runtime.drafting.drafter import MAX_DRAFT_TOKENS
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 TOKENS = 40

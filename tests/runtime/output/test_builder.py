@@ -4,7 +4,7 @@ import pytest
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
 from agentrt.runtime import Finished, Timing, Usage
-from agentrt.runtime.engine.request import RequestOutput, StopReason
+from agentrt.runtime.engine.engine_request import RequestOutput, StopReason
 from agentrt.runtime.output.builder import GenerationBuilder
 
 TEXT = 'Let me see.<tool_call>\n{"name": "look", "arguments": {"what": "x"}}\n</tool_call>'

@@ -16,14 +16,14 @@ from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
 from agentrt.toolcache import result_text
 
+from .client_state import ClientState, state_of
 from .lookahead_response import LookaheadResponse, Parser
 from .request_body import CHAT_COMPLETIONS, body_after_calls, history_and_rest
-from .state import SpeculationState, state_of
 
 
 @dataclass(frozen=True)
 class OpenAIModelRequest:
-    """One request by the client's ``post``; a :class:`agentrt.lookahead.request.ModelRequest`.
+    """One request by the client's ``post``; a :class:`agentrt.lookahead.model_request.ModelRequest`.
 
     ``send`` is ``post`` of the user's client, without speculation, and ``options`` its other arguments.
     """
@@ -115,7 +115,7 @@ class OpenAIModelRequest:
                 yield event
 
 
-def draft_request(state: SpeculationState, path: str, body: Mapping[str, Any]) -> DraftRequest:
+def draft_request(state: ClientState, path: str, body: Mapping[str, Any]) -> DraftRequest:
     """Return a request of either API for the predictors of a client."""
     if path != CHAT_COMPLETIONS:
         return state.history.draft_request(body, state.shared.samples)

@@ -1,40 +1,17 @@
-"""What all copies of one speculating chat model share, and the tools bound to one copy."""
+"""The tools bound to one copy of a speculating chat model."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agentrt.drafts import Speculator
 from agentrt.errors import NotSpeculableError
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableTool
-from agentrt.turns.shared import SharedState
-
-if TYPE_CHECKING:
-    from ..openai.tool_cache import ToolCacheEndpoint
-
-Predictor = Speculator | BaseChatModel
-
-
-@dataclass(frozen=True)
-class SpeculationState:
-    """Predictors, settings and reports of a speculating model; shared by its copies."""
-
-    predictors: tuple[Predictor, ...]
-    shared: SharedState
-    tool_cache: ToolCacheEndpoint | None = None
-    """The endpoint to submit results to; None if results are not submitted over HTTP."""
-
-    def __deepcopy__(self, memo: object) -> SpeculationState:
-        """Return the state itself: its predictors may hold models of their own."""
-        return self
 
 
 class BoundTools:

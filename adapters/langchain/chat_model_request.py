@@ -27,7 +27,7 @@ PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
 
 @dataclass(frozen=True)
 class ChatModelRequest:
-    """One request by one method of the model; a :class:`agentrt.lookahead.request.ModelRequest`.
+    """One request by one method of the model; a :class:`agentrt.lookahead.model_request.ModelRequest`.
 
     ``send`` is that method of the user's model, without speculation. ``model_key`` tells the model and its
     settings from others, as LangChain does to cache answers.

@@ -7,8 +7,8 @@ import pytest
 
 from agentrt.calls import ToolCall, ToolCallFormat
 from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
 from agentrt.runtime.toolcache.outputs import ToolOutputs
-from agentrt.runtime.toolcache.proposer import ToolCacheProposer
 from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
 from agentrt.runtime.toolcache.tool_turn import ToolTurn
 
@@ -29,42 +29,42 @@ def outputs(renderer: ToolTurnRenderer) -> ToolOutputs:
 
 
 @pytest.fixture
-def proposer(outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer) -> ToolCacheProposer:
+def drafter(outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer) -> ToolCacheDrafter:
     (opening,) = tokenizer.encode("<tool_call>")
-    return ToolCacheProposer(outputs, renderer, ToolCallFormat.HERMES, opening, 4096)
+    return ToolCacheDrafter(outputs, renderer, ToolCallFormat.HERMES, opening, 4096)
 
 
 def tokenized(renderer: ToolTurnRenderer, name: str, city: str) -> tuple[int, ...]:
     return renderer.tokenize_call(ToolCall(name, {"city": city}), "").tokens
 
 
-def drafts(proposer: ToolCacheProposer, tokens: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def drafts(drafter: ToolCacheDrafter, tokens: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """Number of tokens written -> draft, for a model that writes exactly ``tokens``."""
     found = {}
     for place, token in enumerate(tokens, 1):
-        if draft := proposer.draft(token):
+        if draft := drafter.draft(token):
             found[place] = tuple(draft)
     return found
 
 
 def test_the_newest_call_is_drafted_where_a_call_opens(
-    proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer
+    drafter: ToolCacheDrafter, outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer
 ) -> None:
     outputs.put("weather", {"city": "Oslo"}, "rain")
     outputs.put("weather", {"city": "Rome"}, "sun")
     call = tokenized(renderer, "weather", "Rome")
     before = tokenizer.encode("Let me look. ")
-    assert drafts(proposer, [*before, *call]) == {len(before) + 1: call[1:]}
+    assert drafts(drafter, [*before, *call]) == {len(before) + 1: call[1:]}
 
 
 def test_the_next_draft_follows_what_the_model_wrote(
-    proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer
+    drafter: ToolCacheDrafter, outputs: ToolOutputs, renderer: ToolTurnRenderer
 ) -> None:
     outputs.put("population", {"city": "Oslo"}, "700k")
     outputs.put("population", {"city": "Rome"}, "3M")
     outputs.put("weather", {"city": "Rome"}, "sun")
     written = tokenized(renderer, "population", "Oslo")
-    found = drafts(proposer, written)
+    found = drafts(drafter, written)
     # At the opening the newest call; once the name is known its newest; once the city is known the other one.
     assert [found[place] for place in found] == [
         call[place:]
@@ -78,12 +78,12 @@ def test_the_next_draft_follows_what_the_model_wrote(
 
 
 def test_an_output_that_arrives_during_the_call_is_drafted(
-    proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer
+    drafter: ToolCacheDrafter, outputs: ToolOutputs, renderer: ToolTurnRenderer
 ) -> None:
     call = tokenized(renderer, "weather", "Rome")
-    assert drafts(proposer, call[:4]) == {}
+    assert drafts(drafter, call[:4]) == {}
     outputs.put("weather", {"city": "Rome"}, "sun")
-    assert proposer.draft(call[4]) == call[5:]
+    assert drafter.draft(call[4]) == call[5:]
 
 
 def call_text(name: str, city: str) -> str:
@@ -91,13 +91,13 @@ def call_text(name: str, city: str) -> str:
 
 
 def test_a_turn_is_answered_only_if_all_its_calls_are(
-    proposer: ToolCacheProposer, outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer
+    drafter: ToolCacheDrafter, outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer
 ) -> None:
     one, other = call_text("weather", "Rome"), call_text("population", "Rome")
     (end,) = tokenizer.end_token_ids
 
     def answer(text: str) -> ToolTurn | None:
-        return proposer.answer_turn(end, text, 100)
+        return drafter.answer_turn(end, text, 100)
 
     assert answer(one) is None
     outputs.put("weather", {"city": "Rome"}, "sun")
@@ -114,8 +114,8 @@ def test_a_turn_is_answered_only_if_all_its_calls_are(
     assert both.reply == renderer.reply(both.calls, both.outputs)
     assert answer("Nothing to do.") is None
     # A token that the template would not have written, and a reply after which no token would fit.
-    assert proposer.answer_turn(end + 1, one, 100) is None
-    assert proposer.answer_turn(end, one, 4096 - len(turn.reply.tokens)) is None
+    assert drafter.answer_turn(end + 1, one, 100) is None
+    assert drafter.answer_turn(end, one, 4096 - len(turn.reply.tokens)) is None
 
 
 def test_a_reply_that_is_too_long_is_not_stored(renderer: ToolTurnRenderer) -> None:

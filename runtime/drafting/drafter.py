@@ -1,4 +1,4 @@
-"""The Drafter protocol: a source of draft tokens for speculative decoding."""
+"""The Drafter protocol: draft tokens for speculative decoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_DRAFT_TOKENS: Final = 128
 
 
 class Drafter(Protocol):
-    """Proposes draft tokens for one sequence. Called on the engine thread only, and must be quick.
+    """Drafts the next tokens of one sequence. Called on the engine thread only, and must be quick.
 
     A draft changes the number of forward passes and nothing else. The model computes all draft tokens in one
     forward pass; the sequence's sampler then samples token by token from their logits, as it would without

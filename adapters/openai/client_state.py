@@ -15,7 +15,7 @@ from .tool_cache import ToolCacheEndpoint
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationState:
+class ClientState:
     """Predictors, tools, settings and reports of a speculating client; shared by its copies."""
 
     predictors: tuple[Speculator, ...]
@@ -26,13 +26,13 @@ class SpeculationState:
     history: ResponseHistory = field(default_factory=ResponseHistory)
 
 
-def state_of(client: Any) -> SpeculationState:
+def state_of(client: Any) -> ClientState:
     """Return the state of a speculating client.
 
     Raises:
         ConfigurationError: the client does not speculate.
     """
     state = getattr(client, "_agentrt_state", None)
-    if not isinstance(state, SpeculationState):
+    if not isinstance(state, ClientState):
         raise ConfigurationError(f"{type(client).__name__} does not speculate. Pass it to speculate() first.")
     return state

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from ..drafting.protocol import Drafter
+from ..drafting.drafter import Drafter
 from ..request.request import Request
 from ..scheduler.sequence import Sequence
 from ..toolcache.tool_turn import ToolTurn

@@ -1,4 +1,4 @@
-"""The engine's side of the tool cache (SpecTools §3.2, Algorithm 5), for one sequence."""
+"""The engine's side of the tool cache (SpecTools §3.2, Algorithm 5), for one sequence: a drafter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
 from agentrt.errors import InvalidRequestError
 
-from ..drafting.protocol import MAX_DRAFT_TOKENS, Drafter
+from ..drafting.drafter import MAX_DRAFT_TOKENS, Drafter
 from .outputs import ToolOutput, ToolOutputs
 from .renderer import ToolTurnRenderer
 from .tool_turn import ToolReply, ToolTurn
 
 
-class ToolCacheProposer(Drafter):
+class ToolCacheDrafter(Drafter):
     """Drafts the calls that outputs were submitted for (O2), and answers those the model makes (O3).
 
     One difference from the paper: an output is not appended after its call but after the end of the turn

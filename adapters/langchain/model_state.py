@@ -1,0 +1,30 @@
+"""What all copies of one speculating chat model share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
+
+from agentrt.drafts import Speculator
+from agentrt.turns.shared import SharedState
+
+if TYPE_CHECKING:
+    from ..openai.tool_cache import ToolCacheEndpoint
+
+Predictor = Speculator | BaseChatModel
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Predictors, settings and reports of a speculating model; shared by its copies."""
+
+    predictors: tuple[Predictor, ...]
+    shared: SharedState
+    tool_cache: ToolCacheEndpoint | None = None
+    """The endpoint to submit results to; None if results are not submitted over HTTP."""
+
+    def __deepcopy__(self, memo: object) -> ModelState:
+        """Return the state itself: its predictors may hold models of their own."""
+        return self

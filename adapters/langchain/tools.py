@@ -81,7 +81,7 @@ class SpeculableMixin(_Base):
         run = functools.partial(super()._run, *args, **kwargs)  # type: ignore[safe-super]
         if call is None:
             return run()
-        return self._agentrt.redeem(call.id, call.invocation, run, scope_of_run())
+        return self._agentrt.claim(call.id, call.invocation, run, scope_of_run())
 
 
 class SpeculableAsyncMixin(SpeculableMixin):
@@ -92,7 +92,7 @@ class SpeculableAsyncMixin(SpeculableMixin):
         run = functools.partial(super()._arun, *args, **kwargs)
         if call is None:
             return await run()
-        return await self._agentrt.aredeem(call.id, call.invocation, run, scope_of_run())
+        return await self._agentrt.aclaim(call.id, call.invocation, run, scope_of_run())
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Claims: handing a speculation from the model's turn to the tool, by ``tool_call_id``.
 
-When the main model answers, a :class:`Ticket` is left at the tool for each of its calls. The id of the call
+When the main model answers, each called tool keeps a :class:`PendingClaim` under the id of its call. The id
 reaches the tool through every framework, thread and graph; context variables do not. Where the run of a call
 is known, its scope keeps equal ids of different runs apart.
 """
@@ -30,12 +30,12 @@ class ClaimRecorder(Protocol):
         ...
 
     def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
-        """Record that the tool ran for the call, in ``tool_s``; ``draft_s`` is as in :class:`Ticket`."""
+        """Record that the tool ran for the call, in ``tool_s``; ``draft_s`` as in :class:`PendingClaim`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PendingClaim:
     """One call of the model's answer, with the speculation that may answer it.
 
     ``speculation`` is None for a miss, and ``reason`` then says why. ``key`` is the canonical key of the call
@@ -50,55 +50,55 @@ class Ticket:
     reason: str = ""
     draft_s: float | None = None
 
-    def void(self, reason: str) -> Ticket:
-        """Drop the speculation for ``reason`` and return a ticket for the miss."""
+    def void(self, reason: str) -> PendingClaim:
+        """Drop the speculation for ``reason`` and return a pending claim for the miss."""
         if self.speculation is None:
             return self
         self.speculation.drop(reason)
-        return Ticket(self.key, None, self.recorder, reason)
+        return PendingClaim(self.key, None, self.recorder, reason)
 
 
 class ClaimTable:
-    """The open tickets of one tool, by scope and call id. Thread-safe, bounded, each kept ``ttl`` seconds.
+    """The pending claims of one tool, by scope and call id. Thread-safe, bounded, each kept ``ttl`` seconds.
 
-    An id that is issued again in its scope while its first ticket is open is ambiguous: both calls are
+    An id that is issued again in its scope while its first claim is pending is ambiguous: both calls are
     misses. Without a scope (None) only the ids tell runs apart, so there an id counts only the first time.
     Endpoints with weak ids (``call_0``) therefore cause misses, never the result of another run.
     """
 
-    def __init__(self, *, ttl: float, max_tickets: int = 256, clock: Callable[[], float] = monotonic) -> None:
-        """``ttl`` is in seconds of ``clock``; beyond ``max_tickets`` the oldest is dropped."""
+    def __init__(self, *, ttl: float, max_pending: int = 256, clock: Callable[[], float] = monotonic) -> None:
+        """``ttl`` is in seconds of ``clock``; beyond ``max_pending`` the oldest is dropped."""
         self._ttl = ttl
-        self._max_tickets = max_tickets
+        self._max_pending = max_pending
         self._clock = clock
         self._lock = threading.Lock()
-        self._tickets: OrderedDict[tuple[Hashable, str], tuple[float, Ticket]] = OrderedDict()
+        self._pending: OrderedDict[tuple[Hashable, str], tuple[float, PendingClaim]] = OrderedDict()
         self._issued: OrderedDict[str, None] = OrderedDict()  # the last ids without a scope
 
     def __len__(self) -> int:
-        """The number of open tickets, including expired ones that are not swept yet."""
+        """The number of pending claims, including expired ones that are not swept yet."""
         with self._lock:
-            return len(self._tickets)
+            return len(self._pending)
 
-    def leave(self, call_id: str, ticket: Ticket, scope: Hashable = None) -> None:
-        """Leave a ticket for the call with this id."""
+    def add(self, call_id: str, pending: PendingClaim, scope: Hashable = None) -> None:
+        """Keep ``pending`` for the call with this id."""
         with self._lock:
             dropped = self._sweep()
-            known = self._tickets.pop((scope, call_id), None)
+            known = self._pending.pop((scope, call_id), None)
             if known is not None or self._was_issued(scope, call_id):
                 reason = "its call id was issued twice"
-                dropped += [(ticket, reason)] if known is None else [(known[1], reason), (ticket, reason)]
-                ticket = Ticket(None, None, ticket.recorder, reason)
-            self._tickets[scope, call_id] = (self._clock(), ticket)
-            while len(self._tickets) > self._max_tickets:
-                dropped.append((self._tickets.popitem(last=False)[1][1], "too many calls were left unmade"))
+                dropped += [(pending, reason)] if known is None else [(known[1], reason), (pending, reason)]
+                pending = PendingClaim(None, None, pending.recorder, reason)
+            self._pending[scope, call_id] = (self._clock(), pending)
+            while len(self._pending) > self._max_pending:
+                dropped.append((self._pending.popitem(last=False)[1][1], "too many calls were left unmade"))
         _discard(dropped)
 
-    def take(self, call_id: str, scope: Hashable = None) -> Ticket | None:
-        """Remove and return the ticket for this id, if it is there and not expired."""
+    def take(self, call_id: str, scope: Hashable = None) -> PendingClaim | None:
+        """Remove and return the pending claim of this id, if it is there and not expired."""
         with self._lock:
             dropped = self._sweep()
-            found = self._tickets.pop((scope, call_id), None)
+            found = self._pending.pop((scope, call_id), None)
         _discard(dropped)
         return None if found is None else found[1]
 
@@ -113,96 +113,97 @@ class ClaimTable:
             self._issued.popitem(last=False)
         return known
 
-    def _sweep(self) -> list[tuple[Ticket, str]]:
+    def _sweep(self) -> list[tuple[PendingClaim, str]]:
         oldest = self._clock() - self._ttl
         dropped = []
-        while self._tickets:
-            name, (left_at, ticket) = next(iter(self._tickets.items()))
+        while self._pending:
+            name, (left_at, pending) = next(iter(self._pending.items()))
             if left_at >= oldest:
                 break
-            del self._tickets[name]
-            dropped.append((ticket, "its call was not made in time"))
+            del self._pending[name]
+            dropped.append((pending, "its call was not made in time"))
         return dropped
 
 
-def _discard(dropped: list[tuple[Ticket, str]]) -> None:
-    for ticket, reason in dropped:
-        if ticket.speculation is not None:
-            ticket.speculation.drop(reason)
+def _discard(dropped: list[tuple[PendingClaim, str]]) -> None:
+    for pending, reason in dropped:
+        if pending.speculation is not None:
+            pending.speculation.drop(reason)
 
 
-def redeem(
-    ticket: Ticket | None,
+def claim(
+    pending: PendingClaim | None,
     tool: str,
     key: Callable[[], str],
     run: Callable[[], R],
     complete: Callable[[Any], R] | None = None,
 ) -> R:
-    """Answer a call from its ticket's speculation, or else with ``run()``. Blocks, but never an event loop.
+    """Answer a call from its speculation, or else with ``run()``. Blocks, but never an event loop.
 
+    ``pending`` None runs the tool and records nothing.
     ``key`` returns the canonical key of the call as it reached the tool; if it raises, nothing matches.
     ``complete`` turns the speculation's result into the answer; its error is the call's own error, because
     its effect may have happened. On an event loop's thread only a finished speculation is used; in other
     threads an unfinished one is waited for, unless it needs a loop to proceed.
     """
-    if ticket is None:
+    if pending is None:
         return run()
-    speculation, reason = _match(ticket, key)
+    speculation, reason = _match(pending, key)
     if speculation is not None and not speculation.done and (speculation.needs_loop or on_event_loop()):
         speculation, reason = None, "waiting for it would have blocked an event loop"
     if speculation is not None:
         called_at = monotonic()
         outcome = speculation.result()
         if outcome.usable:
-            with _recorded_claim(ticket, speculation, called_at):
+            with _recorded_claim(pending, speculation, called_at):
                 return outcome.value if complete is None else complete(outcome.value)
         reason = speculation.lost_because
-    with _recorded_miss(ticket, tool, reason):
+    with _recorded_miss(pending, tool, reason):
         return run()
 
 
-async def aredeem(
-    ticket: Ticket | None,
+async def aclaim(
+    pending: PendingClaim | None,
     tool: str,
     key: Callable[[], str],
     run: Callable[[], Awaitable[R]],
     complete: Callable[[Any], Awaitable[R]] | None = None,
 ) -> R:
-    """:func:`redeem` for coroutines: an unfinished speculation is awaited."""
-    if ticket is None:
+    """:func:`claim` for coroutines: an unfinished speculation is awaited."""
+    if pending is None:
         return await run()
-    speculation, reason = _match(ticket, key)
+    speculation, reason = _match(pending, key)
     if speculation is not None:
         called_at = monotonic()
         outcome = await speculation.aresult()
         if outcome.usable:
-            with _recorded_claim(ticket, speculation, called_at):
+            with _recorded_claim(pending, speculation, called_at):
                 return outcome.value if complete is None else await complete(outcome.value)
         reason = speculation.lost_because
-    with _recorded_miss(ticket, tool, reason):
+    with _recorded_miss(pending, tool, reason):
         return await run()
 
 
-def _match(ticket: Ticket, key: Callable[[], str]) -> tuple[Speculation | None, str]:
-    if ticket.speculation is None:
-        return None, ticket.reason
-    if not ticket.speculation.usable:
-        return None, ticket.speculation.lost_because
+def _match(pending: PendingClaim, key: Callable[[], str]) -> tuple[Speculation | None, str]:
+    if pending.speculation is None:
+        return None, pending.reason
+    if not pending.speculation.usable:
+        return None, pending.speculation.lost_because
     with suppress(Exception):  # canonicalisers are the user's; one that fails gives no match
-        if key() == ticket.key:
-            return ticket.speculation, ""
+        if key() == pending.key:
+            return pending.speculation, ""
     return None, "the arguments were edited"
 
 
 @contextmanager
-def _recorded_claim(ticket: Ticket, speculation: Speculation, called_at: float) -> Iterator[None]:
+def _recorded_claim(pending: PendingClaim, speculation: Speculation, called_at: float) -> Iterator[None]:
     """Record the speculation's run time and the call's waiting time; completing it adds to both."""
     answered_at = monotonic()
     try:
         yield
     finally:
         completing_s = monotonic() - answered_at
-        ticket.recorder.claimed(
+        pending.recorder.claimed(
             speculation,
             tool_s=speculation.seconds + completing_s,
             waited_s=answered_at - called_at + completing_s,
@@ -210,11 +211,11 @@ def _recorded_claim(ticket: Ticket, speculation: Speculation, called_at: float) 
 
 
 @contextmanager
-def _recorded_miss(ticket: Ticket, tool: str, reason: str) -> Iterator[None]:
-    """Drop the ticket's speculation, and record the time of the real run, even if it raises."""
-    _discard([(ticket, reason)])
+def _recorded_miss(pending: PendingClaim, tool: str, reason: str) -> Iterator[None]:
+    """Drop the speculation, and record the time of the real run, even if it raises."""
+    _discard([(pending, reason)])
     started = monotonic()
     try:
         yield
     finally:
-        ticket.recorder.missed(tool, tool_s=monotonic() - started, reason=reason, draft_s=ticket.draft_s)
+        pending.recorder.missed(tool, tool_s=monotonic() - started, reason=reason, draft_s=pending.draft_s)

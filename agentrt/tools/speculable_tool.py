@@ -14,7 +14,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 from ..calls import canonical_key
 from ..concurrency.threads import run_in_thread
 from ..settings import Settings
-from .claims import ClaimTable, aredeem, redeem
+from .claims import ClaimTable, aclaim, claim
 from .writes import write_log
 
 R = TypeVar("R")
@@ -113,7 +113,7 @@ class SpeculableTool:
             self.speculative_call = None if as_coroutine else options.prepare
             self.speculative_acall = options.prepare if as_coroutine else None
         self.options = options
-        self.claims = ClaimTable(ttl=options.ttl)
+        self.pending_claims = ClaimTable(ttl=options.ttl)
         write_log.watch(options.invalidated_by)
         self.slots = threading.BoundedSemaphore(options.max_concurrency)
         """Acquired, without waiting, by each speculative run; released when its function has ended."""
@@ -126,33 +126,33 @@ class SpeculableTool:
             return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
         return canonical_key(self.name, invocation.kwargs)
 
-    def redeem(
+    def claim(
         self, call_id: str | None, invocation: Invocation, run: Callable[[], R], scope: Hashable = None
     ) -> R:
         """Answer the call with this id in this scope from its speculation, or else with ``run()``."""
-        ticket = None if call_id is None else self.claims.take(call_id, scope)
+        pending = None if call_id is None else self.pending_claims.take(call_id, scope)
         commit = self.options.commit
-        if ticket is not None and inspect.iscoroutinefunction(commit):
-            ticket = ticket.void("its commit is a coroutine function")
+        if pending is not None and inspect.iscoroutinefunction(commit):
+            pending = pending.void("its commit is a coroutine function")
         key = functools.partial(self.key, invocation)
         try:
-            return redeem(ticket, self.name, key, run, commit)  # type: ignore[no-any-return]
+            return claim(pending, self.name, key, run, commit)  # type: ignore[no-any-return]
         finally:
             write_log.note(scope, self.name)
 
-    async def aredeem(
+    async def aclaim(
         self,
         call_id: str | None,
         invocation: Invocation,
         run: Callable[[], Awaitable[R]],
         scope: Hashable = None,
     ) -> R:
-        """:meth:`redeem` for coroutines."""
-        ticket = None if call_id is None else self.claims.take(call_id, scope)
+        """:meth:`claim` for coroutines."""
+        pending = None if call_id is None else self.pending_claims.take(call_id, scope)
         key = functools.partial(self.key, invocation)
         commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
         try:
-            return await aredeem(ticket, self.name, key, run, commit)
+            return await aclaim(pending, self.name, key, run, commit)
         finally:
             write_log.note(scope, self.name)
 

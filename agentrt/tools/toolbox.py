@@ -42,7 +42,7 @@ class Toolbox:
                 "name", f"{tool.name} is a coroutine function. Call it from async code."
             )
         run = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
-        return tool.redeem(call.id, invocation, run, scope)
+        return tool.claim(call.id, invocation, run, scope)
 
     async def acall(self, call: ToolCall, scope: Hashable) -> Any:
         """:meth:`call` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
@@ -54,7 +54,7 @@ class Toolbox:
             assert tool.call is not None
             function = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
             run = functools.partial(run_in_thread, function, name=f"agentrt {tool.name}")
-        return await tool.aredeem(call.id, invocation, run, scope)
+        return await tool.aclaim(call.id, invocation, run, scope)
 
     def _bind(self, call: ToolCall) -> tuple[SpeculableTool, Invocation]:
         tool = self.tools.get(call.name)

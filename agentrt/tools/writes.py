@@ -54,4 +54,4 @@ class WriteLog:
 
 
 write_log = WriteLog()
-"""The log of this process: tools and their open tickets belong to the process, too."""
+"""The log of this process: tools and their pending claims belong to the process, too."""

@@ -13,7 +13,7 @@ from ..concurrency.clock import monotonic
 from ..lookahead.starter import AheadStarter
 from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
 from ..reports.turn_recorder import TurnRecorder
-from ..tools.claims import Ticket
+from ..tools.claims import PendingClaim
 from ..tools.futures_cache import FuturesCache
 from ..tools.runner import start_speculation
 from ..tools.speculable_tool import SpeculableTool
@@ -143,18 +143,18 @@ class TurnSpeculations:
 
         speculation.when_over(notify)
 
-    def ticket(self, key: str | None) -> Ticket:
-        """Return the ticket for the call with this key; ``key`` None if the tool will refuse the call."""
+    def pending_claim(self, key: str | None) -> PendingClaim:
+        """Return the pending claim of the call with ``key``; None if the tool will refuse the call."""
         if key is None:
-            return Ticket(None, None, self.recorder, "its arguments are not valid")
+            return PendingClaim(None, None, self.recorder, "its arguments are not valid")
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)
         if speculation is not None:
             speculation.expect()
-            return Ticket(key, speculation, self.recorder)
+            return PendingClaim(key, speculation, self.recorder)
         draft_s = None if key in self.cache else self.drafts.first_s(key)
         if draft_s is not None:
             reason = "predicted, but not run speculatively"
-        return Ticket(key, None, self.recorder, reason, draft_s)
+        return PendingClaim(key, None, self.recorder, reason, draft_s)
 
     def cancel(self, reason: str) -> None:
         """Cancel the speculations that are still running."""

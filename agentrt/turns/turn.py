@@ -129,7 +129,7 @@ class Turn:
         self._answer.put(event)
 
     def bind(self, calls: Sequence[ToolCall], *, generation_s: float | None = None) -> None:
-        """Take the calls of the answer: leave a ticket at each called tool, drop the other speculations.
+        """Take the calls of the answer: each called tool keeps a pending claim; drop the other speculations.
 
         ``generation_s`` is the model's time in seconds, where that is not the time since the start.
         """
@@ -143,7 +143,9 @@ class Turn:
             self._reporter.note(judged)
         for call, key in zip(calls, keys, strict=True):
             if call.name in self._tools and call.id is not None:
-                self._tools[call.name].claims.leave(call.id, self._speculations.ticket(key), self._scope)
+                self._tools[call.name].pending_claims.add(
+                    call.id, self._speculations.pending_claim(key), self._scope
+                )
         self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
         self._starter.answered(keys, self._scope)
         self._close("the model did not make this call")
@@ -157,7 +159,7 @@ class Turn:
         self.bind(calls)
         for call in calls:
             if call.name in self._tools and call.id is not None:
-                self._tools[call.name].claims.take(call.id, self._scope)  # the agent will not make it
+                self._tools[call.name].pending_claims.take(call.id, self._scope)  # the agent will not make it
         for speculation in used:
             if speculation is not None and speculation.done and speculation.result().usable:
                 self._speculations.recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=0.0)

@@ -1,4 +1,4 @@
-"""Tickets: found by id, honoured only for the same call, never ambiguous, bounded, and expiring."""
+"""Pending claims: found by id, honoured only for the same call, never ambiguous, bounded, and expiring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentrt.tools.claims import ClaimTable, Ticket, aredeem, redeem
+from agentrt.tools.claims import ClaimTable, PendingClaim, aclaim, claim
 from agentrt.tools.speculation import Draft, Speculation
 
 
@@ -52,21 +52,21 @@ def test_the_right_call_gets_its_speculation_once() -> None:
     recorder = Recorder()
     speculation = run_of(recorder=recorder)
     speculation.finish("early")
-    ticket = Ticket("k", speculation, recorder)
-    assert redeem(ticket, "tool", key(), real) == "early"
-    assert redeem(ticket, "tool", key(), real) == "real"
+    pending = PendingClaim("k", speculation, recorder)
+    assert claim(pending, "tool", key(), real) == "early"
+    assert claim(pending, "tool", key(), real) == "real"
     assert [what for what, _ in recorder.notes] == ["claimed", "missed"]
 
 
-def test_a_call_without_a_ticket_runs_and_is_not_recorded() -> None:
-    assert redeem(None, "tool", key(), real) == "real"
+def test_a_call_without_a_pending_claim_runs_and_is_not_recorded() -> None:
+    assert claim(None, "tool", key(), real) == "real"
 
 
 def test_edited_arguments_run_for_real_and_the_speculation_is_cancelled() -> None:
     recorder = Recorder()
     speculation = run_of(recorder=recorder)
-    ticket = Ticket("k", speculation, recorder)
-    assert redeem(ticket, "tool", key("edited"), real) == "real"
+    pending = PendingClaim("k", speculation, recorder)
+    assert claim(pending, "tool", key("edited"), real) == "real"
     assert speculation.done
     assert recorder.notes == [
         ("wasted", "the arguments were edited"),
@@ -78,28 +78,28 @@ def test_a_key_that_cannot_be_made_matches_nothing() -> None:
     def fail() -> str:
         raise RuntimeError
 
-    ticket = Ticket("k", run_of(), Recorder())
-    assert redeem(ticket, "tool", fail, real) == "real"
+    pending = PendingClaim("k", run_of(), Recorder())
+    assert claim(pending, "tool", fail, real) == "real"
 
 
 def test_a_failed_speculation_is_a_miss_and_the_real_error_is_the_users() -> None:
     recorder, speculation = Recorder(), run_of()
     speculation.fail(OSError("early"))
-    ticket = Ticket("k", speculation, recorder)
+    pending = PendingClaim("k", speculation, recorder)
 
     def fail() -> str:
         raise ValueError("real")
 
     with pytest.raises(ValueError, match="real"):
-        redeem(ticket, "tool", key(), fail)
+        claim(pending, "tool", key(), fail)
     assert recorder.notes[-1] == ("missed", "the speculation failed with OSError")
 
 
 def test_an_unfinished_run_is_waited_for_in_a_thread() -> None:
     speculation = run_of()
-    ticket = Ticket("k", speculation, Recorder())
+    pending = PendingClaim("k", speculation, Recorder())
     results: list[Any] = []
-    claiming = threading.Thread(target=lambda: results.append(redeem(ticket, "tool", key(), real)))
+    claiming = threading.Thread(target=lambda: results.append(claim(pending, "tool", key(), real)))
     claiming.start()
     speculation.finish("early")
     claiming.join()
@@ -112,8 +112,8 @@ def test_an_event_loop_is_never_blocked() -> None:
         finished.finish("early")
         answers = []
         for speculation in (unfinished, finished):
-            ticket = Ticket("k", speculation, Recorder())
-            answers.append(redeem(ticket, "tool", key(), real))
+            pending = PendingClaim("k", speculation, Recorder())
+            answers.append(claim(pending, "tool", key(), real))
         assert unfinished.done  # it can no longer be claimed
         return answers
 
@@ -122,17 +122,17 @@ def test_an_event_loop_is_never_blocked() -> None:
 
 def test_a_thread_never_waits_for_a_run_on_an_event_loop() -> None:
     speculation = run_of(needs_loop=True)
-    assert redeem(Ticket("k", speculation, Recorder()), "tool", key(), real) == "real"
+    assert claim(PendingClaim("k", speculation, Recorder()), "tool", key(), real) == "real"
     done = run_of(needs_loop=True)
     done.finish("early")
-    assert redeem(Ticket("k", done, Recorder()), "tool", key(), real) == "early"
+    assert claim(PendingClaim("k", done, Recorder()), "tool", key(), real) == "early"
 
 
 def test_a_coroutine_awaits_an_unfinished_run() -> None:
     async def main() -> str:
         speculation = run_of(needs_loop=True)
-        ticket = Ticket("k", speculation, Recorder())
-        claiming = asyncio.create_task(aredeem(ticket, "tool", key(), areal))
+        pending = PendingClaim("k", speculation, Recorder())
+        claiming = asyncio.create_task(aclaim(pending, "tool", key(), areal))
         await asyncio.sleep(0)
         speculation.finish("early")
         return await claiming
@@ -143,7 +143,9 @@ def test_a_coroutine_awaits_an_unfinished_run() -> None:
 def test_a_run_cancelled_while_awaited_is_a_miss() -> None:
     async def main() -> str:
         speculation = run_of()
-        claiming = asyncio.create_task(aredeem(Ticket("k", speculation, Recorder()), "tool", key(), areal))
+        claiming = asyncio.create_task(
+            aclaim(PendingClaim("k", speculation, Recorder()), "tool", key(), areal)
+        )
         await asyncio.sleep(0)
         speculation.cancel("its event loop ended")
         return await claiming
@@ -154,35 +156,35 @@ def test_a_run_cancelled_while_awaited_is_a_miss() -> None:
 def test_a_result_from_before_a_write_is_not_waited_for() -> None:
     recorder = Recorder()
     running = Speculation(Draft("tool", "k"), ttl=60.0, outdated=lambda: "save was called meanwhile")
-    assert redeem(Ticket("k", running, recorder), "tool", key(), real) == "real"
+    assert claim(PendingClaim("k", running, recorder), "tool", key(), real) == "real"
     assert recorder.notes == [("missed", "save was called meanwhile")]
 
 
 def test_what_was_prepared_is_completed_once_and_its_error_is_the_calls() -> None:
     prepared = run_of()
     prepared.finish("draft")
-    ticket = Ticket("k", prepared, Recorder())
+    pending = PendingClaim("k", prepared, Recorder())
 
     def commit(value: str) -> str:
         raise OSError(f"could not send {value}")
 
     with pytest.raises(OSError, match="could not send draft"):
-        redeem(ticket, "tool", key(), real, commit)
+        claim(pending, "tool", key(), real, commit)
 
     async def acommit(value: str) -> str:
         return f"sent {value}"
 
     again = run_of()
     again.finish("draft")
-    completing = aredeem(Ticket("k", again, Recorder()), "tool", key(), areal, acommit)
+    completing = aclaim(PendingClaim("k", again, Recorder()), "tool", key(), areal, acommit)
     assert asyncio.run(completing) == "sent draft"
 
 
 def test_equal_ids_of_different_runs_do_not_meet() -> None:
     claims = ClaimTable(ttl=60.0)
-    ann, bob = (Ticket("k", run_of(), Recorder()) for _ in range(2))
-    claims.leave("call_0", ann, "ann")
-    claims.leave("call_0", bob, "bob")
+    ann, bob = (PendingClaim("k", run_of(), Recorder()) for _ in range(2))
+    claims.add("call_0", ann, "ann")
+    claims.add("call_0", bob, "bob")
     assert claims.take("call_0") is None
     assert claims.take("call_0", "eve") is None
     assert claims.take("call_0", "ann") is ann
@@ -192,9 +194,9 @@ def test_equal_ids_of_different_runs_do_not_meet() -> None:
 def test_without_a_scope_an_id_is_honoured_once_even_after_it_expired() -> None:
     now = [0.0]
     claims = ClaimTable(ttl=10.0, clock=lambda: now[0])
-    claims.leave("call_0", Ticket("k", run_of(), Recorder()))
+    claims.add("call_0", PendingClaim("k", run_of(), Recorder()))
     now[0] = 11.0  # ann's call never came in time, and bob's model writes the same id
-    claims.leave("call_0", Ticket("k", run_of(), Recorder()))
+    claims.add("call_0", PendingClaim("k", run_of(), Recorder()))
     taken = claims.take("call_0")
     assert taken is not None
     assert (taken.speculation, taken.reason) == (None, "its call id was issued twice")
@@ -209,10 +211,10 @@ class TableMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.claims = ClaimTable(ttl=self.TTL, max_tickets=self.BOUND, clock=lambda: self.now)
-        self.open: dict[tuple[str | None, str], tuple[float, Ticket | None]] = {}
+        self.claims = ClaimTable(ttl=self.TTL, max_pending=self.BOUND, clock=lambda: self.now)
+        self.open: dict[tuple[str | None, str], tuple[float, PendingClaim | None]] = {}
         self.issued: set[str] = set()
-        self.left: list[Ticket] = []
+        self.left: list[PendingClaim] = []
 
     def sweep(self) -> None:
         self.open = {name: held for name, held in self.open.items() if self.now - held[0] <= self.TTL}
@@ -220,17 +222,17 @@ class TableMachine(RuleBasedStateMachine):
     @rule(name=names)
     def leave(self, name: tuple[str | None, str]) -> None:
         scope, call_id = name
-        ticket = Ticket("k", run_of(), Recorder())
-        self.left.append(ticket)
+        pending = PendingClaim("k", run_of(), Recorder())
+        self.left.append(pending)
         self.sweep()
         ambiguous = name in self.open or (scope is None and call_id in self.issued)
         if scope is None:
             self.issued.add(call_id)
         self.open.pop(name, None)
-        self.open[name] = (self.now, None if ambiguous else ticket)
+        self.open[name] = (self.now, None if ambiguous else pending)
         while len(self.open) > self.BOUND:
             del self.open[next(iter(self.open))]
-        self.claims.leave(call_id, ticket, scope)
+        self.claims.add(call_id, pending, scope)
 
     @rule(name=names)
     def take(self, name: tuple[str | None, str]) -> None:
@@ -256,10 +258,10 @@ class TableMachine(RuleBasedStateMachine):
     def what_was_dropped_was_cancelled(self) -> None:
         assert len(self.claims) <= self.BOUND
         if len(self.claims) == len(self.open):  # swept as far as the model is
-            held = [ticket for _, ticket in self.open.values()]
-            for ticket in self.left:
-                assert ticket.speculation is not None
-                assert ticket in held or ticket.speculation.done
+            held = [pending for _, pending in self.open.values()]
+            for pending in self.left:
+                assert pending.speculation is not None
+                assert pending in held or pending.speculation.done
 
 
 TestTable = TableMachine.TestCase

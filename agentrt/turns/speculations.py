@@ -144,7 +144,7 @@ class TurnSpeculations:
         speculation.when_over(notify)
 
     def pending_claim(self, key: str | None) -> PendingClaim:
-        """Return the pending claim of the call with ``key``; None if the tool will refuse the call."""
+        """Return the pending claim of the call with ``key``, None for a call that the tool will refuse."""
         if key is None:
             return PendingClaim(None, None, self.recorder, "its arguments are not valid")
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)

@@ -143,9 +143,8 @@ class Turn:
             self._reporter.note(judged)
         for call, key in zip(calls, keys, strict=True):
             if call.name in self._tools and call.id is not None:
-                self._tools[call.name].pending_claims.add(
-                    call.id, self._speculations.pending_claim(key), self._scope
-                )
+                pending = self._speculations.pending_claim(key)
+                self._tools[call.name].pending_claims.add(call.id, pending, self._scope)
         self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
         self._starter.answered(keys, self._scope)
         self._close("the model did not make this call")

@@ -92,10 +92,10 @@ def _let_think(runtime: LocalRuntime, count: int) -> None:
 
     def process_thinking(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
         request = process(messages, **options)
-        if request.grammar is None or messages[-1]["role"] == "tool":
+        if request.grammar_matcher is None or messages[-1]["role"] == "tool":
             return request
-        thinking: Any = _Thinking(request.grammar, thoughts)
-        return dataclasses.replace(request, grammar=thinking)
+        thinking: Any = _Thinking(request.grammar_matcher, thoughts)
+        return dataclasses.replace(request, grammar_matcher=thinking)
 
     processor.process = process_thinking  # type: ignore[method-assign]
 

@@ -94,7 +94,10 @@ class Engine:
             request,
             self._sequence_of(request),
             TokenSampler(
-                request.sampling_params, self._vocabulary_size, request.prompt_token_ids, request.grammar
+                request.sampling_params,
+                self._vocabulary_size,
+                request.prompt_token_ids,
+                request.grammar_matcher,
             ),
             AnswerText(self._new_detokenizer(), request.sampling_params.stop),
             listener=listener,

@@ -23,11 +23,11 @@ class TokenSampler:
         params: SamplingParams,
         vocabulary_size: int,
         prompt: Sequence[int],
-        grammar: GrammarMatcher | None = None,
+        grammar_matcher: GrammarMatcher | None = None,
     ) -> None:
         """The repetition penalty counts the tokens of ``prompt`` as having occurred."""
         self._params = params
-        self._grammar = grammar
+        self._grammar_matcher = grammar_matcher
         self._random = np.random.default_rng(params.seed) if params.temperature else None
         self._bias_ids = np.fromiter(params.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(params.logit_bias.values(), np.float32)
@@ -39,7 +39,10 @@ class TokenSampler:
         self.logprobs: list[TokenLogprobs] = []
         """One entry per sampled token, if the request asks for them; empty otherwise."""
         self.takes_argmax = (
-            self._random is None and self._uses_raw_logits and grammar is None and params.logprobs is None
+            self._random is None
+            and self._uses_raw_logits
+            and grammar_matcher is None
+            and params.logprobs is None
         )
         """Whether :meth:`sample` is a plain argmax, which is faster for all rows of a batch at once."""
 
@@ -48,8 +51,8 @@ class TokenSampler:
         token = self._choose(self._adjust(logits))
         if self._occurred is not None:
             self._occurred[token] = True
-        if self._grammar is not None:
-            self._grammar.accept_token(token)
+        if self._grammar_matcher is not None:
+            self._grammar_matcher.accept_token(token)
         if self._params.logprobs is not None:
             self.logprobs.append(token_logprobs(logits, token, self._params.logprobs))
         return token
@@ -58,13 +61,13 @@ class TokenSampler:
         """Note ``tokens`` that were appended without being sampled; the grammar starts again."""
         if self._occurred is not None:
             self._occurred[list(tokens)] = True
-        if self._grammar is not None:
-            self._grammar.reset()
+        if self._grammar_matcher is not None:
+            self._grammar_matcher.reset()
 
     def _adjust(self, logits: Logits) -> Logits:
         """Apply grammar, biases and repetition penalty, which greedy decoding uses as well."""
-        if self._grammar is not None and self._grammar.active:
-            logits = self._grammar.mask_logits(logits)
+        if self._grammar_matcher is not None and self._grammar_matcher.active:
+            logits = self._grammar_matcher.mask_logits(logits)
         if self._uses_raw_logits:
             return logits
         logits = logits.copy()

@@ -36,7 +36,10 @@ class InputProcessor:
         memory_bytes: int,
         vocabulary_size: int,
     ) -> None:
-        """``arena_tokens`` and ``memory_bytes`` are the size of the KV arena; errors name the bytes."""
+        """``arena_tokens`` is the capacity of the KV arena, and ``memory_bytes`` its configured size.
+
+        Error messages state ``memory_bytes``, the value to raise when a prompt does not fit the arena.
+        """
         self._tokenizer = tokenizer
         self._model_id = model_id
         self._call_format = call_format
@@ -68,9 +71,11 @@ class InputProcessor:
         stop: str | Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
         logit_bias: Mapping[int, float] | None = None,
-        **numbers: Any,
+        **sampling: Any,
     ) -> Request:
         """Return the request of ``messages`` and :class:`GenerationOptions`.
+
+        ``sampling`` holds the options that go to :class:`SamplingParams` unchanged.
 
         Raises:
             InvalidRequestError: a field is wrong; ``field`` names it.
@@ -80,12 +85,12 @@ class InputProcessor:
         checked_messages = check_messages(messages)
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
-        grammar = self._structured_output.matcher(choice, response_schema(response_format))
+        grammar_matcher = self._structured_output.matcher(choice, response_schema(response_format))
         params = SamplingParams(
             stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
             stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),
             logit_bias={} if logit_bias is None else logit_bias,
-            **numbers,
+            **sampling,
         )
         params.check_vocabulary(self._vocabulary_size)
         # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
@@ -103,7 +108,7 @@ class InputProcessor:
             arrived=arrived,
             deadline_s=_as_deadline(deadline_s),
             prefix_salt=self._salts.salt_for(_as_app(app)),
-            grammar=grammar,
+            grammar_matcher=grammar_matcher,
             call_format=None if choice is None else self._call_format,
             tool_choice=choice,
         )

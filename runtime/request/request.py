@@ -22,7 +22,7 @@ def new_request_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as :class:`InputProcessor` prepares it. Submit it once: the grammar keeps state."""
+    """One request as :class:`InputProcessor` prepares it. Submit it once: the grammar matcher keeps state."""
 
     prompt_token_ids: list[int]
     """Token ids of the rendered prompt."""
@@ -42,8 +42,8 @@ class Request:
     prefix_salt: bytes | None = None
     """Salt of the block hashes: requests with the same salt share the KV blocks of a common prefix. None
     shares nothing."""
-    grammar: GrammarMatcher | None = None
-    """Grammar of the answer; None if any text is valid."""
+    grammar_matcher: GrammarMatcher | None = None
+    """Grammar state of the answer; None if any text is valid."""
     call_format: ToolCallFormat | None = None
     """Format of the answer's tool calls; None if it can have none."""
     tool_choice: ToolChoice | None = None
@@ -51,9 +51,9 @@ class Request:
 
     def grammar_error(self) -> InvalidRequestError | None:
         """Return the error of a grammar that became too complex before the answer was complete, else None."""
-        if self.grammar is None or self.grammar.error is None:
+        if self.grammar_matcher is None or self.grammar_matcher.error is None:
             return None
         return InvalidRequestError(
             "response_format",
-            f"the answer could not follow its schema ({self.grammar.error}). Use a simpler schema.",
+            f"the answer could not follow its schema ({self.grammar_matcher.error}). Use a simpler schema.",
         )

@@ -143,9 +143,8 @@ def test_a_coroutine_awaits_an_unfinished_run() -> None:
 def test_a_run_cancelled_while_awaited_is_a_miss() -> None:
     async def main() -> str:
         speculation = run_of()
-        claiming = asyncio.create_task(
-            aclaim(PendingClaim("k", speculation, Recorder()), "tool", key(), areal)
-        )
+        pending = PendingClaim("k", speculation, Recorder())
+        claiming = asyncio.create_task(aclaim(pending, "tool", key(), areal))
         await asyncio.sleep(0)
         speculation.cancel("its event loop ended")
         return await claiming

@@ -32,7 +32,7 @@ def submit(
     drafter: Drafter | None = None,
     deadline_s: float | None = None,
     prefix_salt: bytes | None = None,
-    grammar: Any = None,
+    grammar_matcher: Any = None,
     **params: Any,
 ) -> EngineRequest:
     """Submit tokens to the engine; by default nothing but ``max_tokens`` ends the answer."""
@@ -45,7 +45,7 @@ def submit(
         context_length=runtime.context_length,
         deadline_s=deadline_s,
         prefix_salt=prefix_salt,
-        grammar=grammar,
+        grammar_matcher=grammar_matcher,
     )
     return runtime._engine.submit(request, listener=listener, drafter=drafter)
 

@@ -123,9 +123,9 @@ def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate
 
 
 def test_a_grammar_that_gave_up_becomes_the_error_of_its_request(runtime: LocalRuntime) -> None:
-    grammar = SimpleNamespace(active=False, error="too many items", accept_token=lambda token: None)
+    grammar_matcher = SimpleNamespace(active=False, error="too many items", accept_token=lambda token: None)
     with pytest.raises(InvalidRequestError, match=r"too many items.*Use a simpler schema") as caught:
-        submit(runtime, 5, grammar=grammar).output.result(30)
+        submit(runtime, 5, grammar_matcher=grammar_matcher).output.result(30)
     assert caught.value.field == "response_format"
 
 

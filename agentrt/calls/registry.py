@@ -12,7 +12,7 @@ agentrt loads none of them.
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
 from .format import ToolCallFormat
@@ -20,6 +20,9 @@ from .hermes import HERMES
 from .llama3_json import LLAMA3_JSON
 from .pythonic import PYTHONIC
 from .xlam import XLAM
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 BUILT_IN_FORMATS: Final = (HERMES, LLAMA3_JSON, PYTHONIC, XLAM)
 """In the order in which they are detected."""
@@ -87,18 +90,21 @@ def _installed_formats() -> tuple[ToolCallFormat, ...]:
 
     formats: dict[str, ToolCallFormat] = {format.name: format for format in BUILT_IN_FORMATS}
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-        package = entry_point.dist.name if entry_point.dist is not None else entry_point.module
-        problem = f"tool-call format {entry_point.name!r} of the package {package} cannot be used: {{}}. "
-        remedy = "Update or uninstall the package."
         try:
             format = entry_point.load()
         except Exception as error:
-            raise ConfigurationError(problem.format(f"{type(error).__name__}: {error}") + remedy) from error
+            raise _unusable(entry_point, f"{type(error).__name__}: {error}") from error
         if not isinstance(format, ToolCallFormat) or format.name != entry_point.name:
-            raise ConfigurationError(
-                problem.format(f"{entry_point.value} is not a ToolCallFormat of this name") + remedy
-            )
+            raise _unusable(entry_point, f"{entry_point.value} is not a ToolCallFormat of this name")
         if format.name in formats:
-            raise ConfigurationError(problem.format("the name is taken") + remedy)
+            raise _unusable(entry_point, "the name is taken")
         formats[format.name] = format
     return tuple(formats.values())[len(BUILT_IN_FORMATS) :]
+
+
+def _unusable(entry_point: EntryPoint, reason: str) -> ConfigurationError:
+    package = entry_point.dist.name if entry_point.dist is not None else entry_point.module
+    return ConfigurationError(
+        f"tool-call format {entry_point.name!r} of the package {package} cannot be used: {reason}. "
+        "Update or uninstall the package."
+    )

@@ -57,22 +57,18 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
             f"OpenVINO cannot read {directory.graph}: {openvino_message(error)} "
             "Copy the directory again, or export it again."
         ) from error
-    problem = (
-        f"{directory.graph} is not a model that paged attention supports ({{}}). "
-        "Use a decoder-only text model exported with --task text-generation-with-past."
-    )
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise ModelFormatError(problem.format(openvino_message(error))) from error
+        raise _unsupported(directory, openvino_message(error)) from error
     names = {name for port in model.inputs for name in port.names}
     if "key_cache.0" not in names:
-        raise ModelFormatError(problem.format("it has no attention with a key-value cache"))
+        raise _unsupported(directory, "it has no attention with a key-value cache")
     unknown = {name for name in names if name not in INPUTS and not name.startswith(CACHES)}
     if unknown:
-        raise ModelFormatError(problem.format(f"it has the unknown inputs {', '.join(sorted(unknown))}"))
+        raise _unsupported(directory, f"it has the unknown inputs {', '.join(sorted(unknown))}")
     if len(model.outputs) != 1:
-        raise ModelFormatError(problem.format(f"it has {len(model.outputs)} outputs instead of the logits"))
+        raise _unsupported(directory, f"it has {len(model.outputs)} outputs instead of the logits")
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
     # Generated names differ from load to load; profiles and cut points need stable names.
@@ -80,3 +76,10 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         if node.get_type_name() != "Parameter":
             node.set_friendly_name(f"n{index}")
     return model
+
+
+def _unsupported(directory: ModelDirectory, reason: str) -> ModelFormatError:
+    return ModelFormatError(
+        f"{directory.graph} is not a model that paged attention supports ({reason}). "
+        "Use a decoder-only text model exported with --task text-generation-with-past."
+    )

@@ -100,6 +100,7 @@ def test_an_installed_format_is_found_detected_and_parsed(install_format: Instal
         ("acme = acme_agentrt:ACME", "import no_such_module", "ModuleNotFoundError: .*no_such_module"),
         ("acme = acme_agentrt:ACME", "", "AttributeError"),
         ("acme = acme_agentrt:ACME", "ACME = 'acme'", "not a ToolCallFormat of this name"),
+        ("{acme} = acme_agentrt:ACME", "", "AttributeError"),
         ("acne = acme_agentrt:ACME", ACME, "not a ToolCallFormat of this name"),
         ("hermes = acme_agentrt:ACME", ACME.replace('"acme"', '"hermes"'), "the name is taken"),
     ],

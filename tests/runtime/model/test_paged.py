@@ -121,6 +121,18 @@ def test_a_model_without_attention_is_refused(tmp_path: Path, nano_directory: Mo
         read_paged_graph(directory)
 
 
+def test_a_path_with_braces_is_named_in_the_error(tmp_path: Path, nano_directory: ModelDirectory) -> None:
+    folder = tmp_path / "{model} {0}"
+    folder.mkdir()
+    ids = opset.parameter([-1, -1], ov.Type.i64, name="input_ids")
+    ids.output(0).set_names({"input_ids"})
+    table = opset.constant(np.ones((8, 4), np.float32))
+    embedded = opset.gather(table, ids, opset.constant(0))
+    directory = _save(ov.Model([embedded], [ids], "bag"), folder, nano_directory)
+    with pytest.raises(ModelFormatError, match=r"\{model\} \{0\}.* paged attention"):
+        read_paged_graph(directory)
+
+
 def test_a_damaged_graph_is_refused(tmp_path: Path, nano_directory: ModelDirectory) -> None:
     (tmp_path / "openvino_model.xml").write_text("<net>nonsense</net>")
     (tmp_path / "openvino_model.bin").write_bytes(b"")

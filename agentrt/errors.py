@@ -6,7 +6,7 @@
     ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
     ├── ConfigurationError           a setting cannot work (also a ValueError)
     ├── NotSpeculableError           this tool must not be run speculatively (also a TypeError)
-    ├── SpeculationError                the speculative run failed or was stopped
+    ├── SpeculationError             the speculative run failed or was stopped
     ├── NotRecordedError             a replay needs what was not recorded
     ├── RecordedToolError            in a replay, the error of a tool in the recorded run
     ├── ModelError
@@ -28,7 +28,7 @@
     ├── EngineError
     │   ├── RuntimeClosedError       the runtime was closed before or during the request
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
-    │   ├── OverloadedError          the queue is full and this request is the least urgent
+    │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
     │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
     └── BenchPeerError               a server that a bench compares with does not work
@@ -221,7 +221,10 @@ class EngineFailedError(EngineError):
 
 
 class OverloadedError(EngineError):
-    """The queue is full. The engine is healthy; try again later, or with a higher priority."""
+    """Too many requests wait and this one is the least urgent, or too many schemas are being compiled.
+
+    The engine is healthy. Try again later; where the queue is full, a higher priority helps, too.
+    """
 
 
 class KernelFailedError(EngineError):

@@ -66,7 +66,8 @@ class LocalRuntime:
 
     - :class:`InvalidRequestError`: a field is wrong; ``field`` names it;
     - :class:`PromptTooLongError`: the prompt does not fit the context or the KV arena;
-    - :class:`OverloadedError`: too many requests wait, and this one is the least urgent;
+    - :class:`OverloadedError`: too many requests wait, and this one is the least urgent, or too many
+      schemas are being compiled;
     - :class:`DeadlineExceededError`: the request's ``deadline_s`` has passed;
     - :class:`KernelFailedError`: kernels of the request failed or hung repeatedly;
     - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs.

@@ -32,7 +32,7 @@ from agentrt.errors import (
     PromptTooLongError,
 )
 
-# The lengths of a sample at which to check whether it is a call.
+# The lengths of a sample at which to check whether it begins with text.
 _LOOK_AFTER_TOKENS = (1, 4)
 _QUICK_S = 0.05
 _WARM_UP_TOKENS = 16
@@ -43,15 +43,15 @@ _TOKENS_MORE = 8
 class LocalSpeculator:
     """Lets a small model in this process predict the main model's next call.
 
-    The first sample is greedy, so that more samples never predict worse; the others are sampled at
-    ``temperature``, in one batch, unless the first contains no call. The model runs in a thread and releases
-    the interpreter lock while it computes.
+    The first sample is greedy, so that more samples never predict worse. The others are sampled at
+    ``temperature``, in one batch, unless the greedy one begins with text; an incomplete or malformed call
+    does not prevent them. The model runs in a thread and releases the interpreter lock while it computes.
 
-    Decoding stops within one token of the main model's answer, and as soon as the sample is known to be no
-    call, so that it delays nothing that follows. Two cases cannot be stopped in OpenVINO GenAI: samples
-    decoded in a batch, which are limited to 8 tokens more than the greedy one instead, and a model that
-    decodes ``max_tokens`` in 50 ms, because inspecting its tokens would take longer. One turn decodes at a
-    time; others wait.
+    The greedy sample stops within one token after the turn is closed, because the main model has answered or
+    the turn was cancelled. It also stops if its first token, or its first 4, contain text outside a call.
+    Two cases are not stopped: the other samples, because OpenVINO GenAI cannot stop a batch (they are limited
+    to 8 tokens more than the greedy one instead), and a model that decodes ``max_tokens`` in 50 ms, because
+    inspecting its tokens would take longer. One turn decodes at a time; others wait.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class LocalSpeculator:
                     length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
                 )
             greedy = self._decode(tokens, cancelled)
-            if cancelled.is_set() or self._is_answer(greedy):
+            if cancelled.is_set() or self._begins_with_text(greedy):
                 return
             yield from self._calls(greedy)
             drawn = (self._samples or request.samples) - 1
@@ -164,7 +164,8 @@ class LocalSpeculator:
             return tokens
 
         def stop(written: list[int]) -> bool:
-            return cancelled.is_set() or (len(written) in _LOOK_AFTER_TOKENS and self._is_answer(written))
+            looks = len(written) in _LOOK_AFTER_TOKENS
+            return cancelled.is_set() or (looks and self._begins_with_text(written))
 
         stopper = self._stopper(stop)
         self._pipeline.generate(prompt, settings, stopper)
@@ -192,8 +193,8 @@ class LocalSpeculator:
             config.temperature = self._temperature
         return config
 
-    def _is_answer(self, tokens: list[int]) -> bool:
-        """Whether a sample begins with text, so that no call is expected."""
+    def _begins_with_text(self, tokens: list[int]) -> bool:
+        """Whether the first tokens of a sample contain text outside a call."""
         begun = "".join(map(self._piece, tokens[: _LOOK_AFTER_TOKENS[-1]]))
         events = tool_call_parser(self._format).feed(begun)
         return any(isinstance(event, TextDelta) and event.text.strip() for event in events)

@@ -17,10 +17,10 @@ from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
 from agentrt.toolcache import result_text
 
-from .message_key import key_fields
+from .message_fields import message_fields
 from .messages import openai_messages
 from .model_method import ModelMethod
-from .nesting import each_inside, each_inside_async, inside_turn_of
+from .nesting import agenerate_within, generate_within, inside_turn_of
 
 PredictorsFor = Callable[[Sequence[BaseMessage]], Sequence[Speculator]]
 
@@ -51,7 +51,7 @@ class ChatModelRequest:
     @cached_property
     def key(self) -> str:
         """Equal for equal messages, options, method and model; ids of calls may differ."""
-        fields = [key_fields(message) for message in self.messages]
+        fields = [message_fields(message) for message in self.messages]
         return request_key(fields, [(self.method.value, self.model_key), self.options])
 
     def request(self) -> DraftRequest:
@@ -83,12 +83,12 @@ class ChatModelRequest:
         if limiter is not None and not await limiter.aacquire(blocking=False):
             return
         if self.method.is_streamed:
-            chunks = each_inside_async(self._inside, self.send(list(self.messages), **self.options))
+            chunks = agenerate_within(self._turn_context, self.send(list(self.messages), **self.options))
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
         else:
-            with self._inside():
+            with self._turn_context():
                 result = await self.send(list(self.messages), **self.options)
             yield result
 
@@ -97,12 +97,12 @@ class ChatModelRequest:
         if limiter is not None and not limiter.acquire(blocking=False):
             return
         if self.method.is_streamed:
-            yield from each_inside(self._inside, self.send(list(self.messages), **self.options))
+            yield from generate_within(self._turn_context, self.send(list(self.messages), **self.options))
         else:
-            with self._inside():
+            with self._turn_context():
                 result = self.send(list(self.messages), **self.options)
             yield result
 
     @property
-    def _inside(self) -> functools.partial[Any]:
+    def _turn_context(self) -> functools.partial[Any]:
         return functools.partial(inside_turn_of, self.model._agentrt_state)

@@ -1,4 +1,4 @@
-"""What tells two LangChain messages apart when requests are compared."""
+"""The fields of LangChain messages by which model requests are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from agentrt.calls import parse_arguments
 
 
-def key_fields(message: BaseMessage) -> Mapping[str, Any]:
+def message_fields(message: BaseMessage) -> Mapping[str, Any]:
     """Return the fields of a message that LangChain sends to a model, its calls in OpenAI's shape.
 
     Bookkeeping such as ids of messages, usage and response metadata is left out.

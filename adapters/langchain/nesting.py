@@ -11,14 +11,17 @@ from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-Inside = Callable[[], AbstractContextManager[object]]
+from .model_state import ModelState
 
-_in_turn_of: ContextVar[object] = ContextVar("agentrt_in_turn_of", default=None)
+OpenContext = Callable[[], AbstractContextManager[object]]
+"""Returns a new context manager, such as that of :func:`inside_turn_of`."""
+
+_in_turn_of: ContextVar[ModelState | None] = ContextVar("agentrt_in_turn_of", default=None)
 
 
 @contextmanager
-def inside_turn_of(state: object) -> Iterator[None]:
-    """Mark the block as part of a turn of ``state``, so that nested requests of its model start no other."""
+def inside_turn_of(state: ModelState) -> Iterator[None]:
+    """Mark the block as part of a turn of the model with this state: its nested requests start no turn."""
     token = _in_turn_of.set(state)
     try:
         yield
@@ -26,27 +29,27 @@ def inside_turn_of(state: object) -> Iterator[None]:
         _in_turn_of.reset(token)
 
 
-def is_inside_turn_of(state: object) -> bool:
-    """Whether this code runs inside a turn of ``state``."""
+def is_inside_turn_of(state: ModelState) -> bool:
+    """Whether this code runs inside a turn of the model with this state."""
     return _in_turn_of.get() is state
 
 
-def each_inside(inside: Inside, chunks: Any) -> Generator[Any, None, None]:
-    """Yield from the generator ``chunks``, which runs within ``inside()``; the consumer does not."""
+def generate_within(open_context: OpenContext, chunks: Any) -> Generator[Any, None, None]:
+    """Yield from the generator ``chunks``, which runs within ``open_context()``; its consumer does not."""
     with closing(chunks):
         while True:
-            with inside():
+            with open_context():
                 chunk = next(chunks, None)
             if chunk is None:
                 return
             yield chunk
 
 
-async def each_inside_async(inside: Inside, chunks: Any) -> AsyncGenerator[Any, None]:
-    """:func:`each_inside` for an async generator."""
+async def agenerate_within(open_context: OpenContext, chunks: Any) -> AsyncGenerator[Any, None]:
+    """:func:`generate_within` for an async generator."""
     async with aclosing(chunks):
         while True:
-            with inside():
+            with open_context():
                 chunk = await anext(chunks, None)
             if chunk is None:
                 return

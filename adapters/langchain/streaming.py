@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from agentrt.calls import CallArgumentsDelta, CallStarted, TextDelta
 
-from .nesting import each_inside, each_inside_async
+from .nesting import agenerate_within, generate_within
 from .turn_sequence import TurnSequence
 
 
@@ -29,7 +29,7 @@ def stream_beside(turns: TurnSequence, send: Callable[[], Any]) -> Generator[Cha
                 observer.add(chunk)
                 yield chunk
         if not observer.seen_any:
-            with closing(each_inside(turns.generating, send())) as chunks:
+            with closing(generate_within(turns.generating, send())) as chunks:
                 for chunk in chunks:
                     observer.add(chunk)
                     yield chunk
@@ -47,7 +47,7 @@ async def astream_beside(
                 observer.add(chunk)
                 yield chunk
         if not observer.seen_any:
-            async with aclosing(each_inside_async(turns.generating, send())) as chunks:
+            async with aclosing(agenerate_within(turns.generating, send())) as chunks:
                 async for chunk in chunks:
                     observer.add(chunk)
                     yield chunk

@@ -80,7 +80,7 @@ def chat(
             console.print(f"  {request}", markup=False, soft_wrap=True)
         console.print("Ctrl-C stops an answer, Ctrl-D exits.")
         conversation = _Conversation(agent, runner, console, characters)
-        conversation.hold(lambda: report_of(model_with_drafts).total.claims)
+        conversation.run(lambda: report_of(model_with_drafts).total.claims)
 
 
 class _Conversation:
@@ -91,7 +91,7 @@ class _Conversation:
         self._characters = characters
         self._turns: list[list[AnyMessage]] = []
 
-    def hold(self, count_claims: Callable[[], int]) -> None:
+    def run(self, count_claims: Callable[[], int]) -> None:
         """Answer line by line until the input ends.
 
         ``count_claims`` returns the number of claimed speculations so far.
@@ -109,8 +109,8 @@ class _Conversation:
             started, claims_before = time.perf_counter(), count_claims()
             self._answer(line)
             seconds = time.perf_counter() - started
-            predicted = count_claims() - claims_before
-            note = f", {predicted} tool call{'s' * (predicted > 1)} predicted" if predicted else ""
+            claimed = count_claims() - claims_before
+            note = f", {claimed} tool call{'s' * (claimed > 1)} predicted" if claimed else ""
             self._console.print(f"({seconds:.2f} s{note})", style="dim")
 
     def _answer(self, line: str) -> None:

@@ -61,7 +61,7 @@ class Echo(BaseChatModel):
 
 
 class Chat:
-    """A conversation with an echo; ``say`` holds it over some lines and returns what was printed."""
+    """A conversation with an echo; ``say`` runs it on some lines and returns what was printed."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self.model = Echo(requests=[])
@@ -71,7 +71,7 @@ class Chat:
     def say(self, monkeypatch: pytest.MonkeyPatch, *lines: str, characters: int = 10_000) -> str:
         monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         agent = create_agent(self.model, [look_up])
-        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).hold(
+        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).run(
             iter(range(100)).__next__
         )
         return self.printed.getvalue()

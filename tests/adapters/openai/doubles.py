@@ -1,18 +1,42 @@
-"""A scripted OpenAI endpoint behind the real client: both APIs, whole and streamed."""
+"""A scripted OpenAI endpoint for the real client: both APIs, whole and streamed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
-import httpx2
+import httpx
 from openai import AsyncOpenAI, OpenAI
+
+from agentrt.testing import mock_endpoint
+
+URL = "http://model.test/v1"
 
 Script = list[list[tuple[str, dict[str, Any]]]]
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 RESPONSES_TOOLS = [{"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}]
+
+
+@contextmanager
+def answered_by(side_effect: Callable[[httpx.Request], Any]) -> Iterator[None]:
+    """Answer the requests of both APIs, to any host, by ``side_effect``."""
+    with mock_endpoint(assert_all_called=False) as router:
+        for path in ("/v1/chat/completions", "/v1/responses"):
+            router.post(path=path).mock(side_effect=side_effect)
+        yield
+
+
+@asynccontextmanager
+async def async_client(
+    side_effect: Callable[[httpx.Request], Any], *, max_retries: int = 0
+) -> AsyncIterator[AsyncOpenAI]:
+    """An async client whose requests ``side_effect`` answers inside the block."""
+    with answered_by(side_effect):
+        async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=max_retries) as client:
+            yield client
 
 
 class Endpoint:
@@ -26,25 +50,27 @@ class Endpoint:
         self._delay = delay
         self._gate = gate
 
-    def client(self) -> OpenAI:
-        http = httpx2.Client(transport=httpx2.MockTransport(self._answer))
-        return OpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
+    @contextmanager
+    def client(self) -> Iterator[OpenAI]:
+        """A client that this endpoint answers inside the block."""
+        with answered_by(self.answer), OpenAI(base_url=URL, api_key="none", max_retries=0) as client:
+            yield client
 
-    def async_client(self) -> AsyncOpenAI:
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._aanswer))
-        return AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
+    def async_client(self) -> AbstractAsyncContextManager[AsyncOpenAI]:
+        """An async client that this endpoint answers inside the block."""
+        return async_client(self.aanswer)
 
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+    def answer(self, request: httpx.Request) -> httpx.Response:
         turn, response = self._respond(request)
         self._gate(turn)
         return response
 
-    async def _aanswer(self, request: httpx2.Request) -> httpx2.Response:
+    async def aanswer(self, request: httpx.Request) -> httpx.Response:
         _, response = self._respond(request)
         await asyncio.sleep(self._delay)
         return response
 
-    def _respond(self, request: httpx2.Request) -> tuple[int, httpx2.Response]:
+    def _respond(self, request: httpx.Request) -> tuple[int, httpx.Response]:
         body = json.loads(request.content)
         self.requests.append(body)
         chat = request.url.path.endswith("/chat/completions")
@@ -71,8 +97,8 @@ class Endpoint:
             events = chat_events(calls) if chat else response_events(turn, calls)
             text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
             headers = {"content-type": "text/event-stream"}
-            return turn, httpx2.Response(200, content=text + "data: [DONE]\n\n" * chat, headers=headers)
-        return turn, httpx2.Response(200, json=chat_completion(calls) if chat else response(turn, calls))
+            return turn, httpx.Response(200, content=text + "data: [DONE]\n\n" * chat, headers=headers)
+        return turn, httpx.Response(200, json=chat_completion(calls) if chat else response(turn, calls))
 
 
 def chat_completion(calls: list[tuple[str, str, str]]) -> dict[str, Any]:

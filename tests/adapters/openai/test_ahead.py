@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import httpx2
+import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI
@@ -15,9 +15,9 @@ from agentrt import SpeculationConfig, SpeculationReport, run_scope, speculable
 from agentrt.adapters.openai import arun_tool, report_of, speculate
 from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
-from agentrt.testing import run_in_virtual_time
+from agentrt.testing import mock_endpoint, run_in_virtual_time
 from tests.adapters.doubles import Milestones, Oracle
-from tests.adapters.openai.doubles import TOOLS, Endpoint, Script
+from tests.adapters.openai.doubles import TOOLS, URL, Endpoint, Script, async_client
 from tests.adapters.openai.loops import (
     CHAT,
     HI,
@@ -50,14 +50,16 @@ def measure(
     """Run a loop with and without: the same transcript; return the time with, the report, the endpoint."""
 
     async def plain() -> Any:
-        return await loop(Endpoint(SCRIPT, delay=TIMES.generation).async_client(), plainly)
+        async with Endpoint(SCRIPT, delay=TIMES.generation).async_client() as client:
+            return await loop(client, plainly)
 
     async def fast() -> tuple[Any, float, SpeculationReport, Endpoint]:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
         tools = [look_tool(TIMES.tool, [])]
-        client = speculate(endpoint.async_client(), oracle(wrong), tools=tools, config=config)
-        said = await loop(client, arun_tool)
-        return said, asyncio.get_running_loop().time(), report_of(client), endpoint
+        async with endpoint.async_client() as plain:
+            client = speculate(plain, oracle(wrong), tools=tools, config=config)
+            said = await loop(client, arun_tool)
+            return said, asyncio.get_running_loop().time(), report_of(client), endpoint
 
     said, seconds, report, endpoint = run_in_virtual_time(fast)
     assert said == run_in_virtual_time(plain)
@@ -114,17 +116,19 @@ def test_a_wrong_draft_costs_a_request_and_changes_nothing(ask: Callable[..., An
 def test_a_request_that_differs_in_anything_is_made(change: dict[str, Any]) -> None:
     async def main() -> tuple[int, int]:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        client = speculate(endpoint.async_client(), oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
-        history: list[Any] = [HI]
-        message = await chat_create(client, history)
-        call = message.tool_calls[0]
-        history.append(message.model_dump(exclude_none=True))
-        history.append({"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)})
-        options = dict(change)
-        history += options.pop("messages", [])
-        asking = client.with_options(**options.pop("client", {}))
-        await asking.chat.completions.create(model="m", messages=history, tools=TOOLS, **options)  # type: ignore[call-overload]
-        return report_of(client).ahead.kept, len(endpoint.requests)
+        async with endpoint.async_client() as plain:
+            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+            history: list[Any] = [HI]
+            message = await chat_create(client, history)
+            call = message.tool_calls[0]
+            output = await arun_tool(client, call)
+            history.append(message.model_dump(exclude_none=True))
+            history.append({"role": "tool", "tool_call_id": call.id, "content": output})
+            options = dict(change)
+            history += options.pop("messages", [])
+            asking = client.with_options(**options.pop("client", {}))
+            await asking.chat.completions.create(model="m", messages=history, tools=TOOLS, **options)  # type: ignore[call-overload]
+            return report_of(client).ahead.kept, len(endpoint.requests)
 
     kept, asked = run_in_virtual_time(main)
     assert kept == 0
@@ -135,17 +139,16 @@ def test_an_error_of_a_request_sent_ahead_is_not_raised_and_the_request_is_sent_
     endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
     failed: list[int] = []
 
-    async def answer(request: httpx2.Request) -> httpx2.Response:
+    async def answer(request: httpx.Request) -> httpx.Response:
         if len(endpoint.requests) == 1 and not failed:
             failed.append(1)
-            return httpx2.Response(503, json={"error": {"message": "x"}})
-        return await endpoint._aanswer(request)
+            return httpx.Response(503, json={"error": {"message": "x"}})
+        return await endpoint.aanswer(request)
 
     async def main() -> list[Any]:
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-        plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=5)
-        client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
-        return await chat_loop(client, chat_create, arun_tool)
+        async with async_client(answer, max_retries=5) as plain:
+            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+            return await chat_loop(client, chat_create, arun_tool)
 
     assert run_in_virtual_time(main)[-1]["content"] == "done"
     assert failed == [1]
@@ -155,7 +158,7 @@ def test_leaving_a_kept_stream_stops_its_request() -> None:
     opened: list[int] = []
     closed: list[int] = []
 
-    class Slow(httpx2.AsyncByteStream):
+    class Slow(httpx.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}], "id": "x"}'
             opened.append(1)
@@ -168,31 +171,31 @@ def test_leaving_a_kept_stream_stops_its_request() -> None:
 
     endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
 
-    async def answer(request: httpx2.Request) -> httpx2.Response:
+    async def answer(request: httpx.Request) -> httpx.Response:
         if endpoint.requests:
             headers = {"content-type": "text/event-stream"}
-            return httpx2.Response(200, stream=Slow(), headers=headers)
-        return await endpoint._aanswer(request)
+            return httpx.Response(200, stream=Slow(), headers=headers)
+        return await endpoint.aanswer(request)
 
     async def main() -> int:
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-        plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
-        client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
-        message = await chat_streamed(client, [HI])
-        call = message.tool_calls[0]
-        told = {"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)}
-        history: Any = [HI, message.model_dump(exclude_none=True), told]
-        stream: Any = await client.chat.completions.create(
-            model="m",
-            messages=history,
-            tools=TOOLS,  # type: ignore[arg-type]
-            stream=True,
-        )
-        async for _ in stream:
-            break
-        await stream._iterator.aclose()
-        await asyncio.sleep(2)
-        return report_of(client).ahead.kept
+        async with async_client(answer) as plain:
+            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+            message = await chat_streamed(client, [HI])
+            call = message.tool_calls[0]
+            told = {"role": "tool", "tool_call_id": call.id, "content": await arun_tool(client, call)}
+            history: Any = [HI, message.model_dump(exclude_none=True), told]
+            stream: Any = await client.chat.completions.create(
+                model="m",
+                messages=history,
+                tools=TOOLS,  # type: ignore[arg-type]
+                stream=True,
+            )
+            async for _ in stream:
+                break
+            await stream._iterator.aclose()
+            await asyncio.sleep(2)
+            assert closed == opened  # before the event loop ends, which closes generators as well
+            return report_of(client).ahead.kept
 
     assert run_in_virtual_time(main) == 1
     assert closed == opened
@@ -206,9 +209,10 @@ def test_runs_that_are_named_keep_what_was_made_ahead_for_them() -> None:
 
     async def main() -> int:
         endpoint = Endpoint(SCRIPT, delay=TIMES.generation)
-        client = speculate(endpoint.async_client(), oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
-        await asyncio.gather(user(client, "ann"), user(client, "bob"))
-        return report_of(client).ahead.kept
+        async with endpoint.async_client() as plain:
+            client = speculate(plain, oracle(), tools=[look_tool(TIMES.tool, [])], config=ON)
+            await asyncio.gather(user(client, "ann"), user(client, "bob"))
+            return report_of(client).ahead.kept
 
     assert run_in_virtual_time(main) == 2 * TURNS
 
@@ -229,8 +233,9 @@ def test_a_sync_loop_is_answered_ahead(api: str, streamed: bool) -> None:
 
     endpoint = Endpoint(SCRIPT, gate=gate)
     config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
-    client = speculate(endpoint.client(), oracle(draft=0), tools=[look], config=config)
-    results = sync_results(client, api, streamed, TURNS + 1)
+    with endpoint.client() as plain:
+        client = speculate(plain, oracle(draft=0), tools=[look], config=config)
+        results = sync_results(client, api, streamed, TURNS + 1)
     assert results == [f"found q{turn}" for turn in range(TURNS)]
     assert report_of(client).ahead.kept == TURNS
     assert len(endpoint.requests) == TURNS + 1
@@ -238,12 +243,13 @@ def test_a_sync_loop_is_answered_ahead(api: str, streamed: bool) -> None:
 
 def test_a_history_that_no_endpoint_takes_is_for_the_endpoint_to_refuse() -> None:
     async def main() -> None:
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda request: httpx2.Response(400)))
-        plain = AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http)
-        client = speculate(plain, oracle(), tools=[look_tool(1, [])], config=ON)
-        for wrong in ([{"role": "assistant", "tool_calls": [7]}], [7]):
-            options: Any = {"model": "m", "messages": wrong, "tools": TOOLS}
-            with pytest.raises(openai.BadRequestError):
-                await client.chat.completions.create(**options)
+        async with AsyncOpenAI(base_url=URL, api_key="none") as plain:
+            client = speculate(plain, oracle(), tools=[look_tool(1, [])], config=ON)
+            for wrong in ([{"role": "assistant", "tool_calls": [7]}], [7]):
+                options: Any = {"model": "m", "messages": wrong, "tools": TOOLS}
+                with pytest.raises(openai.BadRequestError):
+                    await client.chat.completions.create(**options)
 
-    run_in_virtual_time(main)
+    with mock_endpoint(URL) as endpoint:
+        endpoint.post("/chat/completions").respond(400)
+        run_in_virtual_time(main)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
@@ -18,9 +18,9 @@ from agentrt.calls import CallArgumentsDelta, CallStarted
 from agentrt.drafts import DraftRequest
 from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.perfmodel import TurnTimes
-from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from agentrt.testing import ScriptedSpeculator, mock_endpoint, run_in_virtual_time
 from tests.adapters.doubles import Milestones
-from tests.adapters.openai.doubles import TOOLS, Endpoint, Script
+from tests.adapters.openai.doubles import TOOLS, URL, Endpoint, Script
 from tests.adapters.openai.loops import (
     CHAT,
     HI,
@@ -52,13 +52,13 @@ def measure(loop: Callable[..., Any], wrong: frozenset[int]) -> None:
         return [ToolCall("look", {"q": f"q{turn}" + "x" * (turn in wrong), "limit": 3})]
 
     async def main(speculative: bool) -> tuple[list[Any], float]:
-        client = Endpoint(THREE, delay=TIMES.generation).async_client()
         run: Any = plainly
-        if speculative:
-            predictor = ScriptedSpeculator(*map(drafts_of, range(3)), delay=TIMES.draft)
-            client, run = speculate(client, predictor, tools=[look_tool(TIMES.tool, [])]), arun_tool
-            assert type(client).__name__ == "AsyncOpenAI"
-        return await loop(client, run), asyncio.get_running_loop().time()
+        async with Endpoint(THREE, delay=TIMES.generation).async_client() as client:
+            if speculative:
+                predictor = ScriptedSpeculator(*map(drafts_of, range(3)), delay=TIMES.draft)
+                client, run = speculate(client, predictor, tools=[look_tool(TIMES.tool, [])]), arun_tool
+                assert type(client).__name__ == "AsyncOpenAI"
+            return await loop(client, run), asyncio.get_running_loop().time()
 
     plain, plain_seconds = run_in_virtual_time(lambda: main(False))
     fast, seconds = run_in_virtual_time(lambda: main(True))
@@ -95,9 +95,10 @@ def test_a_sync_loop_runs_its_tools_while_the_model_answers(api: str, streamed: 
             milestones.wait(f"started q{turn}")
 
     predictor = ScriptedSpeculator(*([ToolCall(name, args) for name, args in calls] for calls in THREE))
-    client = speculate(Endpoint(THREE, gate=gate).client(), predictor, tools=[look])
-    assert isinstance(client, OpenAI)
-    results = sync_results(client, api, streamed, 4)
+    with Endpoint(THREE, gate=gate).client() as plain:
+        client = speculate(plain, predictor, tools=[look])
+        assert isinstance(client, OpenAI)
+        results = sync_results(client, api, streamed, 4)
     assert results == ["found q0 3", "found q1 3", "found q2 3"]
     assert report_of(client).total.misses == 0
 
@@ -119,11 +120,12 @@ def test_predictors_see_the_request_and_the_stream_in_one_shape() -> None:
         reader = Reader()
 
         async def main() -> None:
-            client = speculate(Endpoint(THREE[:1], delay=1).async_client(), reader, tools=[look_tool(1, [])])
-            if ask is chat_streamed:
-                await chat_loop(client, ask, arun_tool)
-            else:
-                await responses_loop(client, ask, arun_tool, True)
+            async with Endpoint(THREE[:1], delay=1).async_client() as plain:
+                client = speculate(plain, reader, tools=[look_tool(1, [])])
+                if ask is chat_streamed:
+                    await chat_loop(client, ask, arun_tool)
+                else:
+                    await responses_loop(client, ask, arun_tool, True)
 
         run_in_virtual_time(main)
         return reader
@@ -145,8 +147,9 @@ def test_instructions_are_what_the_system_says() -> None:
     predictor = ScriptedSpeculator()
 
     async def main() -> None:
-        client = speculate(Endpoint([], delay=1).async_client(), predictor, tools=[look_tool(1, [])])
-        await responses_create(client, input="hi", instructions="be brief")
+        async with Endpoint([], delay=1).async_client() as plain:
+            client = speculate(plain, predictor, tools=[look_tool(1, [])])
+            await responses_create(client, input="hi", instructions="be brief")
 
     run_in_virtual_time(main)
     assert predictor.requests[0].messages == [{"role": "system", "content": "be brief"}, HI]
@@ -156,30 +159,34 @@ def test_nothing_is_predicted_where_no_tool_can_be_called() -> None:
     predictor = ScriptedSpeculator()
 
     async def main() -> None:
-        client = speculate(Endpoint([]).async_client(), predictor, tools=[look_tool(1, [])])
-        await client.chat.completions.create(model="m", messages=[HI])
-        await client.chat.completions.create(model="m", messages=[HI], tools=TOOLS, tool_choice="none")  # type: ignore[call-overload]
-        assert report_of(client).turns == ()
+        async with Endpoint([]).async_client() as plain:
+            client = speculate(plain, predictor, tools=[look_tool(1, [])])
+            options: Any = {"model": "m", "messages": [HI]}
+            await client.chat.completions.create(**options)
+            await client.chat.completions.create(**options, tools=TOOLS, tool_choice="none")
+            assert report_of(client).turns == ()
 
     asyncio.run(main())
     assert predictor.requests == []
 
 
-def answering(status: int, content: bytes, kind: str = "application/json") -> AsyncOpenAI:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(status, content=content, headers={"content-type": kind})
-
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    return AsyncOpenAI(api_key="k", base_url="http://test/v1", http_client=http, max_retries=0)
+@asynccontextmanager
+async def answered(status: int, content: bytes, kind: str = "application/json") -> AsyncIterator[AsyncOpenAI]:
+    """A client whose chat completions are all answered by ``content``."""
+    with mock_endpoint(URL) as endpoint:
+        endpoint.post("/chat/completions").respond(status, content=content, content_type=kind)
+        async with AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
+            yield client
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_the_errors_of_the_endpoint_are_the_users_and_discard_the_turn(status: int) -> None:
     async def main() -> Any:
-        client = speculate(answering(status, b"{}"), ScriptedSpeculator(), tools=[look_tool(1, [])])
-        with pytest.raises(openai.APIStatusError):
-            await chat_create(client, [HI])
-        return report_of(client).turns[0]
+        async with answered(status, b"{}") as plain:
+            client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1, [])])
+            with pytest.raises(openai.APIStatusError):
+                await chat_create(client, [HI])
+            return report_of(client).turns[0]
 
     assert run_in_virtual_time(main).generation_s is None
 
@@ -199,12 +206,12 @@ def test_what_is_wrong_with_an_answer_is_for_the_user_to_meet(
     body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> Any:
-        plain = answering(200, body)
-        client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1, [])])
-        options: Any = {"model": "m", "messages": [HI], "tools": TOOLS}
-        return (await client.chat.completions.create(**options)), (
-            await plain.chat.completions.create(**options)
-        )
+        async with answered(200, body) as plain:
+            client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1, [])])
+            options: Any = {"model": "m", "messages": [HI], "tools": TOOLS}
+            return (await client.chat.completions.create(**options)), (
+                await plain.chat.completions.create(**options)
+            )
 
     with caplog.at_level(logging.WARNING):
         speculated, plain = asyncio.run(main())
@@ -217,15 +224,16 @@ def test_a_stream_that_breaks_off_or_is_left_discards_its_speculations() -> None
     )
 
     async def main() -> Any:
-        plain = answering(200, chunk + b'data: {"error": {"message": "x"}}\n\n', "text/event-stream")
-        client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1, [])])
-        options: Any = {"model": "m", "messages": [HI], "tools": TOOLS, "stream": True}
-        with pytest.raises(openai.APIError):
-            async for _ in await client.chat.completions.create(**options):
-                pass
-        unread = await client.chat.completions.create(**options)
-        await unread.close()
-        return client
+        broken = chunk + b'data: {"error": {"message": "x"}}\n\n'
+        async with answered(200, broken, "text/event-stream") as plain:
+            client = speculate(plain, ScriptedSpeculator(), tools=[look_tool(1, [])])
+            options: Any = {"model": "m", "messages": [HI], "tools": TOOLS, "stream": True}
+            with pytest.raises(openai.APIError):
+                async for _ in await client.chat.completions.create(**options):
+                    pass
+            unread = await client.chat.completions.create(**options)
+            await unread.close()
+            return client
 
     assert [turn.generation_s for turn in report_of(asyncio.run(main())).turns] == [None, None]
 
@@ -242,15 +250,16 @@ def test_equal_ids_of_different_runs_meet_only_if_the_runs_are_named() -> None:
     async def main() -> Any:
         draft = [ToolCall("look", {"q": "q0"})]
         predictor = ScriptedSpeculator(draft, draft)
-        client = speculate(Endpoint(THREE, delay=5).async_client(), predictor, tools=[look_tool(3, runs)])
-        await asyncio.gather(user(client, "ann"), user(client, "bob"))
-        return report_of(client).total.claims
+        async with Endpoint(THREE, delay=5).async_client() as plain:
+            client = speculate(plain, predictor, tools=[look_tool(3, runs)])
+            await asyncio.gather(user(client, "ann"), user(client, "bob"))
+            return report_of(client).total.claims
 
     assert run_in_virtual_time(main) == 2
 
 
 def test_wrong_use_raises() -> None:
-    client = Endpoint([]).client()
+    client = OpenAI(base_url=URL, api_key="none")
     look = look_tool(1, [])
     with pytest.raises(ConfigurationError, match="at least one predictor"):
         speculate(client, [], tools=[look])

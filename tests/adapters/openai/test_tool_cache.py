@@ -1,4 +1,4 @@
-"""Early results submitted to `agentrt serve` by the official client, over a real socket."""
+"""Early results submitted by the official client: to `agentrt serve` over a real socket, to mocks without."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx2
+import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
@@ -18,12 +18,13 @@ from agentrt.adapters.openai.tool_cache import CAPABILITY, ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
-from agentrt.testing import ScriptedSpeculator
+from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from tests.adapters.doubles import AskedAgain
 from tests.runtime.gateway.conftest import gateway_before
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import running
 
+URL = "http://model.test/v1"
 QUESTION = "What is the weather in Oslo?"
 OSLO = ToolCall("get_weather", {"city": "Oslo"})
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -163,29 +164,25 @@ def submitted_after(failures: list[int], *, submissions: int) -> list[str]:
 
     A failure is a status, or 0 for a connection that is refused.
     """
-    paths: list[str] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        paths.append(request.url.path)
-        if request.url.path == "/v1/models" and len(paths) <= len(failures):
-            if not failures[len(paths) - 1]:
-                raise httpx2.ConnectError("connection refused")
-            return httpx2.Response(failures[len(paths) - 1], json={"error": {"message": "x"}})
-        return httpx2.Response(200, json={"data": [{"id": "nano", "capabilities": [CAPABILITY]}]})
 
     async def main() -> None:
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-        async with openai.AsyncOpenAI(
-            base_url="http://test/v1", api_key="k", http_client=http, max_retries=0
-        ) as client:
+        async with openai.AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
             endpoint = ToolCacheEndpoint()
             for _ in range(submissions):
                 await endpoint._asubmit(client, "x", [])  # as if each came after the last one was through
                 if not endpoint.may_have_cache:
                     break
 
-    asyncio.run(main())
-    return paths
+    refused = httpx.ConnectError("connection refused")
+    failed = [
+        httpx.Response(status, json={"error": {"message": "x"}}) if status else refused for status in failures
+    ]
+    listed = httpx.Response(200, json={"data": [{"id": "nano", "capabilities": [CAPABILITY]}]})
+    with mock_endpoint(URL, assert_all_called=False) as router:
+        router.get("/models").mock(side_effect=[*failed, *[listed] * submissions])
+        router.route().respond(json={"cached": 0})
+        asyncio.run(main())
+        return [call.request.url.path for call in router.calls]
 
 
 MODELS, SUBMIT = "/v1/models", "/v1/cache-tool-output/x"

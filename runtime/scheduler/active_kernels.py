@@ -1,4 +1,4 @@
-"""The table of running kernels, and which kernels may run beside them (Agent.xpu §6.3, §6.4 Algorithm 1)."""
+"""The active kernel table, and which kernels may run at the same time (Agent.xpu §6.1, §6.4 Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .policy import Policy
 
 
 class LaunchDecision(enum.Enum):
-    """Whether a kernel may start beside the running ones."""
+    """Whether a kernel may start beside the active ones."""
 
     LAUNCH = "launch"
     WAIT = "wait"
-    """Not before a running kernel has ended, and no less urgent kernel may start before it."""
+    """Not until an active kernel has ended; until then no less urgent kernel may start either."""
     DEFER = "defer"
-    """Not beside the kernels that run now; another kernel may be tried instead."""
+    """Not beside the active kernels; another kernel may be tried instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ScheduledKernel:
 
 
 class ActiveKernels:
-    """The running kernel of each busy XPU, and the memory pressure that they make together."""
+    """The kernel that each busy XPU executes, and the memory pressure of all together."""
 
     def __init__(self, policy: Policy) -> None:
         """Create an empty table. ``policy`` has the pressure thresholds."""
@@ -51,11 +51,11 @@ class ActiveKernels:
         return role in self._by_role
 
     def __getitem__(self, role: Role) -> ScheduledKernel:
-        """The kernel that runs on the XPU of ``role``, which is busy."""
+        """The kernel on the XPU of ``role``, which is busy."""
         return self._by_role[role]
 
     def __iter__(self) -> Iterator[ScheduledKernel]:
-        """All running kernels; the table may change meanwhile."""
+        """All active kernels; the table may change during the iteration."""
         return iter(tuple(self._by_role.values()))
 
     def add(self, kernel: ScheduledKernel) -> None:
@@ -67,10 +67,10 @@ class ActiveKernels:
         return self._by_role.pop(role)
 
     def decide_launch(self, cost: KernelCost, level: int, role: Role, now: float) -> LaunchDecision:
-        """Algorithm 1: decide on a kernel of ``cost``, of a batch of ``level``, on ``role``.
+        """Algorithm 1: decide whether a kernel of ``cost``, of a batch of ``level``, may start on ``role``.
 
-        Background kernels are also held to the duration constraint: they must leave this XPU before a
-        reactive kernel that runs elsewhere hands its batch over to it.
+        The duration constraint: a less urgent kernel must end before a more urgent batch, whose kernel runs
+        on another XPU, needs the XPU of ``role``.
         """
         if not self._by_role:
             return LaunchDecision.LAUNCH
@@ -90,7 +90,7 @@ class ActiveKernels:
         return LaunchDecision.DEFER if both else LaunchDecision.LAUNCH
 
     def _seconds_until_needed(self, role: Role, level: int, now: float) -> float:
-        """Seconds until a more urgent batch that runs elsewhere needs the XPU of ``role``."""
+        """Seconds until a more urgent batch, active on another XPU, needs the XPU of ``role``."""
         window = float("inf")
         for other in self:
             following = other.batch.context.kernels[other.kernel.index + 1 : other.kernel.index + 2]

@@ -27,7 +27,8 @@ class ScheduledChunk(NamedTuple):
     samples: bool
     """Whether the chunk ends with the last known token, so that its logits give the next one."""
     draft: tuple[int, ...] = ()
-    """Draft tokens computed behind those, each with logits to verify it by."""
+    """Draft tokens computed behind the ``length`` tokens; each gives a row of logits, so that the next can be
+    verified."""
 
     @property
     def logits_rows(self) -> int:
@@ -51,7 +52,7 @@ class Batch:
     running_on: Role | None = None
     """The XPU that runs one of its kernels now."""
     preempted: bool = False
-    """Whether a more urgent kernel has been launched since its last one."""
+    """Whether a more urgent kernel has been launched since the batch's last kernel."""
 
     @property
     def sequences(self) -> list[Sequence]:

@@ -1,7 +1,7 @@
 """Builds batches: which sequences, how many tokens of each, and which blocks they get (chunked prefill).
 
-Continuous batching happens here: every batch is built from the sequences that are ready at that moment. Where
-blocks are short, sequences at the end of the order are evicted for those before them.
+Continuous batching happens here: every batch is built from the sequences that are ready at that moment. If
+too few KV blocks are free, the last running sequences in the serving order are evicted for more urgent ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .sequence import Sequence, SequenceState
 
 
 class BatchBuilder:
-    """Starts batches, admits waiting sequences to them, and evicts sequences where blocks are short."""
+    """Starts batches, admits waiting sequences to them, and evicts sequences if too few blocks are free."""
 
     def __init__(
         self,
@@ -31,19 +31,19 @@ class BatchBuilder:
         batches: BatchesInProgress,
         max_batch_size: int,
     ) -> None:
-        """``max_batch_size`` is in sequences; new batches are entered in ``batches``."""
+        """``max_batch_size`` is in sequences; new batches are added to ``batches``."""
         self._graph = graph
         self._policy = policy
         self._queues = queues
         self._block_manager = block_manager
         self._batches = batches
         self._max_batch_size = max_batch_size
-        self._backfill_batch = graph.max_decode_batch(policy.backfill_slowdown, limit=max_batch_size)
+        self._b_max = graph.max_decode_batch(policy.backfill_slowdown, limit=max_batch_size)
         self.evictions = 0
         """Times a running sequence lost its blocks to a more urgent one."""
 
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
-        """Start a batch with every sequence that fits in it; None if there is none of ``level``."""
+        """Start a batch of the ready sequences that fit in it; None if none is ready."""
         chunks = self._schedule_chunks(stage, level)
         return self._batches.start(chunks, stage) if chunks else None
 
@@ -55,21 +55,23 @@ class BatchBuilder:
             self._evict(sequence)
 
     def _schedule_chunks(self, stage: Stage, level: int) -> list[ScheduledChunk]:
-        """Schedule a chunk of each candidate, as far as places, tokens and free blocks go."""
+        """Schedule a chunk of each candidate while the batch size, the token budget and free blocks allow."""
         chunks: list[ScheduledChunk] = []
         evicted: set[Sequence] = set()
         budget: int | None = None
-        full = False
+        blocks_short = False
         for sequence in self._candidates(stage, level):
             if len(chunks) == self._max_batch_size:
                 break
             waiting = sequence.state is SequenceState.WAITING
-            if sequence in evicted or (waiting and full):
+            if sequence in evicted or (waiting and blocks_short):
                 continue
             if waiting:
                 self._block_manager.attach_cached_prefix(sequence)
             prefill = sequence.needs_prefill
             if prefill and budget is None:
+                # Each decode scheduled so far takes one token of the budget; the first prompt gets at least a
+                # block, so that it always advances.
                 budget = max(self._token_budget(sequence) - len(chunks), self._graph.block_tokens)
             length = self._chunk_length(sequence, budget) if prefill and budget is not None else 1
             if length and self._reserve_blocks(sequence, length, chunks, evicted):
@@ -80,33 +82,37 @@ class BatchBuilder:
                 draft = self._draft_that_fits(sequence) if sequence.draft and samples and not prefill else ()
                 chunks.append(ScheduledChunk(sequence, length, samples, draft))
             elif waiting:
-                self._block_manager.release(sequence)
-                full = full or length > 0  # a sequence behind it must not take the blocks it waits for
+                self._block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
+                # Later sequences in the queue must not take the blocks that this one waits for.
+                blocks_short = blocks_short or length > 0
         return chunks
 
     def _candidates(self, stage: Stage, level: int) -> Iterable[Sequence]:
         """The sequences that can be in a new batch, the most urgent first."""
-        free = self._batches.not_in_batch(self._queues.running)
+        ready = self._batches.not_in_batch(self._queues.running)
         if stage is Stage.DECODE:
-            decoding = [sequence for sequence in free if not sequence.needs_prefill]
+            decoding = [sequence for sequence in ready if not sequence.needs_prefill]
             own = [sequence for sequence in decoding if sequence.level == level][: self._max_batch_size]
             if not own or not self._policy.backfill:
                 return own
-            others = [sequence for sequence in decoding if sequence.level != level]
-            return own + others[: max(0, self._backfill_batch - len(own))]
-        # No batch admits more sequences than it has places, so that a long queue costs nothing here.
+            backfill = [sequence for sequence in decoding if sequence.level != level]
+            return own + backfill[: max(0, self._b_max - len(own))]
+        # A batch admits no more sequences than fit in it, so the length of the queue costs nothing here.
         queue = self._queues.by_level[level].first(self._max_batch_size)
         if self._policy.mixed_batches:
-            return heapq.merge(free, queue, key=by_order)
-        own = [sequence for sequence in free if sequence.level == level]
-        resumed = [sequence for sequence in own if sequence.needs_prefill]
-        prompts = sorted(resumed + queue, key=self._queues.key) if resumed else queue
+            return heapq.merge(ready, queue, key=by_order)
+        own = [sequence for sequence in ready if sequence.level == level]
+        in_prefill = [sequence for sequence in own if sequence.needs_prefill]
+        prompts = sorted(in_prefill + queue, key=self._queues.key) if in_prefill else queue
         if stage is Stage.PREFILL:
             return prompts
         return [*(sequence for sequence in own if not sequence.needs_prefill), *prompts]
 
     def _token_budget(self, first: Sequence) -> int:
-        """Tokens in a batch whose first prompt is ``first``: as many as its kernels may take time for."""
+        """Tokens in a batch whose first prompt is ``first``: the most whose kernels stay within their limit.
+
+        The limit of a kernel is the quantum, and for reactive prompts the policy's ``reactive_kernel_s``.
+        """
         policy, most = self._policy, self._graph.max_chunk_tokens
         if policy.chunk_tokens is not None:
             return policy.chunk_tokens
@@ -119,16 +125,16 @@ class BatchBuilder:
         )
 
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:
-        """Length of the next chunk of a prompt: all that is left, or whole blocks within the budget."""
+        """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget."""
         left = sequence.prefill_end - sequence.computed_tokens
         if left <= budget:
             return left
-        # Tokens that were given behind sampled ones may begin inside a block.
+        # Given tokens follow sampled ones, so that their first chunk may begin inside a block.
         end = (sequence.computed_tokens + budget) // self._graph.block_tokens * self._graph.block_tokens
         return max(0, end - sequence.computed_tokens)
 
     def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
-        """The sequence's draft if free blocks hold it, else nothing: no sequence is evicted for a draft."""
+        """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft."""
         tokens = len(sequence.tokens) + len(sequence.draft)
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed > self._block_manager.free_blocks:
@@ -152,14 +158,15 @@ class BatchBuilder:
         ``evicted`` receives the sequences whose blocks were taken for it.
         """
         waiting = sequence.state is SequenceState.WAITING
-        # An admitted sequence gets blocks for all its tokens, and leaves every sequence ahead of it one to
-        # grow into: otherwise it would be evicted again at once.
+        # A waiting sequence is admitted only if there are blocks for all its tokens, and one more free block
+        # for each running sequence that precedes it in the serving order. Those may need one to decode into,
+        # and would evict the new sequence to get it.
         tokens = len(sequence.tokens) if waiting else sequence.computed_tokens + length
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed <= 0:
             return True
-        ahead = bisect_left(self._queues.running, sequence.order, key=by_order) if waiting else 0
-        if not self._free_up(needed + ahead, sequence, chunks, evicted):
+        preceding = bisect_left(self._queues.running, sequence.order, key=by_order) if waiting else 0
+        if not self._free_up(needed + preceding, sequence, chunks, evicted):
             return False
         self._block_manager.allocate(sequence, needed)
         return True
@@ -167,7 +174,10 @@ class BatchBuilder:
     def _free_up(
         self, blocks: int, sequence: Sequence, chunks: list[ScheduledChunk], evicted: set[Sequence]
     ) -> bool:
-        """Have ``blocks`` free for ``sequence``: take held contexts, then evict; return whether they are."""
+        """Free blocks for ``sequence`` until ``blocks`` are free; return whether that many are.
+
+        Contexts held for a tool turn are released first, then running sequences are evicted.
+        """
         if self._block_manager.free_blocks >= blocks:
             return True
         if self._block_manager.reclaim_held(blocks, sequence.level):
@@ -179,7 +189,10 @@ class BatchBuilder:
         return bool(victims)
 
     def _victims(self, blocks: int, sequence: Sequence, scheduled: set[Sequence]) -> list[Sequence]:
-        """The last sequences behind ``sequence`` in the order whose blocks suffice; none if all do not."""
+        """The sequences to evict so that ``blocks`` are free; empty if evicting all would not free that many.
+
+        They are taken from the end of the serving order, and all come after ``sequence`` in it.
+        """
         victims: list[Sequence] = []
         for candidate in reversed(self._queues.running):
             if candidate.order <= sequence.order:
@@ -193,7 +206,10 @@ class BatchBuilder:
         return []
 
     def _evict(self, sequence: Sequence) -> None:
-        """Take a running sequence's blocks and requeue it; it recomputes what the prefix cache loses."""
+        """Release a running sequence's blocks and queue it again; its batch, if it is in one, is dropped.
+
+        When it is admitted again, it recomputes what the prefix cache has lost.
+        """
         if (batch := self._batches.containing(sequence)) is not None:
             self._batches.drop(batch)
         self._block_manager.release(sequence)
@@ -201,6 +217,11 @@ class BatchBuilder:
         self.evictions += 1
 
     def _evictable(self, sequence: Sequence) -> bool:
-        """Whether its blocks can be taken: a prefill batch may start again, a decode batch ends soon."""
+        """Whether its blocks can be taken now: no kernel is writing to them, and it is in no decode batch.
+
+        Evicting a sequence drops its batch. Chunks that begin on a block boundary start again as they were;
+        sequences whose chunk begins inside a block, as the decodes of a mixed batch do, first recompute that
+        block (:meth:`BatchesInProgress.drop`). All of a decode batch would have to, and it ends soon.
+        """
         batch = self._batches.containing(sequence)
         return batch is None or (batch.running_on is None and batch.stage is not Stage.DECODE)

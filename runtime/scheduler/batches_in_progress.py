@@ -1,4 +1,4 @@
-"""The batches in progress: each is started here, and completed, dropped or failed."""
+"""The batches in progress, from their start until they are completed, dropped or failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .sequence import Sequence, SequenceState
 
 
 class BatchesInProgress:
-    """Every batch in progress, running or paused. A sequence is in at most one of them."""
+    """Every started batch, whether an XPU executes a kernel of it now or it is paused between two.
+
+    A sequence is in at most one batch.
+    """
 
     def __init__(
         self, graph: ExecutionGraph, policy: Policy, queues: RequestQueues, block_manager: BlockManager
@@ -73,21 +76,31 @@ class BatchesInProgress:
         self._block_manager.cache_full_blocks(sequence, before)
 
     def drop(self, batch: Batch) -> None:
-        """Discard ``batch``, of which no kernel is running; its sequences are as before it."""
+        """Discard ``batch``, of which no kernel is running. Its unfinished sequences keep their blocks.
+
+        What its executed kernels wrote is written again. Quantised keys depend on which tokens were written
+        together, so a sequence whose chunk began inside a block recomputes that block from its first token.
+        """
         self._batches.remove(batch)
         self._dropped.append(batch.context)
         for sequence in batch.sequences:
             del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
                 self._block_manager.release(sequence)
+            elif batch.context.position > 0 and self._block_manager.rewind_to_block(sequence):
+                sequence.state = SequenceState.PREFILL
 
     def drop_unstarted(self) -> None:
-        """Drop batches without a launched kernel, so that sequences that arrive meanwhile can join them."""
+        """Drop batches of which no kernel has been launched.
+
+        Their sequences are then in no batch, and the next :meth:`Scheduler.schedule` builds batches of them
+        and of sequences that have arrived meanwhile.
+        """
         for batch in [b for b in self._batches if not b.context.position and b.running_on is None]:
             self.drop(batch)
 
     def fail(self, batch: Batch, *, hung: bool) -> list[Sequence]:
-        """Drop ``batch``, whose kernel failed; its sequences resume at the first block it was writing.
+        """Drop ``batch``, whose kernel failed; each sequence resumes at the first block the batch wrote to.
 
         Returns:
             The unfinished sequences that have now failed ``max_faults`` times.
@@ -111,7 +124,7 @@ class BatchesInProgress:
         return dropped
 
     def check_integrity(self) -> None:
-        """Check that every sequence in a batch is in that one only, and that every block has its holders.
+        """Check that no sequence is in two batches, and that sequences account for every block.
 
         Raises:
             AssertionError: always a bug.

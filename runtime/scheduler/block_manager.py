@@ -54,9 +54,10 @@ class BlockManager:
         return -(-tokens // self._block_tokens)
 
     def attach_cached_prefix(self, sequence: Sequence) -> None:
-        """Start a sequence without blocks behind the longest prefix that its app has in the cache.
+        """Give a sequence without blocks those of its longest prefix that its app has in the prefix cache.
 
-        At least its last token is left to compute: its logits are needed.
+        Their tokens then count as computed. At least the last token is left to compute: its logits are
+        needed.
         """
         if sequence.block_hashes is None or not self._share:
             return
@@ -88,10 +89,10 @@ class BlockManager:
         sequence.computed_tokens = 0
 
     def roll_back(self, sequence: Sequence, length: int, *, quarantine: bool) -> None:
-        """Discard the blocks that a failed kernel was writing ``length`` tokens to; those before are sound.
+        """Discard the blocks that a failed kernel was writing ``length`` tokens to; earlier ones are sound.
 
-        ``quarantine`` them if the kernel may still be writing. Computing resumes at the first of them, and
-        writes it token for token as it was written before.
+        ``quarantine`` them if the kernel may still be writing. Computation resumes at the first token of the
+        first discarded block, and writes tokens together or one by one as they were written before.
         """
         first = sequence.computed_tokens // self._block_tokens
         touched = self.blocks_for(sequence.computed_tokens + length)
@@ -103,12 +104,21 @@ class BlockManager:
         sequence.blocks = sequence.blocks[:first]
         sequence.computed_tokens = first * self._block_tokens
 
+    def rewind_to_block(self, sequence: Sequence) -> bool:
+        """Recompute the block that is partly computed from its first token; return whether there is one.
+
+        The sequence keeps its blocks.
+        """
+        partial = sequence.computed_tokens % self._block_tokens
+        sequence.computed_tokens -= partial
+        return partial > 0
+
     def freed_by(self, tables: Iterable[list[int]]) -> int:
-        """How many more blocks would be free if the holders of ``tables`` released them."""
+        """How many more blocks would be free if all ``tables`` were released; shared blocks may stay held."""
         return self._pool.freed_by(Counter(block for table in tables for block in table))
 
     def hold(self, sequence: Sequence, until: float) -> None:
-        """Hold the cached blocks of a finished sequence until then, so that its next turn finds them."""
+        """Hold the cached blocks of a finished sequence until time ``until``, for its next turn."""
         if sequence.block_hashes is None or not self._share:
             return
         hashes = sequence.block_hashes.compute(sequence.tokens, len(sequence.tokens) // self._block_tokens)
@@ -119,7 +129,7 @@ class BlockManager:
             self._held[last] = _HeldContext(blocks, sequence.level, until)
 
     def release_continued(self, sequence: Sequence) -> None:
-        """Release held contexts that ``sequence``, the next turn, begins with: it holds the blocks now."""
+        """Release the held contexts that ``sequence``, a next turn, begins with; it has their blocks."""
         if self._held and sequence.block_hashes is not None:
             for block_hash in sequence.block_hashes.compute(sequence.tokens, len(sequence.blocks)):
                 self._release_held(block_hash)

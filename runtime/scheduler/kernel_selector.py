@@ -90,7 +90,7 @@ class KernelSelector:
                 self._last_decode[sequence.level] = now
 
     def _level_order(self) -> Iterable[int]:
-        """The priority levels in the order in which they may start a kernel now."""
+        """The priority levels in the order in which they may start a kernel now; aging reverses it (§6.5)."""
         if self._policy.time_share:
             return sorted(self._queues.by_level, key=lambda level: level == self._last_level)
         if self._queues.promoted and self._kernels_since_promoted >= self._policy.promoted_stride:
@@ -108,7 +108,7 @@ class KernelSelector:
         for candidate in candidates:
             batch = candidate.batch
             if batch not in self._batches:
-                continue  # its blocks went to the batch that was started for a later candidate
+                continue  # dropped: building the batch of another candidate evicted a sequence of it
             promoted_first = batch.promoted and self._kernels_since_promoted >= self._policy.promoted_stride
             as_level = REACTIVE_LEVEL if promoted_first else batch.level
             decision = self._active.decide_launch(candidate.cost, as_level, role, now)
@@ -124,26 +124,26 @@ class KernelSelector:
         Batches in progress come before a new one; batches that wait for another XPU come last, rerouted.
         """
         for stage in self._stages(level, now):
-            alike = [batch for batch in self._batches if batch.level == level and batch.stage is stage]
-            idle = [batch for batch in alike if batch.running_on is None]
-            idle.sort(key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
-            for batch in idle:
+            in_progress = [batch for batch in self._batches if batch.level == level and batch.stage is stage]
+            paused = [batch for batch in in_progress if batch.running_on is None]
+            paused.sort(key=lambda batch: (not batch.promoted, len(batch.context.remaining)))
+            for batch in paused:
                 if batch.context.kernels[batch.context.position].roles[0] is role:
                     yield self._candidate(batch, batch.context.kernels, role)
-            most = len(self._roles) if stage is Stage.PREFILL else 1
-            if len(alike) < most and (role is Role.DECODE or stage is not Stage.DECODE):
+            max_in_progress = len(self._roles) if stage is Stage.PREFILL else 1
+            if len(in_progress) < max_in_progress and (role is Role.DECODE or stage is not Stage.DECODE):
                 new = self._builder.start_batch(stage, level)
                 if new is not None and new.context.kernels[0].roles[0] is role:
                     yield self._candidate(new, new.context.kernels, role)
-            for batch in idle:
+            for batch in paused:
                 kernels = self._rerouted(batch) if role is Role.DECODE else None
                 if kernels is not None:
                     yield self._candidate(batch, kernels, role)
 
     def _background_within_credit(self, role: Role) -> Iterator[_Candidate]:
-        """Kernels on ``role`` of background batches that began on another XPU, as far as the credit goes.
+        """Kernels on ``role``, within the earned time, of background batches that began on another XPU.
 
-        See :attr:`Policy.background_share`: they may delay reactive work on ``role``.
+        See :attr:`Policy.background_share`: these kernels go before reactive ones on ``role``.
         """
         for batch in self._batches:
             if not batch.is_background or batch.running_on is not None:
@@ -173,7 +173,7 @@ class KernelSelector:
         return cost
 
     def _stages(self, level: int, now: float) -> tuple[Stage, ...]:
-        """The stages that a priority level may run, first choice first.
+        """The stages of which a priority level may start a kernel, in order of preference.
 
         A mixed batch in progress resumes before any other batch of its level.
         """
@@ -189,7 +189,7 @@ class KernelSelector:
         return stages
 
     def _separate_stages(self, level: int, now: float) -> tuple[Stage, ...]:
-        """Prefill first, unless the decodes fill a batch or have waited for the policy's gap."""
+        """Prefill first, unless the decodes fill a batch or have been delayed by the policy's decode gap."""
         decoding = prompts = 0
         for sequence in self._queues.running:
             if sequence.level == level:
@@ -206,9 +206,10 @@ class KernelSelector:
         return (Stage.PREFILL, Stage.DECODE)
 
     def _rerouted(self, batch: Batch) -> tuple[Kernel, ...] | None:
-        """The kernels of a batch if it left the XPU that it waits for (§6.5, load balancing); None if not.
+        """The kernels of a batch on another XPU than the busy one it waits for; None if it must wait (§6.5).
 
-        While there is promoted work reactive prompts stay: it gets the other XPU to itself.
+        Reactive prompts stay where they are while there is promoted work, which needs the other XPU. The
+        batch keeps its route until :meth:`_launch`.
         """
         context = batch.context
         waits_for = context.kernels[context.position].roles[0]
@@ -223,7 +224,7 @@ class KernelSelector:
         return rerouted
 
     def _launch(self, candidate: _Candidate, role: Role, now: float) -> ScheduledKernel:
-        """Start a kernel: preempt what is less urgent, and account for it."""
+        """Start a kernel, preempt less urgent batches, and update the background share and aging counters."""
         batch, kernels, cost = candidate
         self._preempt_less_urgent(batch.level)
         batch.running_on = role
@@ -235,12 +236,12 @@ class KernelSelector:
         credit = self._background_credit_s[role]
         credit += cost.seconds * (-1 if batch.is_background else self._policy.background_share)
         self._background_credit_s[role] = min(max(credit, 0.0), self._graph.quantum_s)
-        served = batch.is_background or self._queues.promoted.issubset(batch.sequences)
-        self._kernels_since_promoted = 0 if served else self._kernels_since_promoted + 1
+        promoted_served = batch.is_background or self._queues.promoted.issubset(batch.sequences)
+        self._kernels_since_promoted = 0 if promoted_served else self._kernels_since_promoted + 1
         return scheduled
 
     def _preempt_less_urgent(self, level: int) -> None:
-        """Preempt the started batches of less urgent levels: submit no kernel of theirs for now (§6.2).
+        """Mark started batches of less urgent levels as preempted: their next kernels have to wait (§6.2).
 
         Nothing is copied or recomputed; a preempted batch resumes with its next kernel.
         """

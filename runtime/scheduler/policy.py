@@ -13,9 +13,9 @@ class Preemption(enum.Enum):
     KERNEL = "kernel"
     """A background batch pauses after the kernel that is running and later resumes from there (§6.2)."""
     RESTART = "restart"
-    """It pauses there as well, and its prompts are evicted and computed again (Fig. 4a)."""
+    """As KERNEL, and all background prompts lose their blocks and are computed again later (Fig. 4a)."""
     NONE = "none"
-    """Nothing: every batch runs to its end (Fig. 4c)."""
+    """Nothing: every batch is executed to its end (Fig. 4c)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,51 +37,58 @@ class Policy:
     """B_max is the largest batch whose decode step takes at most this many times that of one (§6.3)."""
 
     background_share: float = 0.25
-    """Share of the time of an XPU busy with reactive work that background batches get which mostly run on
-    another XPU, one kernel at a time: an NPU cannot prefill without some attention on the GPU that
-    decodes."""
+    """Share of an XPU's reactive kernel time that is granted to background batches which began on another
+    XPU. Each reactive kernel earns them this share of its duration; one kernel of theirs goes before the next
+    reactive one once its duration has been earned. Without it the NPU could prefill no background prompt
+    while the GPU, which computes some of that prompt's attention, decodes for a reactive request."""
 
     mixed_batches: bool = False
     """A batch holds prompt chunks and decodes at once, as in continuous batching with chunked prefill. If
     False they are batches of their own, so that a paused prompt delays no decode (§5.2, disaggregation)."""
 
     background_mixes: bool = True
-    """Proactive batches are mixed while there is no reactive work, on a platform of one XPU: a decode among a
-    prompt's tokens costs no more than one of them, and may pause with its batch."""
+    """On a platform of one XPU, new proactive batches are mixed while there is no reactive work. Beside a
+    prompt chunk a decode costs as little as one more prompt token, because the weights are read for the chunk
+    in any case. The decodes pause whenever their batch is preempted; no user waits for them."""
 
     chunk_tokens: int | None = None
-    """Tokens in one batch, however long its kernels take; None: as many as the quantum allows."""
+    """Tokens in one batch, however long its kernels take. None: as many as keep each kernel within the
+    quantum, the time that a background kernel may delay a reactive request
+    (:attr:`RuntimeConfig.quantum_s`)."""
 
     reactive_chunk_tokens: int = 512
     """Tokens of reactive prompts in one batch, as long as none of its kernels takes longer than
-    :attr:`reactive_kernel_s`. Nothing is more urgent, so the quantum need not bind them, and a longer batch
-    reads the weights once for more tokens."""
+    :attr:`reactive_kernel_s`. The quantum does not limit them, because no request is more urgent, and a
+    longer batch reads the weights once for more tokens."""
 
     reactive_kernel_s: float = 0.1
-    """The paper's bound on a prefill kernel (§6.2)."""
+    """Longest kernel of a reactive prompt, in seconds: the paper's bound on prefill kernels (§6.2)."""
 
     time_share: bool = False
     """Reactive and proactive work alternate kernel by kernel (Fig. 4b)."""
 
     promote_after_s: float = 10.0
-    """Age at which a proactive request is *promoted* (§6.5, aging), or half of the time to its deadline if
-    that is sooner: it is served before its equals, and gets a kernel after every :attr:`promoted_stride`
-    others."""
+    """Aging (§6.5): the age in seconds at which a proactive request is *promoted*, or half of the time to its
+    deadline if that is sooner. It then goes before all other proactive requests, is evicted after them, and
+    promoted work gets one kernel after every :attr:`promoted_stride` others, reactive ones included."""
 
     promoted_stride: int = 7
-    """Other kernels per kernel of promoted work: reactive requests take a seventh longer meanwhile."""
+    """Aging: other kernels per kernel of promoted work. At 7, reactive requests take a seventh longer while
+    there is promoted work."""
 
     reactive_decode_gap_s: float = 0.1
-    """Longest time that reactive prompts delay reactive decodes."""
+    """Seconds that reactive prompts may delay reactive decodes."""
 
     proactive_decode_gap_s: float = 1.0
-    """The same among proactive requests, where a fuller decode batch is worth more than an even pace."""
+    """Seconds that proactive prompts may delay proactive decodes. It is longer than the reactive gap, because
+    for proactive requests a fuller decode batch is worth more than an even pace."""
 
     low_pressure: float = 0.4
-    """Below this share of the memory bandwidth kernels run side by side freely (§6.4)."""
+    """Kernels that together need less than this share of the memory bandwidth run side by side (§6.4).
+    Between this and :attr:`high_pressure` they do unless two of them are memory-intensive."""
 
     high_pressure: float = 0.7
-    """Above it they run one after the other, reactive first."""
+    """Kernels that together would need more than this share run one after the other, reactive ones first."""
 
     prefix_reuse: bool = True
     """Prefix cache: blocks in memory are reused where a prompt of the same app begins with their tokens."""

@@ -1,4 +1,4 @@
-"""Request queues: waiting and running sequences in serving order (Agent.xpu §6.1, §6.2, §6.5)."""
+"""Request queues: waiting and running sequences in serving order, and aging (Agent.xpu §6.1, §6.2, §6.5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .policy import Policy
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
 
 QueueKey: TypeAlias = tuple[bool, float, int]
-"""Sort key of a waiting sequence: promoted ones (False) first, then the lower number, then by arrival."""
+"""Sort key of a waiting sequence: not promoted, estimated seconds left (or 0), arrival number. Lower is
+first."""
 
 by_order = attrgetter("order")
 _by_key = itemgetter(0)
@@ -23,12 +24,12 @@ _by_key = itemgetter(0)
 class PrefillEstimate:
     """Seconds to compute the rest of a prompt, for ordering only (§6.2: estimated time to completion).
 
-    Token-level work costs the same for every token; attention costs more the more tokens are behind it. The
-    costs of two chunks, one at the beginning of a context and one far into it, separate the two.
+    Token-level work costs the same for every token; a token's attention costs more the more tokens precede
+    it. The costs of two chunks, one at the beginning of a context and one far into it, separate the two.
     """
 
     def __init__(self, graph: ExecutionGraph) -> None:
-        """Read both costs off ``graph`` once; an estimate is two multiplications."""
+        """Take the cost per token and per preceding token from ``graph``, once for all estimates."""
         chunk = graph.chunk_tokens(0, graph.max_chunk_tokens)
         far = 16 * chunk
         first = graph.estimate_seconds(BatchShape(chunk, 1, 0, 0))
@@ -39,8 +40,8 @@ class PrefillEstimate:
     def seconds_left(self, sequence: Sequence) -> float:
         """Seconds until ``sequence`` can decode if it runs alone from now on."""
         tokens = max(0, sequence.prefill_end - sequence.computed_tokens)
-        behind = sequence.computed_tokens + tokens / 2
-        return tokens * (self._per_token + self._per_past_token * behind)
+        mean_past = sequence.computed_tokens + tokens / 2
+        return tokens * (self._per_token + self._per_past_token * mean_past)
 
 
 class RequestQueue:
@@ -96,6 +97,8 @@ class RequestQueues:
         self.running: list[Sequence] = []
         """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
         self.promoted: set[Sequence] = set()
+        """Unfinished sequences that have been promoted by aging, waiting or running."""
+        # Heaps by time; a sequence that has finished meanwhile is skipped when its time comes.
         self._promotions: list[tuple[float, int, Sequence]] = []
         self._deadlines: list[tuple[float, int, Sequence]] = []
 
@@ -121,7 +124,7 @@ class RequestQueues:
         return bool(waiting) or any(not sequence.is_background for sequence in self.running)
 
     def key(self, sequence: Sequence) -> QueueKey:
-        """Return the queue key: background prompts go by estimated time left, shortest first (§6.2)."""
+        """Return the queue key: background prompts by estimated time left (§6.2), all others by arrival."""
         by_arrival = sequence.promoted or not sequence.is_background or not self._policy.shortest_first
         return (
             not sequence.promoted,
@@ -130,17 +133,17 @@ class RequestQueues:
         )
 
     def add(self, sequence: Sequence, now: float) -> None:
-        """Queue a new sequence at its priority level, and note when it is promoted and when it expires."""
+        """Queue a new sequence at its priority level, and note its promotion time (aging) and deadline."""
         sequence.level = int(sequence.priority) if self._policy.by_priority else REACTIVE_LEVEL
         if sequence.level not in self.by_level:
             self.by_level[sequence.level] = RequestQueue()
             self.by_level = dict(sorted(self.by_level.items()))
-        patience = self._policy.promote_after_s
+        promoted_in = self._policy.promote_after_s
         if sequence.deadline is not None:
             heapq.heappush(self._deadlines, (sequence.deadline, sequence.id, sequence))
-            patience = min(patience, (sequence.deadline - now) / 2)
-        if sequence.is_background and patience < float("inf"):
-            heapq.heappush(self._promotions, (now + patience, sequence.id, sequence))
+            promoted_in = min(promoted_in, (sequence.deadline - now) / 2)
+        if sequence.is_background and promoted_in < float("inf"):
+            heapq.heappush(self._promotions, (now + promoted_in, sequence.id, sequence))
         self._enqueue(sequence)
 
     def admit(self, sequence: Sequence) -> None:
@@ -164,7 +167,11 @@ class RequestQueues:
         self.promoted.discard(sequence)
 
     def promote_aged(self, now: float) -> None:
-        """Promote every sequence that has waited for its promotion time (§6.5, aging)."""
+        """Aging (§6.5): promote the unfinished background sequences whose promotion time has come.
+
+        A promoted sequence is first in its queue and in :attr:`Sequence.order` of its level. The kernel
+        selector gives promoted work one kernel after every :attr:`Policy.promoted_stride` others.
+        """
         while self._promotions and self._promotions[0][0] <= now:
             sequence = heapq.heappop(self._promotions)[2]
             if sequence.state is SequenceState.FINISHED:

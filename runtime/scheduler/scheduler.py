@@ -5,19 +5,21 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
 
 - **Two priority levels.** Reactive work goes first on every XPU. Background work takes what is left: places
   in the reactive decode batch up to B_max (§6.3, intra-XPU), and XPUs that reactive work does not use
-  (inter-XPU). Promoted background work, which has aged, gets a kernel now and then (§6.5).
+  (inter-XPU). Aging (§6.5): background work that is promoted after some time gets every eighth kernel.
 - **Kernel-level preemption.** A batch is preempted between two of its kernels by not submitting the next one
   (§6.2). Nothing is copied or computed again.
-- **Chunked prefill and decode are batches of their own** (§5.2). Within a level prompts go first, so that the
-  decode batch fills up, but they delay decodes no longer than the policy's gap.
-- **Eviction** (vLLM's preemption by recomputation). An admitted sequence holds blocks for all its tokens. A
-  sequence that needs more takes them from the last in the order; those are evicted, wait, and recompute what
-  the prefix cache has lost. The first in the order can take blocks from all others and every sequence fits
-  the arena, so that one always advances and none is lost.
+- **Prefill and decode are separate batches** (§5.2), except in mixed batches of background work. Within a
+  level prompts go first, so that the decode batch fills up, but they delay decodes no longer than the
+  policy's gap.
+- **Eviction** (vLLM's preemption by recomputation). An admitted sequence gets blocks for all its tokens. When
+  a running sequence needs more than are free, the last sequences in the serving order are evicted: they wait
+  again, and recompute what the prefix cache has lost. The first sequence in the order can take the blocks of
+  all others, and every sequence alone fits the arena; so the first always advances and none is lost.
 
-None of this can change what a model says. Quantised keys depend on which tokens were written together, so
-prompt chunks end on block boundaries wherever they are cut, tokens that were sampled one by one are
-recomputed one by one, and a decode batch once started is never restarted.
+None of this can change what a model says. Quantised keys depend on which tokens were written together. So a
+prompt chunk that is cut short ends on a block boundary, tokens that were sampled one by one are recomputed
+one by one, and a token that a dropped batch has written inside a block is written again from the block's
+first token.
 """
 
 from __future__ import annotations
@@ -108,7 +110,10 @@ class Scheduler:
         return max(self.policy.hang_timeout_s, 50 * cost.seconds)
 
     def next_timeout(self) -> float:
-        """When :meth:`expire` or :meth:`hung_kernels` may return something, or a held context is released."""
+        """The next time at which a deadline passes, a kernel counts as hung, or a held context expires.
+
+        Held contexts count only while sequences wait for their blocks.
+        """
         times = [self._hung_at(kernel) for kernel in self._active]
         times.append(self._queues.next_deadline)
         if self.num_waiting:
@@ -121,8 +126,8 @@ class Scheduler:
         """Add a WAITING sequence. It must fit the arena alone, answer included.
 
         Returns:
-            The sequence that was shed because too many wait, now FINISHED: the last in the queues, which may
-            be ``sequence`` itself.
+            The sequence that was shed because too many wait, now FINISHED: the one that would be served last,
+            which may be ``sequence`` itself.
         """
         self._queues.add(sequence, now)
         if self._restarts and not sequence.is_background:

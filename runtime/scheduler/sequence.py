@@ -28,8 +28,10 @@ class SequenceState(enum.Enum):
     A sequence is *extended* by given tokens, those of a tool's output. They are computed as a prompt is, in
     chunks; decoding continues behind them.
 
-    Only PREFILL and DECODE sequences hold KV blocks. A sequence whose batch is paused between two kernels
-    keeps its state: being paused is a state of the :class:`Batch`, and nothing computed is lost. If a
+    PREFILL and DECODE sequences are *running*: they hold KV blocks, whether or not they are in a batch. A
+    WAITING sequence holds none, except while the batch builder tries to admit it: then it has the blocks of
+    its cached prefix, and releases them if the rest do not fit. A sequence whose batch is paused between two
+    kernels keeps its state: being paused is a state of the :class:`Batch`, and nothing computed is lost. If a
     sequence finishes while it is in a batch, its blocks are released when the batch is completed or dropped.
     If it finishes with a tool call, they may be held for the next turn
     (:meth:`Scheduler.hold_for_next_turn`).
@@ -57,7 +59,8 @@ class Sequence:
     """Hashes by which its app shares its blocks (prefix cache); None shares nothing."""
     arrived: float = 0.0
     deadline: float | None = None
-    """When the request is ended. Both are seconds on the platform's clock."""
+    """When the request is ended if it is unfinished. ``arrived`` and ``deadline`` are seconds on the
+    platform's clock."""
     request_id: str = ""
     """Names the request in traces and error messages."""
 

@@ -35,6 +35,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.finished: list[Sequence] = []
         self.quarantined = 0
         self.kernels: dict[int, int] = {}
+        self.started_at: dict[Sequence, int] = {}
         self.reactive_in_a_row = 0
 
     @rule(
@@ -67,6 +68,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.kernels[batch.context.id] = started.index + 1
         assert scheduled.cost.seconds <= QUANTUM or self.policy.mixed_batches
         self._chunks_are_valid(kernel)
+        if started.index == 0:
+            self._no_block_is_written_twice_from_its_middle(kernel)
         self._reactive_goes_first(kernel)
 
     def _chunks_are_valid(self, kernel: Kernel) -> None:
@@ -86,6 +89,13 @@ class AnyOrder(RuleBasedStateMachine):
                 assert not draft
             else:
                 assert length == 1
+
+    def _no_block_is_written_twice_from_its_middle(self, kernel: Kernel) -> None:
+        """Quantised keys would differ: a batch that is started again rewrites such a block from its start."""
+        for sequence, *_ in kernel.chunks:
+            start = sequence.computed_tokens
+            assert start % BLOCK == 0 or self.started_at.get(sequence) != start
+            self.started_at[sequence] = start
 
     def _reactive_goes_first(self, kernel: Kernel) -> None:
         """On one XPU reactive work waits only for the running kernel, and at times for promoted work."""

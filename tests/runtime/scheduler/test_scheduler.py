@@ -140,6 +140,28 @@ def test_no_mixed_batches_beside_reactive_work() -> None:
     assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log[begun:]}
 
 
+def test_decodes_of_an_evicted_mixed_batch_rewrite_their_block_from_its_start() -> None:
+    """A layer had its keys quantised with the token's: writing it again in place would change them."""
+    machine = Machine(blocks=16)
+    decoding = machine.add(6, PROACTIVE, answer=8)
+    machine.until(decoding, first=True)
+    prompt = machine.add(40, PROACTIVE, answer=1)
+    machine.step()
+    mixed = machine.log[-1].scheduled.batch
+    assert (mixed.stage, mixed.context.position) == (Stage.MIXED, 1)
+    user = machine.add(24, answer=1)
+    started = len(machine.log)
+    machine.until(user)
+    assert prompt.state is SequenceState.WAITING, (
+        "its blocks went to the user's prompt, and the batch with it"
+    )
+    assert decoding.blocks
+    machine.until(decoding)
+    again = [kernel for kernel in machine.log[started:] if decoding.id in kernel.ids]
+    first = next(chunk for chunk in again[0].chunks if chunk.sequence is decoding)
+    assert (first.length, first.samples) == (2, False), "tokens 4 and 5 were written together"
+
+
 def test_preempted_mixed_batch_resumes_before_other_work_of_its_level() -> None:
     machine = Machine(batch=16)
     decoding = machine.add(2, PROACTIVE, answer=9)

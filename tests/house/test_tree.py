@@ -83,3 +83,18 @@ def test_the_changelog_has_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
     assert re.search(rf"^## \[{re.escape(agentrt.__version__)}\]", changelog, re.MULTILINE)
+
+
+# Event loops of other threads use these at any time: a clock that stands still makes one sleep for hours.
+SHARED_CLOCK = re.compile(r"setattr\(\s*(?:\w+\.)*(?:time|asyncio),|setattr\(\s*[\"'](?:time|asyncio)\.")
+
+
+def test_no_test_replaces_the_clock_of_the_whole_process() -> None:
+    replaced = [str(path) for path, text in texts() if path.suffix == ".py" and SHARED_CLOCK.search(text)]
+
+    assert replaced == []
+
+
+@pytest.mark.parametrize("line", ['setattr(paced.time, "monotonic", x)', "setattr('asyncio.sleep', x)"])
+def test_a_replaced_clock_is_found(line: str) -> None:
+    assert SHARED_CLOCK.search(line)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,8 +32,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         asked.append(seconds)
 
-    monkeypatch.setattr(paced.asyncio, "sleep", sleep)
-    monkeypatch.setattr(paced.time, "monotonic", lambda: 0.0)
+    # The module's own names: event loops of other threads use the same functions, and would sleep for hours.
+    monkeypatch.setattr(paced, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(paced, "time", SimpleNamespace(monotonic=lambda: 0.0))
     return asked
 
 

@@ -68,12 +68,12 @@ class Policy:
     """Reactive and proactive work alternate kernel by kernel (Fig. 4b)."""
 
     promote_after_s: float = 10.0
-    """Aging (§6.5): the age in seconds at which a proactive request is *promoted*, or half of the time to its
+    """For aging (§6.5): age in seconds at which a proactive request is *promoted*, or half the time to its
     deadline if that is sooner. It then goes before all other proactive requests, is evicted after them, and
     promoted work gets one kernel after every :attr:`promoted_stride` others, reactive ones included."""
 
     promoted_stride: int = 7
-    """Aging: other kernels per kernel of promoted work. At 7, reactive requests take a seventh longer while
+    """For aging: other kernels per kernel of promoted work. At 7, reactive requests take 1/7 longer while
     there is promoted work."""
 
     reactive_decode_gap_s: float = 0.1

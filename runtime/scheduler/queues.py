@@ -167,7 +167,7 @@ class RequestQueues:
         self.promoted.discard(sequence)
 
     def promote_aged(self, now: float) -> None:
-        """Aging (§6.5): promote the unfinished background sequences whose promotion time has come.
+        """Promote the unfinished background sequences whose promotion time has come (aging, §6.5).
 
         A promoted sequence is first in its queue and in :attr:`Sequence.order` of its level. The kernel
         selector gives promoted work one kernel after every :attr:`Policy.promoted_stride` others.

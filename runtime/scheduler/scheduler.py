@@ -5,7 +5,7 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
 
 - **Two priority levels.** Reactive work goes first on every XPU. Background work takes what is left: places
   in the reactive decode batch up to B_max (§6.3, intra-XPU), and XPUs that reactive work does not use
-  (inter-XPU). Aging (§6.5): background work that is promoted after some time gets every eighth kernel.
+  (inter-XPU). By aging (§6.5), background work that is promoted after some time gets every eighth kernel.
 - **Kernel-level preemption.** A batch is preempted between two of its kernels by not submitting the next one
   (§6.2). Nothing is copied or computed again.
 - **Prefill and decode are separate batches** (§5.2), except in mixed batches of background work. Within a

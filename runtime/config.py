@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,7 @@ class RuntimeConfig(Settings, strict=True):
         ConfigurationError: a field is unknown or its value cannot work.
     """
 
-    memory_bytes: int = Field(default=256 * 2**20, gt=0)
+    memory_bytes: int = Field(default=256 * 2**20, gt=0, lt=2**63)
     """Bytes of the KV arena. It is allocated once and never grows; weights are not included."""
 
     platform: Literal["auto", "cpu", "intel-ultra", "emulated"] = "auto"
@@ -43,9 +43,12 @@ class RuntimeConfig(Settings, strict=True):
     max_batch_size: int = Field(default=16, ge=1, le=1024)
     """Maximum number of sequences in one batch. Further running sequences keep their KV blocks and wait."""
 
-    prefill_chunk_tokens: int = Field(default=1024, ge=1)
+    prefill_chunk_tokens: int = Field(default=1024, ge=1, le=8192)
     """Maximum number of prompt tokens in one batch (chunked prefill), rounded up to whole KV blocks. The
-    model's profile may set fewer, to stay within :attr:`quantum_s`. Each batch has a fixed cost as well."""
+    model's profile may set fewer, to stay within :attr:`quantum_s`. Each batch has a fixed cost as well.
+
+    At most 8192, 16 times the longest chunk that a profile measures: costs of longer chunks are extrapolated,
+    and all lengths up to this one are compared when a model is opened."""
 
     policy: Literal["agent-xpu", "fcfs", "preempt-restart", "time-share", "iteration-level"] = "agent-xpu"
     """Scheduling policy. All but the default are baselines for comparison."""
@@ -60,8 +63,8 @@ class RuntimeConfig(Settings, strict=True):
     max_waiting_requests: int = Field(default=10_000, ge=1)
     """Maximum number of requests that wait for KV blocks; beyond it the least urgent one is refused."""
 
-    profile_folder: Path | None = None
-    """Folder of the model profiles; None for the user's cache folder."""
+    profile_folder: Annotated[Path, Field(strict=False)] | None = None
+    """Folder of the model profiles, a path or a string; None for the user's cache folder."""
 
     constrain_tool_calls: bool = True
     """Hold tool calls to the names and JSON schemas of the request's tools. Has an effect for models whose

@@ -45,6 +45,8 @@ def choose_granularity(
     within one quantum. But each segment keeps scratch memory for the longest chunk. A candidate's cost is the
     product of its decode time, its prefill time and the factor by which it exceeds the free scratch memory.
 
+    ``max_chunk_tokens`` is rounded up to whole KV blocks.
+
     ``seams`` are the layers in front of which the model can be cut. Warns if a kernel will take longer than
     :data:`CEILING_S`.
     """
@@ -54,7 +56,7 @@ def choose_granularity(
         if Role.PREFILL in profile.xpus and profile.layers - 1 in seams:
             # The last segment is never split between XPUs, so it is made as small as possible.
             bounds = tuple(sorted({*bounds, profile.layers - 1}))
-        chunk = max(max_chunk_tokens, block_tokens)
+        chunk = -(-max_chunk_tokens // block_tokens) * block_tokens
         while chunk >= block_tokens:
             graph = ExecutionGraph(
                 profile,

@@ -22,7 +22,7 @@ from .platforms import Device
 BATCHES: Final = (1, 2, 4, 8, 16)
 """Decode batches that are measured."""
 CHUNKS: Final = (32, 64, 128, 256, 512)
-"""Prefill chunks that are measured, up to ``max_chunk_tokens``."""
+"""Prefill chunks that are measured, up to ``max_chunk_tokens``; the shortest one in any case."""
 STATIC_CHUNKS: Final = (64, 128, 256)
 """Candidates for the static shape of token-level kernels."""
 
@@ -41,11 +41,11 @@ def count_steps(devices: Mapping[Role, Device], max_chunk_tokens: int) -> int:
 
 
 def _chunks(max_chunk_tokens: int) -> list[int]:
-    return [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [max_chunk_tokens]
+    return [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [CHUNKS[0]]
 
 
 def _static_chunks(max_chunk_tokens: int) -> list[int]:
-    return [chunk for chunk in STATIC_CHUNKS if chunk <= max_chunk_tokens] or [max_chunk_tokens]
+    return [chunk for chunk in STATIC_CHUNKS if chunk <= max_chunk_tokens] or [CHUNKS[0]]
 
 
 class Profiler:

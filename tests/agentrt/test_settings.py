@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ BAD: list[tuple[type[Settings], dict[str, Any]]] = [
     (TurnAhead, {"unknown": 1}),
     (SpeculableOptions, {"ttl": "soon"}),
     (RuntimeConfig, {"memory_bytes": "1"}),
+    (RuntimeConfig, {"memory_bytes": 10**28}),
+    (RuntimeConfig, {"prefill_chunk_tokens": 8193}),
+    (RuntimeConfig, {"profile_folder": 1}),
     (ServerConfig, {"port": 70_000}),
     (ServerConfig, {"max_requests": 0}),
     (GatewayConfig, {"upstream": 1}),
@@ -61,6 +65,11 @@ def test_a_copy_has_what_was_changed_and_what_was_not() -> None:
 
     assert (changed.threads, changed.memory_bytes) == (2, 1)
     assert config.model_copy() == config != changed
+
+
+@pytest.mark.parametrize("folder", ["profiles", Path("profiles")])
+def test_the_profile_folder_is_a_path_or_a_string(folder: str | Path) -> None:
+    assert RuntimeConfig(profile_folder=folder).profile_folder == Path("profiles")
 
 
 @pytest.mark.parametrize("kind", [SpeculationConfig, RuntimeConfig, ServerConfig])

@@ -150,6 +150,18 @@ def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, se
             assert graph.cost_model.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
 
 
+@pytest.mark.parametrize(("max_chunk_tokens", "rounded"), [(1, 32), (32, 32), (33, 64)])
+def test_the_longest_chunk_is_rounded_up_to_whole_blocks(max_chunk_tokens: int, rounded: int) -> None:
+    graph = choose_granularity(
+        made_up_profile(LAYERS, layer_s=0.00001, segment_s=0.0001),
+        range(1, LAYERS),
+        block_tokens=32,
+        max_chunk_tokens=max_chunk_tokens,
+        quantum_s=0.025,
+    )
+    assert graph.chunk_tokens(0, 10_000) == graph.max_chunk_tokens == rounded
+
+
 def test_missing_seams_are_respected_and_slow_kernels_warn() -> None:
     profile = made_up_profile(LAYERS, layer_s=0.02)
     with pytest.warns(RuntimeWarning, match=r"120 ms.*reactive"):

@@ -70,6 +70,24 @@ def test_a_profile_is_measured_once_for_each_platform(
     assert steps == []
 
 
+@pytest.mark.parametrize("platform", ["cpu", "emulated"])
+def test_a_chunk_shorter_than_a_block_is_measured_as_the_shortest_one(
+    tiny_folder: Path, tmp_path: Path, platform: str
+) -> None:
+    name, devices = find_platform(platform)
+    profile = load_profile(
+        tiny_model(tiny_folder, "qwen2"),
+        name,
+        devices,
+        EXACT,
+        max_chunk_tokens=1,
+        store=ProfileStore(tmp_path),
+    )
+    decode = profile.xpus[Role.DECODE]
+    assert decode.layers is not None
+    assert decode.layers.layer.counts == (1, 2, 4, 8, 16, 32)
+
+
 def test_another_model_has_another_profile(tiny_folder: Path, tmp_path: Path) -> None:
     for architecture in ("qwen2", "llama"):
         steps: list[str] = []

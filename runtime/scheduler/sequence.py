@@ -17,13 +17,13 @@ REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
 class SequenceState(enum.Enum):
     """The life cycle of a sequence. Only the scheduler changes it::
 
-                     admit               all known tokens computed
-        WAITING ──────────────▶ PREFILL ───────────────────────────▶ DECODE
-           ▲                    │  ▲                                  │
-           │                    │  └──── kernel failed, extended ─────┤
-           └───── evicted ──────┴─────────────── evicted ─────────────┤
-                                                                      ▼
-        any state ── finish (end, length, cancel, deadline, shed, fault) ▶ FINISHED
+                     admit                   all known tokens computed
+        WAITING ──────────────▶ PREFILL ──────────────────────────────────────▶ DECODE
+           ▲                    │  ▲                                             │
+           │                    │  └── kernel failed, batch dropped, extended ───┤
+           └───── evicted ──────┴─────────────────── evicted ────────────────────┤
+                                                                                 ▼
+        any state ── finish (end, length, cancel, deadline, shed, fault) ───▶ FINISHED
 
     A sequence is *extended* by given tokens, those of a tool's output. They are computed as a prompt is, in
     chunks; decoding continues behind them.

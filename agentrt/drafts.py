@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
 from .concurrency.handover import Handover
 
@@ -102,6 +103,27 @@ class Learner(Protocol):
         made: their results are in the messages of the next request. Must not block.
         """
         ...
+
+
+def predictors_of(given: Any, *, others: tuple[type, ...] = ()) -> tuple[Any, ...]:
+    """Return one predictor, or several in a collection or iterator, as a tuple.
+
+    ``others`` are the types that the caller takes beside :class:`Speculator`.
+
+    Raises:
+        ConfigurationError: an object is no predictor; a class is none, it has to be instantiated.
+    """
+    kinds = (Speculator, *others)
+    # Not Iterable: a chat model is, as every model of pydantic, over its fields.
+    several = isinstance(given, (Collection, Iterator)) and not isinstance(given, (str, *kinds))
+    predictors = tuple(given) if several else (given,)
+    for predictor in predictors:
+        # A class has the methods of its instances, too.
+        accepted = () if isinstance(predictor, type) else kinds
+        check_setting(
+            "predictors", predictor, accepted, "a predictor, such as StreamSpeculator(), or a list of them"
+        )
+    return predictors
 
 
 def name_of(predictor: Speculator) -> str:

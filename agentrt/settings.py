@@ -26,15 +26,29 @@ class Settings(BaseModel):
         except ValidationError as error:
             _refuse(type(self).__name__, error)
 
+    # Pydantic then validates settings within settings without calling this constructor, so that their errors
+    # come with their whole path.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     def __setattr__(self, name: str, value: Any) -> None:
         """Raise: settings are immutable."""
         try:
             super().__setattr__(name, value)
         except ValidationError:
-            raise ConfigurationError(
-                f"{type(self).__name__}.{name} cannot be changed. Make a changed copy with "
-                f"model_copy(update={{{name!r}: ...}})."
-            ) from None
+            raise self._immutable(name) from None
+
+    def __delattr__(self, name: str) -> None:
+        """Raise: settings are immutable."""
+        try:
+            super().__delattr__(name)
+        except ValidationError:
+            raise self._immutable(name) from None
+
+    def _immutable(self, name: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{type(self).__name__}.{name} cannot be changed. Make a changed copy with "
+            f"model_copy(update={{{name!r}: ...}})."
+        )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with the fields in ``update`` changed and validated."""

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 
 from agentrt.config import SpeculationConfig
-from agentrt.drafts import Speculator
+from agentrt.drafts import predictors_of
 from agentrt.errors import ConfigurationError
 from agentrt.reports.events import SpeculationObserver
 from agentrt.reports.report import SpeculationReport
@@ -60,7 +60,7 @@ def speculate(
         raise ConfigurationError(
             "speculate() needs the chat model itself. Call it first and bind_tools() on what it returns."
         )
-    given = (predictors,) if isinstance(predictors, (Speculator, BaseChatModel)) else tuple(predictors)
+    given = predictors_of(predictors, others=(BaseChatModel,))
     if not given or samples < 1:
         raise ConfigurationError("speculate() needs at least one predictor and one sample.")
     mixins, endpoint = _tool_cache_of(model) if tool_cache else ((), None)

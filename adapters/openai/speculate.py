@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from agentrt.calls import ToolCall, parse_arguments
 from agentrt.config import SpeculationConfig
-from agentrt.drafts import Speculator
+from agentrt.drafts import Speculator, predictors_of
 from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
 from agentrt.reports.events import SpeculationObserver
 from agentrt.reports.report import SpeculationReport
@@ -54,9 +54,9 @@ def speculate(
     again. With any other endpoint nothing changes.
 
     Raises:
-        ConfigurationError: there is no predictor, ``samples`` is below 1, or a tool is not speculable.
+        ConfigurationError: no predictor is given, ``samples`` is below 1, or a tool is not speculable.
     """
-    given = (predictors,) if isinstance(predictors, Speculator) else tuple(predictors)
+    given = predictors_of(predictors)
     if not given or samples < 1:
         raise ConfigurationError("speculate() needs at least one predictor and one sample.")
     endpoint = ToolCacheEndpoint() if tool_cache else None

@@ -14,7 +14,7 @@ import anyio
 from ..calls import ToolCall
 from ..concurrency.hosts import Host, TaskGroupHost, worker_loop
 from ..config import SpeculationConfig
-from ..drafts import DraftRequest, Speculator
+from ..drafts import DraftRequest, Speculator, predictors_of
 from ..errors import ConfigurationError
 from ..reports.events import SpeculationObserver
 from ..reports.report import SpeculationReport
@@ -46,15 +46,19 @@ class SpeculationSession:
     def __init__(
         self,
         tools: Sequence[object],
-        predictors: Sequence[Speculator],
+        predictors: Speculator | Sequence[Speculator],
         *,
         samples: int = 1,
         config: SpeculationConfig | None = None,
         observers: Sequence[SpeculationObserver] = (),
     ) -> None:
-        """``samples`` is the number of drafts that each predictor samples (SpecTools' λ)."""
+        """``samples`` is the number of drafts that each predictor samples (SpecTools' λ).
+
+        Raises:
+            ConfigurationError: a tool is not speculable, or another argument is of the wrong kind.
+        """
         self._toolbox = Toolbox(tools)
-        self._predictors = tuple(predictors)
+        self._predictors = predictors_of(predictors)
         self._shared = SharedState.create(samples, config, observers)
         self._scope = object()  # a session is a run of its own
         self._host: Host | None = None

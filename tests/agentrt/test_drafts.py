@@ -1,4 +1,4 @@
-"""Reading an answer along while it is written."""
+"""Reading an answer along while it is written; which predictors may be given."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import threading
 
 import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.calls import TextDelta
-from agentrt.drafts import AnswerStream
-from agentrt.testing import run_in_virtual_time
+from agentrt.drafts import AnswerStream, predictors_of
+from agentrt.errors import ConfigurationError
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 
 
 async def read(answer: AnswerStream) -> list[str]:
@@ -66,3 +68,17 @@ def test_what_comes_after_the_end_is_not_part_of_the_answer() -> None:
     answer.end()
     answer.put(TextDelta("late"))
     assert asyncio.run(read(answer)) == []
+
+
+def test_one_predictor_is_given_like_several() -> None:
+    predictor = ScriptedSpeculator()
+    assert predictors_of(predictor) == (predictor,)
+    assert predictors_of([predictor, predictor]) == predictors_of(iter([predictor] * 2)) == (predictor,) * 2
+    assert predictors_of([]) == ()
+    assert predictors_of(["mine", predictor], others=(str,)) == ("mine", predictor)
+
+
+@pytest.mark.parametrize("given", ["x", "", None, [None], ScriptedSpeculator, [ScriptedSpeculator], [[]], 3])
+def test_what_is_no_predictor_is_refused(given: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"predictors: .* Give a predictor"):
+        predictors_of(given)

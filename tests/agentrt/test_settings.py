@@ -78,3 +78,19 @@ def test_settings_are_immutable(kind: type[Settings]) -> None:
 
     with pytest.raises(ConfigurationError, match="model_copy"):
         setattr(settings, next(iter(kind.model_fields)), 1)
+
+    with pytest.raises(ConfigurationError, match="model_copy"):
+        delattr(settings, next(iter(kind.model_fields)))
+
+
+@pytest.mark.parametrize("make", WAYS, ids=["call", "model_validate", "model_validate_json"])
+def test_an_error_in_settings_within_settings_is_one_sentence_with_its_path(
+    make: Callable[[type[Settings], dict[str, Any]], object],
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        make(SpeculationConfig, {"budget": {"runs": -5}})
+
+    assert str(raised.value) == (
+        "SpeculationConfig cannot be used as given: budget.runs: Input should be greater than or equal to 0. "
+        "Correct these settings."
+    )

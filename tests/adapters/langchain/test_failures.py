@@ -146,6 +146,8 @@ def test_wrong_use_raises() -> None:
         speculate(plain.bind_tools([]), plain)
     with pytest.raises(ConfigurationError, match="at least one predictor"):
         speculate(plain, [])
+    with pytest.raises(ConfigurationError, match="a predictor"):
+        speculate(plain, [plain, "x"])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="at least one predictor and one sample"):
         speculate(plain, plain, samples=0)
     with pytest.raises(ConfigurationError, match="speculate"):

@@ -263,6 +263,8 @@ def test_wrong_use_raises() -> None:
     look = look_tool(1, [])
     with pytest.raises(ConfigurationError, match="at least one predictor"):
         speculate(client, [], tools=[look])
+    with pytest.raises(ConfigurationError, match="a predictor"):
+        speculate(client, [None], tools=[look])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="@speculable"):
         speculate(client, ScriptedSpeculator(), tools=[print])
     with pytest.raises(ConfigurationError, match="speculate"):

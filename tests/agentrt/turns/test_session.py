@@ -63,6 +63,15 @@ def test_the_report_has_hits_misses_waste_and_seconds() -> None:
     )
 
 
+def test_a_session_takes_one_predictor_without_a_list() -> None:
+    async def main() -> SpeculationSession:
+        async with SpeculationSession([slow_tool(0.0, [])], ScriptedSpeculator([call("a")])) as session:
+            await one_turn(session, 1, call("a"))
+        return session
+
+    assert run_in_virtual_time(main).report().total.claims == 1
+
+
 def test_a_repeated_draft_runs_once() -> None:
     runs: list[str] = []
 
@@ -247,6 +256,8 @@ def test_wrong_use_raises() -> None:
         SpeculationSession([look], []).turn([], [])
     with pytest.raises(ConfigurationError, match="@speculable"):
         SpeculationSession([print], [])
+    with pytest.raises(ConfigurationError, match="Give a predictor"):
+        SpeculationSession([look], [None])  # type: ignore[list-item]
     with SpeculationSession([look], []) as session:
         with pytest.raises(InvalidRequestError, match="no speculable tool 'other'"):
             session.call(ToolCall("other", {}))

@@ -1,0 +1,31 @@
+"""Checks of the kinds of arguments that users pass in."""
+
+from __future__ import annotations
+
+from .errors import ConfigurationError, InvalidRequestError
+
+Kinds = type | tuple[type, ...]
+
+
+def check_setting(name: str, value: object, kinds: Kinds, wanted: str) -> None:
+    """Raise :class:`ConfigurationError` unless ``value`` is an instance of ``kinds``.
+
+    ``name`` is the parameter's, and ``wanted`` says what to give. The message contains the value's type, not
+    the value, which may be large or secret.
+    """
+    if not isinstance(value, kinds):
+        raise ConfigurationError(f"{name}: {_kind_of(value)} cannot be used. Give {wanted}.")
+
+
+def check_field(name: str, value: object, kinds: Kinds, wanted: str) -> None:
+    """:func:`check_setting` for a field of a request: raise :class:`InvalidRequestError`."""
+    if not isinstance(value, kinds):
+        raise InvalidRequestError(name, f"{_kind_of(value)} cannot be used. Give {wanted}.")
+
+
+def _kind_of(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"an object of type {type(value).__name__}"

@@ -13,6 +13,7 @@ from typing import Self, Unpack
 
 from agentrt.calls import detect_tool_call_format
 from agentrt.concurrency.handover import Handover
+from agentrt.errors import ConfigurationError
 
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
@@ -64,7 +65,7 @@ class LocalRuntime:
 
     Every way to generate takes the same ``messages`` and :class:`GenerationOptions`, and raises
 
-    - :class:`InvalidRequestError`: a field is wrong; ``field`` names it;
+    - :class:`InvalidRequestError`: a field is wrong or there is no such option; ``field`` names it;
     - :class:`PromptTooLongError`: the prompt does not fit the context or the KV arena;
     - :class:`OverloadedError`: too many requests wait, and this one is the least urgent, or too many
       schemas are being compiled;
@@ -75,6 +76,7 @@ class LocalRuntime:
 
     def __init__(self, model: str | os.PathLike[str], config: RuntimeConfig) -> None:
         """Load ``model``; see :meth:`open`."""
+        _check_config(config)
         directory = open_model_directory(model)
         loaded = load_model(
             directory,
@@ -130,9 +132,10 @@ class LocalRuntime:
 
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
-            ConfigurationError: the configuration cannot work with this model on this machine.
+            ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
+                this machine.
         """
-        return cls(model, config or RuntimeConfig())
+        return cls(model, RuntimeConfig() if config is None else config)
 
     def close(self) -> None:
         """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
@@ -273,3 +276,11 @@ class LocalRuntime:
             return None
         call_token = self._input_processor.call_token
         return ToolCacheDrafter(outputs, self._renderer, request.call_format, call_token, self.context_length)
+
+
+def _check_config(config: object) -> None:
+    if not isinstance(config, RuntimeConfig):
+        raise ConfigurationError(
+            f"{config!r} is not a configuration. Give a RuntimeConfig, such as "
+            "RuntimeConfig(memory_bytes=256 * 2**20), or leave it out."
+        )

@@ -19,6 +19,7 @@ from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .gguf import convert_gguf
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
+_KNOWN = ", ".join(map(repr, _EMBEDDED))
 _GRAPHS = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
 _CONSTANT_EXTENT = re.compile(rb'\boffset="(\d+)"\s+size="(\d+)"')
 _EXPORT_HINT = (
@@ -58,15 +59,14 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
     first opened; see :func:`convert_gguf`, also for ``cache_folder``.
 
     Raises:
-        ModelNotFoundError: there is no such name or directory.
+        ModelNotFoundError: there is no such name or path, or ``model`` is neither a name nor a path.
         ModelFormatError: a file is missing, truncated or unreadable; the message names it.
     """
-    name = os.fspath(model)
+    name = _name(model)
     path = _EMBEDDED.get(name) or Path(name).expanduser()
     if not path.exists():
-        known = ", ".join(repr(known) for known in _EMBEDDED)
         raise ModelNotFoundError(
-            f"there is no model {name!r}: it is neither an embedded model ({known}) nor a path that exists. "
+            f"there is no model {name!r}: it is neither an embedded model ({_KNOWN}) nor a path that exists. "
             "Check the spelling, or give a GGUF file or the directory of an exported OpenVINO model."
         )
     model_id = name if name in _EMBEDDED else path.resolve().name
@@ -88,6 +88,16 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
         context_length=_context_length(config, path),
         end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
     )
+
+
+def _name(model: object) -> str:
+    name = os.fspath(model) if isinstance(model, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise ModelNotFoundError(
+            f"{model!r} names no model. Give the name of an embedded model ({_KNOWN}), or the path of a GGUF "
+            "file or of the directory of an exported OpenVINO model, as a string or a Path."
+        )
+    return name
 
 
 def _check_graph(xml: Path) -> None:

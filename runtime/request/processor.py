@@ -15,7 +15,7 @@ from ..model.tokenizer import Tokenizer
 from ..structured_output.manager import StructuredOutputManager
 from ..structured_output.response_format import response_schema
 from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
-from .options import Message
+from .options import GenerationOptions, Message
 from .request import Request
 from .sampling_params import SamplingParams
 from .validation import check_messages, check_tools
@@ -78,10 +78,11 @@ class InputProcessor:
         ``sampling`` holds the options that go to :class:`SamplingParams` unchanged.
 
         Raises:
-            InvalidRequestError: a field is wrong; ``field`` names it.
+            InvalidRequestError: a field is wrong or there is no such option; ``field`` names it.
             PromptTooLongError: the prompt leaves no room for a single token of the answer.
         """
         arrived = time.perf_counter()
+        _check_names(sampling)
         checked_messages = check_messages(messages)
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
@@ -146,6 +147,13 @@ class InputProcessor:
     def _max_total_tokens(self, prompt_tokens: int, params: SamplingParams) -> int:
         most = min(self._context_length, self._arena_tokens)
         return most if params.max_tokens is None else min(most, prompt_tokens + params.max_tokens)
+
+
+def _check_names(sampling: Mapping[str, Any]) -> None:
+    options = GenerationOptions.__annotations__
+    for name in sampling:
+        if name not in options:
+            raise InvalidRequestError(name, f"there is no such option. Use one of {', '.join(options)}.")
 
 
 def _as_tuple(field: str, values: Sequence[Any]) -> tuple[Any, ...]:

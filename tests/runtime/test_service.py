@@ -300,6 +300,7 @@ def test_the_context_bounds_the_answer(runtime: LocalRuntime) -> None:
         (HELLO, {"stop_token_ids": [2048]}, "stop_token_ids"),
         (HELLO, {"logit_bias": {2048: 1.0}}, "logit_bias"),
         (HELLO, {"priority": 3}, "priority"),
+        (HELLO, {"foo": 1}, "foo"),
     ],
 )
 def test_bad_requests_are_refused_before_anything_runs(
@@ -316,9 +317,15 @@ def test_bad_requests_are_refused_before_anything_runs(
     assert runtime.statistics().engine.steps == before.steps
 
 
-def test_an_unknown_option_is_a_type_error(runtime: LocalRuntime) -> None:
-    with pytest.raises(TypeError, match="temprature"):
+def test_the_error_of_an_unknown_option_lists_the_known_ones(runtime: LocalRuntime) -> None:
+    with pytest.raises(errors.InvalidRequestError, match=r"temprature.*tools.*max_tokens.*temperature"):
         runtime.generate(HELLO, temprature=1.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("config", [{}, {"threads": 1}, "cpu"])
+def test_the_configuration_must_be_a_runtime_config(config: Any) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"RuntimeConfig\("):
+        LocalRuntime.open("nano", config)
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,8 @@ def test_wrong_use_raises(chat: ChatAgentRT, runtime: LocalRuntime) -> None:
         ChatAgentRT(runtime=runtime, temprature=1.0)
     with pytest.raises(PromptTooLongError):
         chat.invoke("word " * 100_000)
+    with pytest.raises(InvalidRequestError, match=r"foo.*no such option.*temperature"):
+        chat.invoke("hi", foo=1)
     with pytest.raises(InvalidRequestError, match="empty"):
         chat.invoke("")
 

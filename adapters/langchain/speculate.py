@@ -61,8 +61,8 @@ def speculate(
             "speculate() needs the chat model itself. Call it first and bind_tools() on what it returns."
         )
     given = predictors_of(predictors, others=(BaseChatModel,))
-    if not given or samples < 1:
-        raise ConfigurationError("speculate() needs at least one predictor and one sample.")
+    if not given:
+        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
     mixins, endpoint = _tool_cache_of(model) if tool_cache else ((), None)
     copy = model.model_copy()
     object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *mixins))

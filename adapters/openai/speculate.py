@@ -57,8 +57,8 @@ def speculate(
         ConfigurationError: no predictor is given, ``samples`` is below 1, or a tool is not speculable.
     """
     given = predictors_of(predictors)
-    if not given or samples < 1:
-        raise ConfigurationError("speculate() needs at least one predictor and one sample.")
+    if not given:
+        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
     endpoint = ToolCacheEndpoint() if tool_cache else None
     shared = SharedState.create(samples, config, observers)
     return speculating_copy(client, ClientState(given, Toolbox(tools), shared, endpoint))

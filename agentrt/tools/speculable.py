@@ -75,6 +75,11 @@ def register_tool_type(kind: type, wrap: Callable[[Any, SpeculableOptions], Any]
 
 
 def _from_function(function: Callable[..., Any], options: SpeculableOptions) -> SpeculableTool:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise NotSpeculableError(
+            f"{function.__name__} is a generator function, which does nothing when it is called. "
+            "Return the whole result, for example a list."
+        )
     is_async = inspect.iscoroutinefunction(function)
     return SpeculableTool(
         function.__name__,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Self
 
+from ..argument_checks import check_setting
 from ..config import SpeculationConfig
+from ..errors import ConfigurationError
 from ..lookahead.ahead import AheadTable
 from ..reports.events import SpeculationObserver
 from ..reports.reporter import Reporter
@@ -28,7 +31,15 @@ class SharedState:
     def create(
         cls, samples: int, config: SpeculationConfig | None, observers: Sequence[SpeculationObserver]
     ) -> Self:
-        """Return new state with nothing learned; ``config`` None means the defaults."""
+        """Return new state with nothing learned; ``config`` None means the defaults.
+
+        Raises:
+            ConfigurationError: ``samples`` or ``config`` cannot be used.
+        """
+        check_setting("samples", samples, int, "a whole number of at least 1")
+        if samples < 1:
+            raise ConfigurationError(f"samples is {samples}. Give a whole number of at least 1.")
+        check_setting("config", config, (SpeculationConfig, NoneType), "a SpeculationConfig(...), or None")
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
         reporter = Reporter(

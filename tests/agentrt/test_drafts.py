@@ -78,7 +78,9 @@ def test_one_predictor_is_given_like_several() -> None:
     assert predictors_of(["mine", predictor], others=(str,)) == ("mine", predictor)
 
 
-@pytest.mark.parametrize("given", ["x", "", None, [None], ScriptedSpeculator, [ScriptedSpeculator], [[]], 3])
+@pytest.mark.parametrize(
+    "given", ["x", "", None, [None], ScriptedSpeculator, [ScriptedSpeculator], [[]], object()]
+)
 def test_what_is_no_predictor_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match=r"predictors: .* Give a predictor"):
         predictors_of(given)

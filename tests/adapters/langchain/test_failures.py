@@ -148,7 +148,7 @@ def test_wrong_use_raises() -> None:
         speculate(plain, [])
     with pytest.raises(ConfigurationError, match="a predictor"):
         speculate(plain, [plain, "x"])  # type: ignore[list-item]
-    with pytest.raises(ConfigurationError, match="at least one predictor and one sample"):
+    with pytest.raises(ConfigurationError, match="samples is 0"):
         speculate(plain, plain, samples=0)
     with pytest.raises(ConfigurationError, match="speculate"):
         report_of(plain)

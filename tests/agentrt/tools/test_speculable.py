@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 import pytest
@@ -83,6 +84,18 @@ def test_a_canonicaliser_decides_what_is_the_same() -> None:
 def test_parameters_that_a_model_cannot_name_are_refused() -> None:
     for bad in (lambda *words: None, lambda **rest: None):
         with pytest.raises(NotSpeculableError, match="named parameters"):
+            speculable(bad)
+
+
+def test_generator_functions_are_refused() -> None:
+    def pages(query: str) -> Iterator[str]:
+        yield query
+
+    async def apages(query: str) -> AsyncIterator[str]:
+        yield query
+
+    for bad in (pages, apages):
+        with pytest.raises(NotSpeculableError, match=r"generator function.* Return the whole result"):
             speculable(bad)
 
 

@@ -258,6 +258,11 @@ def test_wrong_use_raises() -> None:
         SpeculationSession([print], [])
     with pytest.raises(ConfigurationError, match="Give a predictor"):
         SpeculationSession([look], [None])  # type: ignore[list-item]
+    with pytest.raises(ConfigurationError, match=r"config: .*dict.* Give a SpeculationConfig"):
+        SpeculationSession([look], [], config={"mode": "on"})  # type: ignore[arg-type]
+    for samples in ("3", 0, None):
+        with pytest.raises(ConfigurationError, match=r"samples.* at least 1"):
+            SpeculationSession([look], [], samples=samples)  # type: ignore[arg-type]
     with SpeculationSession([look], []) as session:
         with pytest.raises(InvalidRequestError, match="no speculable tool 'other'"):
             session.call(ToolCall("other", {}))

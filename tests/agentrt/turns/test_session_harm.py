@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ class Wild:
         Wild(ToolCall(None, None)),  # type: ignore[arg-type]
         Wild(SystemExit(3)),
         Wild(endless=True),
-        object(),
+        SimpleNamespace(drafts=3),
     ],
 )
 def test_a_predictor_that_runs_wild_is_not_noticed(predictor: Any) -> None:

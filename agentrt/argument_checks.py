@@ -1,7 +1,10 @@
-"""Checks of the kinds of arguments that users pass in."""
+"""Checks of the types of arguments that users pass in."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from .calls import ToolCall
 from .errors import ConfigurationError, InvalidRequestError
 
 Kinds = type | tuple[type, ...]
@@ -21,6 +24,14 @@ def check_field(name: str, value: object, kinds: Kinds, wanted: str) -> None:
     """:func:`check_setting` for a field of a request: raise :class:`InvalidRequestError`."""
     if not isinstance(value, kinds):
         raise InvalidRequestError(name, f"{_kind_of(value)} cannot be used. Give {wanted}.")
+
+
+def check_call(field: str, call: object) -> None:
+    """Raise :class:`InvalidRequestError` unless ``call`` is a tool call with a name and parsed arguments."""
+    check_field(field, call, ToolCall, "a ToolCall(name, arguments, id)")
+    assert isinstance(call, ToolCall)
+    check_field("name", call.name, str, "the tool's name")
+    check_field("arguments", call.arguments, Mapping, "a dict; of JSON text, what json.loads() returns")
 
 
 def _kind_of(value: object) -> str:

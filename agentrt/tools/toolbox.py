@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ..argument_checks import check_call
 from ..calls import ToolCall
 from ..concurrency.threads import run_in_thread
 from ..errors import ConfigurationError, InvalidRequestError
@@ -57,6 +58,7 @@ class Toolbox:
         return await tool.aclaim(call.id, invocation, run, scope)
 
     def _bind(self, call: ToolCall) -> tuple[SpeculableTool, Invocation]:
+        check_call("call", call)
         tool = self.tools.get(call.name)
         if tool is None:
             raise InvalidRequestError(

@@ -20,7 +20,7 @@ from ..reports.events import SpeculationObserver
 from ..reports.report import SpeculationReport
 from ..tools.scopes import run_scope
 from ..tools.toolbox import Toolbox
-from .session_request import Message, Model, SessionRequest, calls_of
+from .session_request import Message, Model, SessionRequest, answer_of, calls_of
 from .shared import SharedState
 from .turn import Turn
 
@@ -139,6 +139,14 @@ class SpeculationSession:
         assistant's message, all in the shape of chat completions. It lets the session send requests ahead,
         if ``turn_ahead`` of the configuration allows it. An ahead answer can be kept only if tool results
         are put into the messages unchanged where they are text, and as JSON otherwise.
+
+        The answer is a mapping. Its ``tool_calls``, which may be missing or None, are a list of
+        ``{"id": ..., "type": "function", "function": {"name": ..., "arguments": ...}}`` with the arguments as
+        JSON text. Calls whose arguments are not JSON are left out of speculation.
+
+        Raises:
+            ConfigurationError: the session is not open.
+            InvalidRequestError: ``model`` is no async function, or its answer does not have this shape.
         """
         # A copy: the caller's history grows before the next request is known.
         main = SessionRequest(model, list(messages), tools, self._predictors, self._shared.samples)
@@ -146,7 +154,7 @@ class SpeculationSession:
         ahead = table.take(self._scope, main.key) if table.enabled else None
         if ahead is None:
             with self._start(main.request, main) as turn:
-                answer = await model(messages, tools)
+                answer = await answer_of(model, messages, tools)
                 turn.bind(calls_of(answer))
             return answer
         self._turns.add(ahead.turn)
@@ -154,7 +162,7 @@ class SpeculationSession:
             try:
                 (answer,) = [message async for message in ahead.answer()]
             except Exception:  # noqa: BLE001 - the ahead request failed; this one is sent again
-                answer = await model(messages, tools)
+                answer = await answer_of(model, messages, tools)
             turn.bind(calls_of(answer), generation_s=ahead.generation_s)
         return answer
 

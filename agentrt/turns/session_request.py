@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from ..argument_checks import check_field
 from ..calls import ToolCall, parse_arguments
 from ..drafts import DraftRequest, Speculator
+from ..errors import InvalidRequestError
 from ..lookahead.request_key import request_key
 from ..toolcache import result_text
 
@@ -50,16 +53,40 @@ class SessionRequest:
 
     async def stream(self) -> AsyncGenerator[Message, None]:
         """Yield the answering message, whole."""
-        yield await self.model(self.messages, self.tools)
+        yield await answer_of(self.model, self.messages, self.tools)
+
+
+async def answer_of(model: Model, messages: Sequence[Message], tools: Sequence[Message]) -> Message:
+    """Call ``model`` and return its answer.
+
+    Raises:
+        InvalidRequestError: ``model`` is no async function, or its answer no message.
+    """
+    wanted = "an async function of messages and tools"
+    check_field("model", model, Callable, wanted)  # type: ignore[arg-type]
+    pending = model(messages, tools)
+    check_field("model", pending, Awaitable, f"{wanted}: this one did not return an awaitable")
+    answer = await pending
+    check_field("answer", answer, Mapping, "the model's message as a dict, such as message.model_dump()")
+    return answer
 
 
 def calls_of(message: Message) -> list[ToolCall]:
-    """Return the calls of an assistant's message, without those whose arguments are not JSON."""
+    """Return the calls of an assistant's message, without those whose arguments are not JSON.
+
+    Raises:
+        InvalidRequestError: its ``tool_calls`` do not have the shape of chat completions.
+    """
     calls = []
-    for call in message.get("tool_calls") or ():
-        try:
-            arguments = parse_arguments(call["function"]["arguments"])
-        except ValueError:
-            continue
-        calls.append(ToolCall(call["function"]["name"], arguments, call["id"]))
+    try:
+        for call in message.get("tool_calls") or ():
+            name, text = call["function"]["name"], call["function"]["arguments"]
+            with suppress(ValueError):
+                calls.append(ToolCall(name, parse_arguments(text), call["id"]))
+    except (KeyError, TypeError) as error:
+        raise InvalidRequestError(
+            "tool_calls",
+            'these cannot be read. Give a list of {"id": ..., "type": "function", "function": {"name": ..., '
+            '"arguments": ...}}, with the arguments as JSON text.',
+        ) from error
     return calls

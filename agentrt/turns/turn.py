@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
+from ..argument_checks import check_call, check_field
 from ..calls import ParserEvent, ToolCall
 from ..concurrency.clock import monotonic
 from ..concurrency.hosts import Host
@@ -132,7 +133,13 @@ class Turn:
         """Take the calls of the answer: each called tool keeps a pending claim; drop the other speculations.
 
         ``generation_s`` is the model's time in seconds, where that is not the time since the start.
+
+        Raises:
+            InvalidRequestError: ``calls`` is no list of tool calls with parsed arguments. Nothing was bound.
         """
+        check_field("calls", calls, Sequence, "a list of ToolCall")
+        for call in calls:
+            check_call("calls", call)
         if generation_s is None:
             generation_s = monotonic() - self._started_at
         for call in calls:

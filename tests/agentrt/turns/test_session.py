@@ -268,3 +268,64 @@ def test_wrong_use_raises() -> None:
             session.call(ToolCall("other", {}))
         with pytest.raises(InvalidRequestError, match="refuses"):
             session.call(ToolCall("look", {"q": 1}))
+        with pytest.raises(InvalidRequestError, match=r"call: .* Give a ToolCall"):
+            session.call({"name": "look"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("calls", "field"),
+    [
+        (None, "calls"),
+        (call("a"), "calls"),
+        ([{"name": "look", "arguments": {"q": "a"}}], "calls"),
+        ([call("a"), ToolCall("look", '{"q": "a"}', "c")], "arguments"),  # type: ignore[arg-type]
+        ([ToolCall(5, {}, "c")], "name"),  # type: ignore[arg-type]
+    ],
+)
+def test_only_calls_with_parsed_arguments_can_be_bound(calls: Any, field: str) -> None:
+    async def main() -> str:
+        async with SpeculationSession([slow_tool(0.0, [])], ScriptedSpeculator([call("a")])) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                with pytest.raises(InvalidRequestError, match="Give") as raised:
+                    turn.bind(calls)
+                turn.bind([call("a")])  # the refused calls have not closed the turn
+            assert session.report().total.claims == 0
+            await session.acall(call("a"))
+            assert session.report().total.claims == 1
+        return raised.value.field
+
+    assert run_in_virtual_time(main) == field
+
+
+def answers(message: Any) -> Any:
+    async def model(messages: Any, tools: Any) -> Any:
+        return message
+
+    return model
+
+
+NO_ARGUMENTS = {"id": "1", "type": "function", "function": {"name": "look"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        (None, "model"),
+        (lambda messages, tools: {"content": "a"}, "model"),
+        (answers("text"), "answer"),
+        (answers(None), "answer"),
+        (answers({"tool_calls": [{"id": "1"}]}), "tool_calls"),
+        (answers({"tool_calls": [NO_ARGUMENTS]}), "tool_calls"),
+        (answers({"tool_calls": ["look"]}), "tool_calls"),
+        (answers({"tool_calls": 3}), "tool_calls"),
+    ],
+)
+def test_a_model_that_does_not_answer_with_a_message_is_refused(model: Any, field: str) -> None:
+    async def main() -> str:
+        async with SpeculationSession([slow_tool(0.0, [])], []) as session:
+            with pytest.raises(InvalidRequestError, match="Give") as raised:
+                await session.ask(model, [], [])
+        return raised.value.field
+
+    assert run_in_virtual_time(main) == field

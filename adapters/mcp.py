@@ -90,7 +90,7 @@ async def speculable_tools(
 
 def _bind(arguments: Mapping[str, Any]) -> Invocation:
     # The server validates the arguments: its error is a result that the model must see.
-    return Invocation(kwargs={"arguments": dict(arguments)})
+    return Invocation(kwargs={"arguments": dict(arguments)}, named=arguments)
 
 
 async def _speculate(client: mcp.Client, name: str, arguments: dict[str, Any]) -> mcp.types.CallToolResult:

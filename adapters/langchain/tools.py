@@ -104,7 +104,9 @@ def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
 
 def _bind(base: type[BaseTool], tool: BaseTool, arguments: Mapping[str, Any]) -> Invocation:
     args, kwargs = base._to_args_and_kwargs(tool, dict(arguments), None)
-    return Invocation(args, kwargs)
+    # Only a tool with a single input takes it by position.
+    named = {**dict(zip(tool.args, args, strict=False)), **kwargs} if args else None
+    return Invocation(args, kwargs, named)
 
 
 def _config_for(tool: BaseTool) -> dict[str, Any]:

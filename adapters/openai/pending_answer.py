@@ -15,6 +15,8 @@ from openai import AsyncStream, Stream
 from agentrt.calls import ToolCall
 from agentrt.concurrency.hosts import Host
 from agentrt.lookahead.ahead import AheadRequest
+from agentrt.tools.offered import offered_tools
+from agentrt.tools.restrictions import Restrictions, not_offered
 from agentrt.tools.scopes import current_scope
 from agentrt.turns.turn import Turn
 
@@ -199,6 +201,7 @@ def _start_turn(
     host: Host,
     request: OpenAIModelRequest | None = None,
 ) -> Turn:
+    offered = offered_tools(body["tools"], body.get("tool_choice"))
     turn = Turn(
         state.shared,
         tools=state.toolbox.tools,
@@ -206,6 +209,7 @@ def _start_turn(
         request=functools.partial(draft_request, state, path, body),
         scope=current_scope(),
         main=request,
+        restrictions=Restrictions(not_offered(state.toolbox.tools, offered)),
     )
     turn.start(host)
     return turn

@@ -19,6 +19,7 @@ from .writes import write_log
 
 R = TypeVar("R")
 Canonical = Callable[..., Mapping[str, Any]]
+Guard = Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
 
 
 class SpeculableKeywords(TypedDict, total=False):
@@ -30,6 +31,8 @@ class SpeculableKeywords(TypedDict, total=False):
     cost: float
     canonical: Canonical | None
     invalidated_by: Sequence[str]
+    guard: Guard | None
+    before_approval: bool
     prepare: Callable[..., Any] | None
     commit: Callable[[Any], Any] | None
     discard: Callable[[Any], Any] | None
@@ -47,6 +50,14 @@ class SpeculableOptions(Settings):
     ``invalidated_by`` names the tools that change what this one reads: when the model calls one of them,
     earlier results of the same run are dropped, so that the run reads its own writes.
 
+    ``guard`` takes the validated arguments, as a mapping by name, and returns whether the tool may run
+    speculatively with them; if it returns False or raises, the tool runs only when the model calls it. It is
+    a function or a coroutine function. A plain function is called on an event loop and must be quick.
+
+    ``before_approval`` lets the tool run before the guards that the agent's framework shows have seen its
+    call: a person's approval, middleware around tool calls, an interrupt of the graph. Its result still
+    reaches the agent only after them, and leaves the process only then.
+
     ``prepare``, ``commit`` and ``discard`` are for a tool with an effect, which must not happen
     speculatively. ``prepare`` is run speculatively, with the tool's arguments. The real call runs ``commit``
     with the value that ``prepare`` returned; ``discard`` takes an unclaimed value, once. Where nothing was
@@ -60,6 +71,8 @@ class SpeculableOptions(Settings):
     cost: NonNegativeFloat = 0.0
     canonical: Canonical | None = None
     invalidated_by: tuple[str, ...] = ()
+    guard: Guard | None = None
+    before_approval: bool = False
     prepare: Callable[..., Any] | None = None
     commit: Callable[[Any], Any] | None = None
     discard: Callable[[Any], Any] | None = None
@@ -80,6 +93,13 @@ class Invocation:
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    named: Mapping[str, Any] | None = None
+    """The arguments by the names in the tool's schema, where ``kwargs`` does not have them so."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments by name."""
+        return self.kwargs if self.named is None else self.named
 
 
 class SpeculableTool:
@@ -125,6 +145,18 @@ class SpeculableTool:
         if invocation.args:
             return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
         return canonical_key(self.name, invocation.kwargs)
+
+    async def why_guarded(self, invocation: Invocation) -> str | None:
+        """Ask the tool's guard; return why the call must not be run speculatively, or None if it may."""
+        if self.options.guard is None:
+            return None
+        try:
+            permitted = self.options.guard(dict(invocation.arguments))
+            if inspect.isawaitable(permitted):
+                permitted = await permitted
+            return None if permitted else "its guard does not permit it with these arguments"
+        except Exception as error:  # noqa: BLE001 - a guard that fails has not permitted the run
+            return f"its guard failed with {type(error).__name__}"
 
     def claim(
         self, call_id: str | None, invocation: Invocation, run: Callable[[], R], scope: Hashable = None

@@ -18,6 +18,8 @@ from ..drafts import DraftRequest, Speculator, predictors_of
 from ..errors import ConfigurationError
 from ..reports.events import SpeculationObserver
 from ..reports.report import SpeculationReport
+from ..tools.offered import offered_tools
+from ..tools.restrictions import Restrictions, not_offered
 from ..tools.scopes import run_scope
 from ..tools.toolbox import Toolbox
 from .session_request import Message, Model, SessionRequest, answer_of, calls_of
@@ -110,14 +112,20 @@ class SpeculationSession:
     def turn(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Turn:
         """Start speculating on the answer to ``messages``; use the turn as a context manager.
 
-        Both arguments have the shape of OpenAI's chat completions and go to the predictors.
+        Both arguments have the shape of OpenAI's chat completions and go to the predictors. Only tools named
+        in ``tools`` run speculatively; without any, because your code describes them elsewhere, all may.
 
         Raises:
             ConfigurationError: the session is not open.
         """
-        return self._start(functools.partial(DraftRequest, messages, tools, self._shared.samples))
+        return self._start(functools.partial(DraftRequest, messages, tools, self._shared.samples), tools)
 
-    def _start(self, request: Callable[[], DraftRequest], main: SessionRequest | None = None) -> Turn:
+    def _start(
+        self,
+        request: Callable[[], DraftRequest],
+        tools: Sequence[Mapping[str, Any]],
+        main: SessionRequest | None = None,
+    ) -> Turn:
         if self._host is None:
             raise ConfigurationError("the session is not open. Use it in a with or async with block.")
         turn = Turn(
@@ -127,6 +135,7 @@ class SpeculationSession:
             request=request,
             scope=self._scope,
             main=main,
+            restrictions=Restrictions(not_offered(self._toolbox.tools, offered_tools(tools) or None)),
         )
         self._turns.add(turn)
         turn.start(self._host)
@@ -153,7 +162,7 @@ class SpeculationSession:
         table = self._shared.ahead
         ahead = table.take(self._scope, main.key) if table.enabled else None
         if ahead is None:
-            with self._start(main.request, main) as turn:
+            with self._start(main.request, tools, main) as turn:
                 answer = await answer_of(model, messages, tools)
                 turn.bind(calls_of(answer))
             return answer

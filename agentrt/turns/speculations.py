@@ -15,6 +15,7 @@ from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, Speculat
 from ..reports.turn_recorder import TurnRecorder
 from ..tools.claims import PendingClaim
 from ..tools.futures_cache import FuturesCache
+from ..tools.restrictions import Restrictions
 from ..tools.runner import start_speculation
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Draft, Speculation
@@ -55,6 +56,7 @@ class TurnSpeculations:
         scope: Hashable,
         turn: int,
         starter: AheadStarter[Any],
+        restrictions: Restrictions,
     ) -> None:
         """``starter`` is notified of each speculation that an ahead request may follow."""
         self._shared = shared
@@ -63,22 +65,23 @@ class TurnSpeculations:
         self._scope = scope
         self._turn = turn
         self._starter = starter
+        self._restrictions = restrictions
         self.recorder = TurnRecorder(shared.reporter, turn)
         self.drafts = DraftRecords()
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
         self._listeners: list[ResultListener] = []
 
-    def offer(
+    async def offer(
         self, call: ToolCall, predictor: str, draft_s: float, group: TaskGroup, *, may_run_coroutines: bool
     ) -> None:
         """Start the predicted call's tool in ``group``, unless it is refused; the report says why."""
         self._reporter.note(DraftArrived(self._turn, predictor, call.name, draft_s))
-        refusal = self._start(call, predictor, draft_s, group, may_run_coroutines)
+        refusal = await self._start(call, predictor, draft_s, group, may_run_coroutines)
         if refusal:
             self._reporter.note(DraftRefused(self._turn, predictor, call.name, refusal))
 
-    def _start(
+    async def _start(
         self, call: ToolCall, predictor: str, draft_s: float, group: TaskGroup, may_run_coroutines: bool
     ) -> str | None:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
@@ -93,6 +96,8 @@ class TurnSpeculations:
             return f"bad arguments ({type(error).__name__})"
         draft = Draft(tool.name, key, predictor, draft_s)
         self.drafts.add(draft)
+        if tool.name in self._restrictions.refused:
+            return self._restrictions.refused[tool.name]
         as_coroutine = tool.speculative_acall is not None and may_run_coroutines
         if not as_coroutine and tool.speculative_call is None:
             return "a coroutine tool cannot run speculatively in a sync turn"
@@ -104,6 +109,9 @@ class TurnSpeculations:
         )
         if not decision.speculate:
             return decision.reason
+        guarded = await tool.why_guarded(invocation)
+        if guarded is not None:
+            return guarded
         if not tool.slots.acquire(blocking=False):
             return "max_concurrency of the tool is reached"
         speculation = Speculation(
@@ -122,7 +130,7 @@ class TurnSpeculations:
             self._notify_when_over(listener, call, speculation)
         self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor))
         start_speculation(tool, invocation, speculation, group, self._note_discard_failure)
-        if not tool.two_phase:  # its result is known only once the real call commits it
+        if self._leaves_the_process(tool):
             self._starter.started(call, speculation)
         return None
 
@@ -138,10 +146,17 @@ class TurnSpeculations:
     def _notify_when_over(self, listener: ResultListener, call: ToolCall, speculation: Speculation) -> None:
         def notify() -> None:
             outcome = speculation.peek()
-            if outcome.usable and not self._tools[call.name].two_phase:
+            if outcome.usable and self._leaves_the_process(self._tools[call.name]):
                 listener(call, outcome.value)
 
         speculation.when_over(notify)
+
+    def _leaves_the_process(self, tool: SpeculableTool) -> bool:
+        """Whether the tool's result may be sent to a model or an engine before the model has made the call.
+
+        That of a two-phase tool is known only once the real call commits it.
+        """
+        return not tool.two_phase and tool.name not in self._restrictions.unapproved
 
     def pending_claim(self, key: str | None) -> PendingClaim:
         """Return the pending claim of the call with ``key``, None for a call that the tool will refuse."""

@@ -31,6 +31,7 @@ from ..reports.events import (
     PredictorStarted,
     TurnAnswered,
 )
+from ..tools.restrictions import UNRESTRICTED, Restrictions
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Speculation
 from ..tools.writes import write_log
@@ -62,13 +63,15 @@ class Turn:
         main: ModelRequest | None = None,
         earlier: AheadRequest[Turn] | None = None,
         depth: int = 0,
+        restrictions: Restrictions = UNRESTRICTED,
     ) -> None:
         """``request`` returns the request for the predictors; the turn adds what only it knows.
 
         It is called on the host's loop, so that building it does not delay the model request. ``scope``
         identifies the run, if it is known. ``main`` is the model request, where ahead requests may follow
         it. A turn that is ``depth`` turns ahead follows ``earlier`` and receives its own model request by
-        :meth:`take_request`; until then it runs only predictors that look ahead.
+        :meth:`take_request`; until then it runs only predictors that look ahead. ``restrictions`` say which
+        of ``tools`` must not run speculatively; if none may, no predictor is run.
         """
         self._shared = shared
         self._reporter = shared.reporter
@@ -85,7 +88,8 @@ class Turn:
         self._answer = AnswerStream()
         can_follow = main is not None or earlier is not None
         self._starter = AheadStarter(shared.ahead, self._send_ahead if can_follow else None, depth)
-        self._speculations = TurnSpeculations(shared, tools, scope, self._number, self._starter)
+        self._restrictions = restrictions
+        self._speculations = TurnSpeculations(shared, tools, scope, self._number, self._starter, restrictions)
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
         self._decisions: dict[int, Decision] = {}
@@ -242,14 +246,16 @@ class Turn:
             request = dataclasses.replace(
                 self._request(),
                 samples=decision.samples,
-                speculable=self._tools.keys(),
+                speculable=self._restrictions.permitted(self._tools),
                 answer=self._answer,
                 spend=functools.partial(self._charge, name),
             )
             left = _MAX_DRAFTS
             async for call in predictor.drafts(request):
                 draft_s = monotonic() - self._started_at
-                self._speculations.offer(call, name, draft_s, runs, may_run_coroutines=may_run_coroutines)
+                await self._speculations.offer(
+                    call, name, draft_s, runs, may_run_coroutines=may_run_coroutines
+                )
                 await checkpoint()  # a predictor that never awaits must not block the loop
                 left -= 1
                 if not left:
@@ -261,13 +267,18 @@ class Turn:
         """Return whether to run a predictor in this turn; decided and reported once."""
         decision = self._decisions.get(id(predictor))
         if decision is None:
-            decision = self._shared.controller.should_predict(name, self._shared.samples, monotonic())
+            decision = self._decide(name)
             self._decisions[id(predictor)] = decision
             if decision.speculate:
                 self._reporter.note(PredictorStarted(self._number, name, decision.samples))
             else:
                 self._reporter.note(PredictorSkipped(self._number, name, decision.reason))
         return decision
+
+    def _decide(self, predictor: str) -> Decision:
+        if self._tools and not self._restrictions.permitted(self._tools):
+            return Decision(False, reason=next(iter(self._restrictions.refused.values())))
+        return self._shared.controller.should_predict(predictor, self._shared.samples, monotonic())
 
     def _charge(self, predictor: str, cost: DraftCost) -> None:
         self._reporter.note(PredictorCharged(self._number, predictor, cost))
@@ -291,6 +302,7 @@ class Turn:
             scope=self._scope,
             earlier=ahead,
             depth=depth,
+            restrictions=self._restrictions,
         )
         # In the context in which this turn was started, not in that of the finished speculation.
         assert self._host is not None

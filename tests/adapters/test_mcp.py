@@ -145,3 +145,15 @@ def test_options_hold_for_all_of_them() -> None:
     _, runs, _, report = speculated(call, [call], timeout=10)
     assert runs == ["a", "a"]
     assert report.turns[0].calls[0].reason == "the speculation took longer than 10.0 s"
+
+
+def test_a_guard_sees_the_arguments_of_the_call() -> None:
+    seen: list[Any] = []
+
+    def guard(arguments: Any) -> bool:
+        seen.append(arguments)
+        return False
+
+    find = ToolCall("find", {"query": "a"}, "1")
+    _, runs, took, _ = speculated(find, [find], guard=guard)
+    assert (seen, runs, took) == ([{"query": "a"}], ["a"], 70)

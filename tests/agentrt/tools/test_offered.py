@@ -1,0 +1,61 @@
+"""Which tools a request offers, in the shapes of several providers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentrt.tools.offered import offered_tools
+
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"properties": {"name": {}}}}}
+SEND = {"type": "function", "name": "send", "parameters": {"type": "object"}}
+
+
+def plain(q: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ([], set()),
+        ([LOOK, SEND], {"look", "send"}),
+        ([{"name": "look", "input_schema": {}}, {"type": "web_search"}], {"look", "web_search"}),
+        ([{"function_declarations": [{"name": "look"}, {"name": "send"}]}], {"look", "send"}),
+        ([{"toolSpec": {"name": "look", "inputSchema": {"json": {"title": "x"}}}}], {"look"}),
+        ([{"title": "look", "type": "object", "properties": {}}], {"look"}),
+        (["look", plain, SimpleNamespace(name="send")], {"look", "plain", "send"}),
+        ([LOOK, 7], None),
+        ([{}], None),
+        ("look", None),
+        (None, None),
+    ],
+)
+def test_names_are_read_in_any_shape(tools: Any, names: set[str] | None) -> None:
+    assert offered_tools(tools) == names
+
+
+@pytest.mark.parametrize("choice", [None, "", True, "auto", "any", "required", {"type": "any"}])
+def test_a_choice_that_names_no_tool_offers_all(choice: Any) -> None:
+    assert offered_tools([LOOK, SEND], choice) == {"look", "send"}
+
+
+@pytest.mark.parametrize("choice", ["none", {"type": "none"}])
+def test_no_tool_is_offered_if_the_choice_is_none(choice: Any) -> None:
+    assert offered_tools([LOOK, SEND], choice) == set()
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "send",
+        {"type": "function", "function": {"name": "send"}},
+        {"type": "function", "name": "send"},
+        {"type": "tool", "name": "send"},
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "send"}]},
+        {"function_calling_config": {"mode": "ANY", "allowed_function_names": ["send"]}},
+    ],
+)
+def test_a_choice_that_names_a_tool_offers_only_this_one(choice: Any) -> None:
+    assert offered_tools([LOOK, SEND], choice) == {"send"}

@@ -43,9 +43,15 @@ class BlockHashes:
         """Return the hashes of the first ``blocks`` blocks of ``tokens``, all of them complete.
 
         Hashes of earlier calls are kept, so ``tokens`` must begin with the tokens of every earlier call.
+
+        Raises:
+            AssertionError: a block is not complete, and its hash would stand for any continuation. Always a
+                bug.
         """
         hashes = self._hashes
         size = self._block_tokens
+        if blocks * size > len(tokens):
+            raise AssertionError(f"{blocks} blocks of {size} hashed, but there are {len(tokens)} tokens")
         for index in range(len(hashes), blocks):
             content = array("q", tokens[index * size : (index + 1) * size]).tobytes()
             previous = hashes[-1] if hashes else self._salt

@@ -131,7 +131,9 @@ class BlockManager:
     def release_continued(self, sequence: Sequence) -> None:
         """Release the held contexts that ``sequence``, a next turn, begins with; it has their blocks."""
         if self._held and sequence.block_hashes is not None:
-            for block_hash in sequence.block_hashes.compute(sequence.tokens, len(sequence.blocks)):
+            # Not its whole table: the blocks behind its cached prefix are not complete yet.
+            cached = sequence.computed_tokens // self._block_tokens
+            for block_hash in sequence.block_hashes.compute(sequence.tokens, cached):
                 self._release_held(block_hash)
 
     def release_expired(self, now: float) -> None:

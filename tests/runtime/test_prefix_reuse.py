@@ -112,6 +112,20 @@ def test_blocks_held_for_the_next_turn_survive_background_load(
     assert submit(runtime, 4, prompt=filling, prefix_salt=b"x").output.result(30).stop_reason == "length"
 
 
+def test_a_turn_held_for_its_tools_leaves_the_answers_of_others_reusable(
+    open_runtime: Callable[..., LocalRuntime],
+) -> None:
+    runtime = open_runtime(kv_cache_precision="f32")
+    held = submit(runtime, 4, prompt=list(range(300, 300 + 2 * BLOCK)), prefix_salt=b"other")
+    held.output.result(30)
+    runtime._engine.hold_for_next_turn(held)
+    prompt = list(range(400, 400 + BLOCK + 7))  # its last block is completed by the answer
+    first = submit(runtime, 3 * BLOCK, prompt=prompt, prefix_salt=b"salt")
+    first.output.result(30)
+    second = submit(runtime, 4, prompt=first.sequence.tokens, prefix_salt=b"salt")
+    assert second.output.result(30).cached_tokens == 4 * BLOCK
+
+
 def test_an_app_is_a_name(runtime: LocalRuntime) -> None:
     with pytest.raises(InvalidRequestError, match="app"):
         runtime.generate([SYSTEM], app=3)  # type: ignore[arg-type]

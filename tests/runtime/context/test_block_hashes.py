@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,14 @@ def test_extending_a_chain_does_not_change_it(all_tokens: list[int], data: st.Da
         grown.compute(all_tokens[:length], length // 2)
     blocks = len(all_tokens) // 2
     assert grown.compute(all_tokens, blocks) == BlockHashes(b"salt", 2).compute(all_tokens, blocks)
+
+
+def test_an_incomplete_block_has_no_hash() -> None:
+    """A hash of the first half would stand for every continuation."""
+    hashes = BlockHashes(b"salt", 4)
+    with pytest.raises(AssertionError, match="2 blocks"):
+        hashes.compute([1, 2, 3, 4, 5], 2)
+    assert hashes.compute([1, 2, 3, 4, 5, 6, 7, 8], 2) == BlockHashes(b"salt", 4).compute([*range(1, 9)], 2)
 
 
 def test_no_two_apps_share_a_hash() -> None:

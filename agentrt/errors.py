@@ -31,7 +31,8 @@
     │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
     │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
-    └── BenchPeerError               a server that a bench compares with does not work
+    ├── BenchPeerError               a server that a bench compares with does not work
+    └── BenchProcessError            a process of a bench has died; ``.exit_code`` and ``.last_lines``
 
 Each message ends with what to do next. Cancellation is not an error: it stays
 :class:`asyncio.CancelledError` (or a generation whose ``finish_reason`` is ``"cancelled"``).
@@ -40,11 +41,13 @@ Each message ends with what to do next. Cancellation is not an error: it stays
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
     "AgentRTError",
     "BenchPeerError",
+    "BenchProcessError",
     "ConfigurationError",
     "DeadlineExceededError",
     "DeviceLostError",
@@ -252,3 +255,20 @@ class BenchPeerError(AgentRTError):
             f"{name} at {url} {problem}. Start it as docs/scheduling.md says, and the bench again."
         )
         self.url = url
+
+
+class BenchProcessError(AgentRTError):
+    """A process in which a bench runs one of its sides has died."""
+
+    def __init__(self, exit_code: int | None, last_lines: Sequence[str]) -> None:
+        """``exit_code`` is minus the signal's number after a signal; ``last_lines`` are of its errors."""
+        how = (
+            f"of signal {-exit_code}" if exit_code is not None and exit_code < 0 else f"with code {exit_code}"
+        )
+        lines = "".join(f"\n  {line}" for line in last_lines)
+        super().__init__(
+            f"a process of the bench died {how}. It wrote {'last:' + lines if lines else 'nothing.'}\n"
+            "Mend the cause, or free memory if it was killed (signal 9), and run the bench again."
+        )
+        self.exit_code = exit_code
+        self.last_lines = tuple(last_lines)

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
+from agentrt.errors import BenchProcessError
+
+_LAST_LINES = 20
+_JOIN_S = 10
+
 
 class SideProcess:
-    """Proxy of an object in its own process, which is idle between two calls. A context manager."""
+    """Proxy of an object in its own process, which is idle between two calls. A context manager.
+
+    What the process writes to its standard error is shown when it ends. If it dies, every method raises
+    :class:`~agentrt.errors.BenchProcessError` with its last lines.
+    """
 
     def __init__(self, make: Callable[..., object], *arguments: object) -> None:
         """Start the process and wait until ``make(*arguments)``, a module's function, has made the object."""
         spawn = multiprocessing.get_context("spawn")
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
+        self._stderr = Path(self._folder.name) / "stderr"
         self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
+        self._process = spawn.Process(
+            target=_serve, args=(theirs, str(self._stderr), make, arguments), daemon=True
+        )
         self._process.start()
         theirs.close()
         self._answer()
 
     def call(self, method: str, *arguments: object) -> Any:
         """Call a method of the object and return its result; raise what it raises."""
-        self._connection.send((method, arguments))
+        try:
+            self._connection.send((method, arguments))
+        except OSError as error:
+            raise self._death() from error
         return self._answer()
 
     def __enter__(self) -> Self:
@@ -36,20 +57,48 @@ class SideProcess:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the process."""
+        """End the process.
+
+        Raises:
+            BenchProcessError: the process died during the block, which is why the block raised another error.
+        """
+        if isinstance(exc, BenchProcessError):
+            return
         self._connection.close()
-        self._process.join(10)
+        self._process.join(_JOIN_S)
+        if isinstance(exc, Exception) and self._process.exitcode not in (0, None):
+            raise self._death() from exc
         self._process.kill()
+        sys.stderr.write(self._take_stderr())
 
     def _answer(self) -> Any:
-        answer = self._connection.recv()
+        try:
+            answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
         if isinstance(answer, Exception):
             raise answer
         return answer
 
+    def _death(self) -> BenchProcessError:
+        self._connection.close()
+        self._process.join(_JOIN_S)
+        return BenchProcessError(self._process.exitcode, self._take_stderr().splitlines()[-_LAST_LINES:])
 
-def _serve(connection: Connection, make: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    def _take_stderr(self) -> str:
+        """Return what the process has written, once, when it has ended."""
+        with self._folder:
+            return self._stderr.read_text("utf-8", "replace") if self._stderr.exists() else ""
+
+
+def _serve(
+    connection: Connection, stderr: str, make: Callable[..., object], arguments: tuple[object, ...]
+) -> None:
     """Main function of the process: answer calls until the pipe is closed."""
+    # The descriptor and not sys.stderr: libraries in C++ write their last words there.
+    with open(stderr, "wb") as file:
+        os.dup2(file.fileno(), 2)
+    faulthandler.enable()
     try:
         side = make(*arguments)
         connection.send(None)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from agentrt.bench.common.process import SideProcess
+from agentrt.errors import AgentRTError, BenchProcessError
+
+
+class Side:
+    """What runs in the other process."""
+
+    def __init__(self, fails: bool = False) -> None:
+        if fails:
+            sys.stderr.write("no such model\n")
+            sys.stderr.flush()
+            os._exit(3)
+
+    def double(self, number: int) -> int:
+        print("doubling", file=sys.stderr)
+        return 2 * number
+
+    def refuse(self) -> None:
+        raise AgentRTError("refused. Ask again.")
+
+    def die(self) -> None:
+        os.write(2, b"one\ntwo\nout of memory\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def abort(self) -> None:
+        os.abort()
+
+
+def test_calls_reach_the_object_and_its_errors_the_caller(capfd: pytest.CaptureFixture[str]) -> None:
+    with SideProcess(Side) as side:
+        assert side.call("double", 3) == 6
+        with pytest.raises(AgentRTError, match="refused"):
+            side.call("refuse")
+    assert "doubling" in capfd.readouterr().err
+
+
+def test_a_side_that_cannot_start_shows_its_last_lines() -> None:
+    with pytest.raises(BenchProcessError, match=r"(?s)code 3.*\n  no such model\n") as caught:
+        SideProcess(Side, True)
+    assert caught.value.exit_code == 3
+    assert caught.value.last_lines == ("no such model",)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_side_that_dies_shows_its_last_lines() -> None:
+    with (
+        pytest.raises(BenchProcessError, match=r"(?s)signal 9.*\n  out of memory\n"),
+        SideProcess(Side) as side,
+    ):
+        side.call("die")
+    with pytest.raises(BenchProcessError, match=r"Fatal Python error: Aborted"), SideProcess(Side) as side:
+        side.call("abort")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_what_fails_because_the_side_has_died_is_explained_by_its_death() -> None:
+    with pytest.raises(BenchProcessError, match="out of memory") as caught:
+        lose_a_server()
+    assert isinstance(caught.value.__cause__, ConnectionError)
+
+
+def lose_a_server() -> None:
+    with SideProcess(Side) as side:
+        side._connection.send(("die", ()))
+        side._process.join()
+        raise ConnectionError("all connection attempts failed")
+
+
+def test_an_error_of_the_caller_stays_what_it_is() -> None:
+    with pytest.raises(ConnectionError), SideProcess(Side):
+        raise ConnectionError("of another server")

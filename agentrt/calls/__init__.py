@@ -9,8 +9,10 @@ from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, 
 from .format import CallScanner, CallShape, ToolCallFormat
 from .json_scanner import JsonCallScanner
 from .key import MAX_KEY_CHARACTERS, canonical_key
+from .message_parser import MessageParser
 from .parser import MAX_CALL_CHARACTERS, ToolCallParser, parse_tool_calls, tool_call_parser
 from .registry import detect_tool_call_format, find_tool_call_format, tool_call_formats
+from .tool_definitions import ToolDefinitions
 
 __all__ = [
     "MAX_CALL_CHARACTERS",
@@ -21,11 +23,13 @@ __all__ = [
     "CallShape",
     "CallStarted",
     "JsonCallScanner",
+    "MessageParser",
     "ParserEvent",
     "TextDelta",
     "ToolCall",
     "ToolCallFormat",
     "ToolCallParser",
+    "ToolDefinitions",
     "canonical_key",
     "detect_tool_call_format",
     "find_tool_call_format",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -52,3 +53,9 @@ class CallFinished:
 
 
 ParserEvent: TypeAlias = TextDelta | CallStarted | CallArgumentsDelta | CallFinished
+
+
+def call_events(index: int, call: ToolCall) -> list[ParserEvent]:
+    """Return the events of a call that is known as a whole."""
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return [CallStarted(index, call.name), CallArgumentsDelta(index, arguments), CallFinished(index, call)]

@@ -58,9 +58,26 @@ class ToolCallFormat:
     see :mod:`agentrt.calls.registry`.
     """
 
+    DEEPSEEK_V3: ClassVar[ToolCallFormat]
+    DEEPSEEK_V31: ClassVar[ToolCallFormat]
+    FUNCTION_GEMMA: ClassVar[ToolCallFormat]
+    FUNCTION_TAG: ClassVar[ToolCallFormat]
+    FUNCTOOLS: ClassVar[ToolCallFormat]
+    GEMMA4: ClassVar[ToolCallFormat]
+    GLM4: ClassVar[ToolCallFormat]
+    GRANITE: ClassVar[ToolCallFormat]
     HERMES: ClassVar[ToolCallFormat]
+    JSON_MESSAGE: ClassVar[ToolCallFormat]
+    KIMI_K2: ClassVar[ToolCallFormat]
+    LFM2: ClassVar[ToolCallFormat]
     LLAMA3_JSON: ClassVar[ToolCallFormat]
+    MISTRAL: ClassVar[ToolCallFormat]
+    MISTRAL_ARGS: ClassVar[ToolCallFormat]
+    PHI4_MINI: ClassVar[ToolCallFormat]
     PYTHONIC: ClassVar[ToolCallFormat]
+    QWEN3_CODER: ClassVar[ToolCallFormat]
+    QWEN3_CODER_BARE: ClassVar[ToolCallFormat]
+    TOOLS_TAG: ClassVar[ToolCallFormat]
     XLAM: ClassVar[ToolCallFormat]
 
     name: str
@@ -73,9 +90,14 @@ class ToolCallFormat:
     """Opens a section at the start of the message only. If empty, a message may
     begin with a call."""
     separator: str | None = field(default=None, repr=False)
-    """Stands between two calls of one section; None if a section holds one call."""
+    """Stands between two calls of one section. Empty if the next call follows directly; None if a section
+    holds one call."""
     closing: str | None = field(default=None, repr=False)
     """Ends a section; None if the message ends it."""
+    inner_markup: tuple[str, ...] = field(default=(), repr=False)
+    """Special tokens inside sections, which the scanner reads, and those of which a combined tag consists."""
+    untyped_arguments: bool = False
+    """Whether every argument is a text, whose type only the tool's schema tells."""
     template_markers: tuple[str, ...] = field(default=(), repr=False)
     """Texts that a chat template contains only if it teaches this format."""
     model_names: tuple[str, ...] = field(default=(), repr=False)
@@ -100,5 +122,5 @@ class ToolCallFormat:
     @property
     def markup(self) -> tuple[str, ...]:
         """The texts around calls. The parser must see them even where they are special tokens."""
-        texts = (self.opening_tag, self.message_opening, self.separator, self.closing)
+        texts = (self.opening_tag, self.message_opening, self.separator, self.closing, *self.inner_markup)
         return tuple(text for text in texts if text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from .arguments import load_json
@@ -16,10 +17,11 @@ _IN_CONTAINER = re.compile(r'[^"{}\[\]]+')
 _IN_SCALAR = re.compile(r"[-+.0-9a-zA-Z]+")
 
 
-class _MalformedError(Exception):
+class MalformedCallError(Exception):
     """The character at ``position`` cannot be part of a call."""
 
     def __init__(self, position: int) -> None:
+        """``position`` is where reading stops."""
         self.position = position
 
 
@@ -31,11 +33,17 @@ class JsonCallScanner:
     JSON object, as some models write them.
     """
 
-    def __init__(self, index: int) -> None:
-        """``index`` is the call's index in its message, and part of the events."""
+    def __init__(self, index: int, *, before: str = "", other_keys: Collection[str] | None = None) -> None:
+        """``index`` is the call's index in its message, and part of the events.
+
+        The characters of ``before`` may precede the call, such as the bracket of an array. ``other_keys`` are
+        the only further keys that a call may have; None allows any.
+        """
         self.done = False
         self.malformed = False
         self._index = index
+        self._before = _SPACE + before
+        self._other_keys = other_keys
         self._step = self._open
         self._key = ""
         self._value: list[str] = []
@@ -59,7 +67,7 @@ class JsonCallScanner:
         try:
             while position < end and not self.done:
                 position = self._step(text, position, end)
-        except _MalformedError as error:
+        except MalformedCallError as error:
             self.malformed = True
             position = error.position
         self._send_arguments()
@@ -68,23 +76,23 @@ class JsonCallScanner:
     # One method per state. Each reads at least one character, or switches to a state that does.
 
     def _open(self, text: str, position: int, end: int) -> int:
-        if text[position] in _SPACE:
+        if text[position] in self._before:
             return position + 1
         if text[position] != "{":
-            raise _MalformedError(position)
+            raise MalformedCallError(position)
         self._step = self._key_or_close
         return position + 1
 
     def _key_or_close(self, text: str, position: int, end: int) -> int:
         if text[position] == "}" and not self._seen:
-            raise _MalformedError(position)  # an empty object names no tool
+            raise MalformedCallError(position)  # an empty object names no tool
         return self._key_start(text, position, end)
 
     def _key_start(self, text: str, position: int, end: int) -> int:
         if text[position] in _SPACE:
             return position + 1
         if text[position] != '"':
-            raise _MalformedError(position)
+            raise MalformedCallError(position)
         self._value = ['"']
         self._in_string = True
         self._step = self._key_text
@@ -96,17 +104,20 @@ class JsonCallScanner:
             self._key = self._load("".join(self._value), position)
             if self._key in _ARGUMENT_KEYS:
                 self._key = "arguments"
-            if self._key in self._seen:
-                raise _MalformedError(position)
+            if self._key in self._seen or not self._key_allowed():
+                raise MalformedCallError(position)
             self._seen.add(self._key)
             self._step = self._colon
         return position
+
+    def _key_allowed(self) -> bool:
+        return self._key in ("name", "arguments") or self._other_keys is None or self._key in self._other_keys
 
     def _colon(self, text: str, position: int, end: int) -> int:
         if text[position] in _SPACE:
             return position + 1
         if text[position] != ":":
-            raise _MalformedError(position)
+            raise MalformedCallError(position)
         self._step = self._value_start
         return position + 1
 
@@ -121,16 +132,16 @@ class JsonCallScanner:
             self._step = self._string_value
             return position + 1
         if self._key == "name":
-            raise _MalformedError(position)
+            raise MalformedCallError(position)
         if character in "{[":
             if self._key == "arguments":
                 if character == "[":
-                    raise _MalformedError(position)
+                    raise MalformedCallError(position)
                 self._start()
             self._step = self._container_value
             return position
         if self._key == "arguments" or not _IN_SCALAR.match(character):
-            raise _MalformedError(position)
+            raise MalformedCallError(position)
         self._step = self._scalar_value
         return position
 
@@ -152,7 +163,7 @@ class JsonCallScanner:
         start = position
         try:
             position = self._container(text, position, end)
-        except _MalformedError as error:
+        except MalformedCallError as error:
             self._keep(text[start : error.position])
             raise
         self._keep(text[start:position])
@@ -166,12 +177,10 @@ class JsonCallScanner:
             self._step = self._key_start
         elif character == "}":
             if self._name is None or self._arguments is None:
-                raise _MalformedError(position)
-            self._send_arguments()
-            self._events.append(CallFinished(self._index, ToolCall(self._name, self._arguments)))
-            self.done = True
+                raise MalformedCallError(position)
+            self._finish_call(self._name, self._arguments)
         elif character not in _SPACE:
-            raise _MalformedError(position)
+            raise MalformedCallError(position)
         return position + 1
 
     # Shared by the states.
@@ -199,7 +208,7 @@ class JsonCallScanner:
             elif character == '"':
                 self._in_string = False
             else:
-                raise _MalformedError(position)  # JSON strings contain no raw control characters
+                raise MalformedCallError(position)  # JSON strings contain no raw control characters
             position += 1
         return position
 
@@ -218,10 +227,10 @@ class JsonCallScanner:
                 self._in_string = True
             elif character in "{[":
                 if len(self._brackets) == _MAX_DEPTH:
-                    raise _MalformedError(position)
+                    raise MalformedCallError(position)
                 self._brackets.append("}" if character == "{" else "]")
             elif self._brackets.pop() != character:
-                raise _MalformedError(position)
+                raise MalformedCallError(position)
             position += 1
             if not self._brackets:
                 break
@@ -236,12 +245,12 @@ class JsonCallScanner:
         try:
             return load_json(text)
         except ValueError:
-            raise _MalformedError(position) from None
+            raise MalformedCallError(position) from None
 
     def _finish_value(self, value: Any, position: int) -> None:
         if self._key == "name":
             if not value:
-                raise _MalformedError(position)
+                raise MalformedCallError(position)
             self._name = value
             if self._unsent:
                 self._start()
@@ -250,10 +259,15 @@ class JsonCallScanner:
                 self._unsent = [value]
                 value = self._load(value, position)
                 if not isinstance(value, dict):
-                    raise _MalformedError(position)
+                    raise MalformedCallError(position)
                 self._start()
             self._arguments = value
         self._step = self._comma_or_close
+
+    def _finish_call(self, name: str, arguments: dict[str, Any]) -> None:
+        self._send_arguments()
+        self._events.append(CallFinished(self._index, ToolCall(name, arguments)))
+        self.done = True
 
     def _start(self) -> None:
         """Emit CallStarted when the name is known and the arguments have begun."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
 
-from .events import CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall
-from .format import CallScanner, ToolCallFormat
+from .either_scanner import EitherScanner
+from .events import CallFinished, CallStarted, ParserEvent, TextDelta, ToolCall, call_events
+from .format import ToolCallFormat
 from .registry import find_tool_call_format
 
 MAX_CALL_CHARACTERS: Final = 1 << 20
 """The longest call in characters. A longer one counts as malformed, so that memory stays bounded."""
+
+CallCheck: TypeAlias = Callable[[ToolCall, ToolCallFormat], ToolCall | None]
+"""Returns the call to report for one that was read in a format, or None if its text is no call."""
 
 _SPACE: Final = " \t\r\n"
 _MAX_SPACE: Final = 64  # a longer run of whitespace is text, not the whitespace around a call
@@ -26,14 +32,35 @@ class ToolCallParser:
     Not thread-safe; one parser per message.
     """
 
-    def __init__(self, format: ToolCallFormat) -> None:
-        """Start at the beginning of a message written in ``format``."""
-        self._format = format
+    def __init__(
+        self,
+        format: ToolCallFormat | None,
+        *,
+        fallbacks: Sequence[ToolCallFormat] = (),
+        check: CallCheck | None = None,
+        unchecked: ToolCallFormat | None = None,
+    ) -> None:
+        """Start at the beginning of a message written in ``format``, if that is known.
+
+        Sections of ``fallbacks`` are read as well, where their opening tags occur. With a ``check``, the
+        events of a call come once it is complete and checked, except in the format ``unchecked``.
+        """
+        self._message_format = format if format is not None and format.message_opening is not None else None
+        self._check = check
+        self._unchecked = unchecked
+        self._tagged: dict[str, list[ToolCallFormat]] = {}
+        for each in (format, *fallbacks):
+            if each is not None and each.opening_tag is not None:
+                self._tagged.setdefault(each.opening_tag, []).append(each)
+        tags = sorted(self._tagged, key=len, reverse=True)
+        self._tag = re.compile("|".join(map(re.escape, tags))) if tags else None
+        self._section: ToolCallFormat | None = None  # the format of the last call
         self._state: Literal["start", "text", "call", "after"] = "start"
         self._pending = ""
         self._held: list[str] = []  # text of the call so far, returned as text if the call is malformed
         self._held_characters = 0
-        self._scanner: CallScanner | None = None
+        self._held_events: list[ParserEvent] = []
+        self._scanner: EitherScanner | None = None
         self._next_index = 0
         self._after_call = False
 
@@ -69,35 +96,35 @@ class ToolCallParser:
     def _at_start(self) -> bool:
         body = self._pending.lstrip(_SPACE)
         space = len(self._pending) - len(body)
-        tag, opening = self._format.opening_tag, self._format.message_opening
-        if opening is None or space > _MAX_SPACE:
+        format = self._message_format
+        opening = None if format is None else format.message_opening
+        if format is None or opening is None or space > _MAX_SPACE:
             self._state = "text"
-        elif _is_incomplete(body, tag, opening):
+        elif _is_incomplete(body, *self._tagged, opening):
             return False
-        elif tag and body.startswith(tag):
+        elif any(body.startswith(tag) for tag in self._tagged):
             self._state = "text"
         elif body.startswith(opening):
-            self._open_call(space + len(opening))
+            self._open_call(space + len(opening), [format])
         else:
             self._state = "text"
         return True
 
     def _in_text(self, events: list[ParserEvent]) -> bool:
-        tag = self._format.opening_tag
-        if tag is None:
+        if self._tag is None:
             if self._only_space_after_call():
                 return False
             self._emit_text(len(self._pending), events)
             return True
-        found = self._pending.find(tag)
-        if found >= 0:
-            text = self._without_space(found)
+        found = self._tag.search(self._pending)
+        # A shorter tag may be the beginning of a longer one.
+        if found and not _is_incomplete(self._pending[found.start() :], *self._tagged):
+            text = self._without_space(found.start())
             self._emit_text(text, events)
-            self._open_call(found - text + len(tag))
+            self._open_call(found.end() - text, self._tagged[found[0]])
             return True
         # The text may end inside a tag, and whitespace before a tag is part of the markup.
-        longest = min(len(tag) - 1, len(self._pending))
-        half = next(n for n in range(longest, -1, -1) if self._pending.endswith(tag[:n]))
+        half = max(_half_mark(self._pending, tag) for tag in self._tagged)
         self._emit_text(self._without_space(len(self._pending) - half), events)
         return False
 
@@ -112,40 +139,64 @@ class ToolCallParser:
         assert self._scanner is not None
         end = min(len(self._pending), MAX_CALL_CHARACTERS - self._held_characters)
         stopped, found = self._scanner.feed(self._pending, 0, end)
-        events += found
-        self._next_index += any(isinstance(event, CallStarted) for event in found)
         self._hold(stopped)
+        self._held_events += found
+        check = None if self._scanner.format is self._unchecked else self._check
+        if check is None:
+            self._release(events)
+        malformed = self._scanner.malformed or self._held_characters >= MAX_CALL_CHARACTERS
         if self._scanner.done and not self._scanner.malformed:
-            self._held, self._held_characters = [], 0
-            self._state = "after"
-            self._after_call = True
-        elif self._scanner.malformed or self._held_characters >= MAX_CALL_CHARACTERS:
+            self._section = self._scanner.format
+            malformed = check is not None and not self._release_checked(check, events)
+            if not malformed:
+                self._state, self._after_call = "after", True
+                self._held, self._held_characters = [], 0
+        if malformed:
             self._emit("".join(self._held), events)
-            self._held, self._held_characters = [], 0
+            self._held, self._held_characters, self._held_events = [], 0, []
             self._state = "text"
+        return True
+
+    def _release(self, events: list[ParserEvent]) -> None:
+        events += self._held_events
+        self._next_index += any(isinstance(event, CallStarted) for event in self._held_events)
+        self._held_events = []
+
+    def _release_checked(self, check: CallCheck, events: list[ParserEvent]) -> bool:
+        """Release the events of a complete call; return False if ``check`` rejects it."""
+        finished = self._held_events[-1]
+        assert isinstance(finished, CallFinished)
+        assert self._section is not None
+        call = check(finished.call, self._section)
+        if call is None:
+            return False
+        if call != finished.call:
+            self._held_events = call_events(finished.index, call)
+        self._release(events)
         return True
 
     def _after(self, events: list[ParserEvent]) -> bool:
         body = self._pending.lstrip(_SPACE)
         space = len(self._pending) - len(body)
-        separator, closing = self._format.separator, self._format.closing
+        assert self._section is not None
+        separator, closing = self._section.separator, self._section.closing
         if space > _MAX_SPACE:
             self._state = "text"
         elif _is_incomplete(body, separator, closing):
             return False
-        elif separator and body.startswith(separator):
-            self._open_call(space + len(separator))
         elif closing and body.startswith(closing):
             self._pending = body[len(closing) :]
             self._state = "text"
+        elif separator is not None and body.startswith(separator):
+            self._open_call(space + len(separator), [self._section])
         else:
             self._state = "text"
         return True
 
-    def _open_call(self, characters: int) -> None:
-        """Start reading a call after ``characters`` of markup."""
+    def _open_call(self, characters: int, formats: Sequence[ToolCallFormat]) -> None:
+        """Start reading a call of one of ``formats`` after ``characters`` of markup."""
         self._hold(characters)
-        self._scanner = self._format.scanner(self._next_index)
+        self._scanner = EitherScanner(formats, self._next_index)
         self._state = "call"
 
     def _hold(self, characters: int) -> None:
@@ -166,6 +217,12 @@ class ToolCallParser:
 def _is_incomplete(text: str, *marks: str | None) -> bool:
     """Whether more text may complete ``text`` to one of ``marks``."""
     return not text or any(mark and mark != text and mark.startswith(text) for mark in marks)
+
+
+def _half_mark(text: str, mark: str) -> int:
+    """Return the length of the longest end of ``text`` that is a beginning of ``mark``, but not all of it."""
+    longest = min(len(mark) - 1, len(text))
+    return next(n for n in range(longest, -1, -1) if text.endswith(mark[:n]))
 
 
 def tool_call_parser(format: ToolCallFormat | str) -> ToolCallParser:

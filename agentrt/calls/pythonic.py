@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final, Literal
 
-from .events import CallArgumentsDelta, CallFinished, CallStarted, ParserEvent, ToolCall
+from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
 
 _SPACE = " \t\r\n"
@@ -30,8 +29,11 @@ class PythonicCallScanner:
     value is known only when its literal is complete, so all events come with the closing parenthesis.
     """
 
-    def __init__(self, index: int) -> None:
-        """``index`` is the call's index in its message, and part of the events."""
+    def __init__(self, index: int, *, in_list: bool = False) -> None:
+        """``index`` is the call's index in its message, and part of the events.
+
+        ``in_list`` accepts the opening bracket of a list before the call.
+        """
         self.done = False
         self.malformed = False
         self._index = index
@@ -40,6 +42,7 @@ class PythonicCallScanner:
         self._quote = ""
         self._escaped = False
         self._brackets: list[str] = []
+        self._bracket_allowed = in_list
 
     def feed(self, text: str, position: int, end: int) -> tuple[int, list[ParserEvent]]:
         """Read ``text[position:end]``; return where reading stopped, and the events of what was read."""
@@ -57,16 +60,13 @@ class PythonicCallScanner:
         except ValueError:
             self.malformed = True
             return position, []
-        arguments = json.dumps(call.arguments, ensure_ascii=False)
-        return position, [
-            CallStarted(self._index, call.name),
-            CallArgumentsDelta(self._index, arguments),
-            CallFinished(self._index, call),
-        ]
+        return position, call_events(self._index, call)
 
     def _accept(self, character: str) -> bool:
         if self._state == "start":
-            if character not in _SPACE:
+            if character == "[" and self._bracket_allowed:
+                self._bracket_allowed = False
+            elif character not in _SPACE:
                 self._state = "name"
                 return bool(_NAME.fullmatch(character))
         elif self._state == "name":
@@ -100,7 +100,7 @@ def _parse(text: str) -> ToolCall:
     Raises:
         ValueError: the text is not a call.
     """
-    name = _NAME.match(text.lstrip(_SPACE))
+    name = _NAME.match(text.lstrip(_SPACE + "["))
     assert name  # the scanner has read one
     reader = _LiteralReader(text, text.index("(") + 1)
     arguments: dict[str, Any] = {}

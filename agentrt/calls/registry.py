@@ -15,17 +15,50 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
+from .deepseek import DEEPSEEK_V3, DEEPSEEK_V31
 from .format import ToolCallFormat
+from .function_tag import FUNCTION_TAG
+from .gemma import FUNCTION_GEMMA, GEMMA4
+from .glm4 import GLM4
 from .hermes import HERMES
+from .json_message import JSON_MESSAGE
+from .kimi_k2 import KIMI_K2
+from .lfm2 import LFM2
 from .llama3_json import LLAMA3_JSON
+from .mistral import MISTRAL, MISTRAL_ARGS
+from .phi4 import FUNCTOOLS, GRANITE, PHI4_MINI
 from .pythonic import PYTHONIC
+from .qwen3_coder import QWEN3_CODER, QWEN3_CODER_BARE
+from .tools_tag import TOOLS_TAG
 from .xlam import XLAM
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-BUILT_IN_FORMATS: Final = (HERMES, LLAMA3_JSON, PYTHONIC, XLAM)
-"""In the order in which they are detected."""
+BUILT_IN_FORMATS: Final = (
+    QWEN3_CODER,
+    GLM4,
+    HERMES,
+    LLAMA3_JSON,
+    PYTHONIC,
+    XLAM,
+    MISTRAL_ARGS,
+    MISTRAL,
+    DEEPSEEK_V3,
+    DEEPSEEK_V31,
+    KIMI_K2,
+    GRANITE,
+    PHI4_MINI,
+    FUNCTOOLS,
+    LFM2,
+    FUNCTION_GEMMA,
+    GEMMA4,
+    FUNCTION_TAG,
+    QWEN3_CODER_BARE,
+    TOOLS_TAG,
+    JSON_MESSAGE,
+)
+"""In the order in which they are detected: a template may contain the markers of several."""
 
 ENTRY_POINT_GROUP: Final = "agentrt.tool_call_formats"
 

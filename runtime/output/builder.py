@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentrt.calls import (
     CallFinished,
+    MessageParser,
     ParserEvent,
     TextDelta,
     ToolCall,
     ToolCallFormat,
-    ToolCallParser,
-    tool_call_parser,
+    ToolDefinitions,
 )
 
 from ..engine.engine_request import RequestOutput
@@ -23,10 +25,21 @@ from .generation import CallAnswered, Finished, FinishReason, Generation, Genera
 class GenerationBuilder:
     """Parses the text of one answer into events, and its output into a :class:`Generation`."""
 
-    def __init__(self, call_format: ToolCallFormat | None) -> None:
-        """``call_format`` is the format of the tool calls; None if no tools are offered."""
+    def __init__(
+        self,
+        call_format: ToolCallFormat | None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        held_to_grammar: bool = False,
+    ) -> None:
+        """``call_format`` is the format of calls of ``tools``; None if no tools are offered.
+
+        ``held_to_grammar`` says that a grammar makes the calls of this format valid.
+        """
         self._call_format = call_format
-        self._parser: ToolCallParser | None = None if call_format is None else tool_call_parser(call_format)
+        self._held_to_grammar = held_to_grammar
+        self._tools = ToolDefinitions(tools, trusted=call_format)
+        self._parser = self._new_parser()
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
         self._answered: list[CallAnswered] = []
@@ -52,13 +65,13 @@ class GenerationBuilder:
             timing=Timing(output.queued_s, output.time_to_first_token_s, output.total_s),
             token_ids=output.token_ids,
             answered_calls=tuple(self._answered),
+            repaired_calls=self._tools.repaired,
             logprobs=output.logprobs,
         )
         return [*events, Finished(generation)]
 
     def _end_turn(self, turn: ToolTurn) -> list[GenerationEvent]:
         assert self._parser is not None
-        assert self._call_format is not None
         events = self._record(self._parser.close())
         answered = [
             CallAnswered(index, call, output)
@@ -68,8 +81,13 @@ class GenerationBuilder:
         ]
         self._answered += answered
         self._calls = []
-        self._parser = tool_call_parser(self._call_format)
+        self._parser = self._new_parser()
         return [*events, *answered]
+
+    def _new_parser(self) -> MessageParser | None:
+        if self._call_format is None:
+            return None
+        return MessageParser(self._call_format, self._tools, held_to_grammar=self._held_to_grammar)
 
     def _record(self, events: list[ParserEvent]) -> list[GenerationEvent]:
         """Keep text and calls for the generation; give each call an id and its index in the whole answer."""

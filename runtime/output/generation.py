@@ -61,6 +61,8 @@ class Generation:
     """Every sampled token, including the one that ended the answer."""
     answered_calls: tuple[CallAnswered, ...] = ()
     """The calls that were answered from the tool cache."""
+    repaired_calls: int = 0
+    """Calls whose name or arguments were repaired: see :class:`agentrt.calls.ToolDefinitions`."""
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One entry per sampled token, if the request asks for them."""
 

@@ -35,7 +35,11 @@ class PendingGeneration:
         self._request = engine.submit(request, listener=listener, drafter=drafter, tool_cache=tool_cache)
         self.output = self._request.output
         """The output of the request, once it has ended."""
-        self._builder = GenerationBuilder(request.call_format)
+        self._builder = GenerationBuilder(
+            request.call_format,
+            () if request.tool_choice is None else request.tool_choice.tools,
+            held_to_grammar=request.calls_held_to_grammar,
+        )
         self._reported = 0
 
     def __enter__(self) -> Self:

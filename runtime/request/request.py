@@ -48,6 +48,8 @@ class Request:
     """Format of the answer's tool calls; None if it can have none."""
     tool_choice: ToolChoice | None = None
     """Which tools the answer may or must call; None if it can call none."""
+    calls_held_to_grammar: bool = False
+    """Whether the grammar makes every call of :attr:`call_format` valid."""
 
     def grammar_error(self) -> InvalidRequestError | None:
         """Return the error of a grammar that became too complex before the answer was complete, else None."""

@@ -31,6 +31,11 @@ class Metrics:
             ("kind",),
             registry=self._registry,
         )
+        self._repaired = Counter(
+            "agentrt_repaired_tool_calls",
+            "Tool calls whose name or arguments were repaired.",
+            registry=self._registry,
+        )
         self._first_token = Histogram(
             "agentrt_time_to_first_token_seconds",
             "Time from request to first token.",
@@ -52,6 +57,7 @@ class Metrics:
         self._tokens.labels("completion").inc(usage.completion_tokens)
         self._first_token.observe(timing.time_to_first_token_s)
         self._total.observe(timing.total_s)
+        self._repaired.inc(generation.repaired_calls)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

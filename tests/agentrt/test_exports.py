@@ -36,8 +36,9 @@ EXPORTS = {
     "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
     "agentrt.calls": {
         *("MAX_CALL_CHARACTERS", "MAX_KEY_CHARACTERS", "CallArgumentsDelta", "CallFinished", "CallScanner"),
-        *("CallShape", "CallStarted", "JsonCallScanner", "ParserEvent", "TextDelta", "ToolCall"),
-        *("ToolCallFormat", "ToolCallParser", "canonical_key", "detect_tool_call_format"),
+        *("CallShape", "CallStarted", "JsonCallScanner", "MessageParser", "ParserEvent", "TextDelta"),
+        *("ToolCall", "ToolCallFormat", "ToolCallParser", "ToolDefinitions", "canonical_key"),
+        "detect_tool_call_format",
         *("find_tool_call_format", "parse_arguments", "parse_tool_calls", "tool_call_formats"),
         "tool_call_parser",
     },

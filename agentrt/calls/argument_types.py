@@ -1,0 +1,166 @@
+"""Fits the arguments of a call to its tool's JSON schema: checks types, and repairs what is unambiguous."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from .arguments import load_json
+
+_MAX_DEPTH: Final = 64
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+class UnfitArgumentsError(ValueError):
+    """The arguments do not fit the schema."""
+
+
+class ArgumentTypes:
+    """The declared types of one tool's arguments.
+
+    Read are ``type``, ``properties``, ``required``, ``additionalProperties``, ``items``, ``enum``, ``const``,
+    ``anyOf``, ``oneOf``, ``allOf`` and local ``$ref``. Other keywords restrict values further; they are left
+    to the tool's own validation.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        """``schema`` is the ``parameters`` of a function definition."""
+        self._schema = schema
+
+    def fit(self, arguments: Mapping[str, Any], *, untyped: bool = False) -> tuple[dict[str, Any], int]:
+        """Return the arguments with the declared types, and the number of values that were repaired.
+
+        A text that is written as the number or boolean that the schema declares becomes one. ``untyped``
+        reads every text whose declared type is not a string as JSON, and does not count it as a repair.
+
+        Raises:
+            UnfitArgumentsError: a value has another type and cannot be repaired, a required argument is
+                missing, or one is not declared.
+        """
+        fitting = _Fitting(self._schema, untyped)
+        closed = {"additionalProperties": False} if self._schema.get("properties") else {}
+        value = fitting.fit(dict(arguments), {"type": "object", **closed, **self._schema}, 0)
+        return value, 0 if untyped else fitting.repairs
+
+
+class _Fitting:
+    """One walk over arguments and their schema."""
+
+    def __init__(self, root: Mapping[str, Any], untyped: bool) -> None:
+        self._root = root
+        self._untyped = untyped
+        self.repairs = 0
+
+    def fit(self, value: Any, schema: Any, depth: int) -> Any:
+        if depth > _MAX_DEPTH or schema is False:
+            raise UnfitArgumentsError("nested too deeply" if schema is not False else "not allowed")
+        if not isinstance(schema, Mapping):
+            return value
+        if "$ref" in schema:
+            return self.fit(value, self._resolve(schema["$ref"]), depth + 1)
+        for each in _list(schema, "allOf"):
+            value = self.fit(value, each, depth + 1)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                value = self._fit_one(value, _list(schema, keyword), depth + 1)
+        if "type" in schema:
+            types = [schema["type"]] if isinstance(schema["type"], str) else list(schema["type"])
+            value = self._typed(value, types)
+        if "enum" in schema and not any(_equal(value, each) for each in schema["enum"]):
+            raise UnfitArgumentsError("not one of the values of the enum")
+        if "const" in schema and not _equal(value, schema["const"]):
+            raise UnfitArgumentsError("not the constant")
+        if isinstance(value, dict):
+            return self._mapping(value, schema, depth)
+        if isinstance(value, list) and "items" in schema:
+            return [self.fit(item, schema["items"], depth + 1) for item in value]
+        return value
+
+    def _fit_one(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
+        """Fit the first schema that needs no repair, else the only one that fits with repairs."""
+        repaired = []
+        for schema in schemas:
+            trial = _Fitting(self._root, self._untyped)
+            try:
+                fitted = trial.fit(value, schema, depth)
+            except UnfitArgumentsError:
+                continue
+            if not trial.repairs:
+                return fitted
+            repaired.append((fitted, trial.repairs))
+        if len(repaired) != 1:
+            raise UnfitArgumentsError("fits none of the alternatives, or several after repairs")
+        ((fitted, repairs),) = repaired
+        self.repairs += repairs
+        return fitted
+
+    def _typed(self, value: Any, types: Sequence[str]) -> Any:
+        if any(_has_type(value, each) for each in types):
+            return value
+        if isinstance(value, str):
+            try:
+                loaded = self._load(value)
+            except ValueError:
+                raise UnfitArgumentsError("a text of another type") from None
+            if any(_has_type(loaded, each) for each in types):
+                self.repairs += 1
+                return loaded
+        raise UnfitArgumentsError(f"not of type {' or '.join(map(str, types))}")
+
+    def _load(self, text: str) -> Any:
+        if self._untyped:
+            return load_json({"True": "true", "False": "false", "None": "null"}.get(text, text))
+        if _NUMBER.fullmatch(text) or text in ("true", "false"):
+            return load_json(text)
+        raise ValueError(text)
+
+    def _mapping(self, value: dict[str, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        declared = schema.get("properties") or {}
+        others = schema.get("additionalProperties", True)
+        missing = [name for name in schema.get("required") or () if name not in value]
+        if missing:
+            raise UnfitArgumentsError(f"{missing[0]} is missing")
+        return {name: self.fit(item, declared.get(name, others), depth + 1) for name, item in value.items()}
+
+    def _resolve(self, reference: Any) -> Any:
+        target: Any = self._root
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise UnfitArgumentsError("a schema outside the tool's own")
+        for part in reference[1:].split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(target, Mapping) or name not in target:
+                raise UnfitArgumentsError("a schema that is not there")
+            target = target[name]
+        return target
+
+
+def _list(schema: Mapping[str, Any], keyword: str) -> Sequence[Any]:
+    found = schema.get(keyword)
+    return found if isinstance(found, (list, tuple)) else ()
+
+
+def _has_type(value: Any, name: str) -> bool:
+    match name:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+        case "number":
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case "integer":
+            return not isinstance(value, bool) and (
+                isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            )
+    return True  # a type of another dialect, such as BFCL's "dict", is left to the tool
+
+
+def _equal(value: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: unlike in Python, 1 is not true."""
+    return isinstance(value, bool) == isinstance(other, bool) and value == other

@@ -1,0 +1,19 @@
+"""LFM2: ``<|tool_call_start|>[name(key="value")]<|tool_call_end|>`` anywhere in the text."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from .format import ToolCallFormat
+from .pythonic import PythonicCallScanner
+
+LFM2: Final = ToolCallFormat(
+    name="lfm2",
+    scanner=functools.partial(PythonicCallScanner, in_list=True),
+    opening_tag="<|tool_call_start|>",
+    separator=",",
+    closing="]<|tool_call_end|>",
+    inner_markup=("<|tool_call_end|>",),
+    template_markers=("<|tool_call_start|>",),
+)

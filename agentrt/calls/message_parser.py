@@ -1,0 +1,148 @@
+"""Finds the calls of offered tools in a message, in whatever format the model writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from .events import CallFinished, ParserEvent, TextDelta
+from .format import ToolCallFormat
+from .json_message import JSON_MESSAGE
+from .parser import MAX_CALL_CHARACTERS, CallCheck, ToolCallParser
+from .pythonic import PYTHONIC
+from .registry import tool_call_formats
+from .tool_definitions import ToolDefinitions
+
+_SPACE: Final = " \t\r\n"
+_STARTS: Final = ("{", "[", "`")
+_FENCE_LINE: Final = re.compile(r"[ \t]*```[a-z_]*[ \t]*\r?\n?")
+_MAX_FENCE_LINE: Final = 32
+
+
+class MessageParser:
+    """An incremental parser like :class:`ToolCallParser` that also reads calls in other formats.
+
+    A call is, first, what the model's own format says; second, a section of any other format with an opening
+    tag, if it is a call of an offered tool with fitting arguments; third, a whole message that consists of
+    such calls only: JSON objects or arrays, a Python list of calls, or code fences with these. JSON inside
+    prose is text. A message that may still consist of calls is held back.
+
+    Not thread-safe; one parser per message.
+    """
+
+    def __init__(
+        self, format: ToolCallFormat, tools: ToolDefinitions, *, held_to_grammar: bool = False
+    ) -> None:
+        """``format`` is the model's own format; ``tools`` are those that the message may call.
+
+        ``held_to_grammar`` says that a grammar makes the calls of ``format`` valid: they are not checked, and
+        may be reported before they are complete.
+        """
+        others = [each for each in tool_call_formats() if each is not format and each.opening_tag is not None]
+        self._parser = ToolCallParser(
+            None if format is JSON_MESSAGE else format,  # of which only whole messages are calls
+            fallbacks=others,
+            check=tools.check,
+            unchecked=format if held_to_grammar else None,
+        )
+        self._trials = [_WholeMessage(each, tools.check) for each in (JSON_MESSAGE, PYTHONIC)]
+        self._fences = _FenceRemover()
+        self._held: list[str] = []
+        self._held_characters = 0
+        self._begun = False
+        self._undecided = True
+
+    def feed(self, text: str) -> list[ParserEvent]:
+        """Parse the next piece of text and return the events it completed."""
+        if not self._undecided:
+            return self._parser.feed(text)
+        self._held.append(text)
+        self._held_characters += len(text)
+        start = text.lstrip(_SPACE)
+        if not self._begun and start:
+            self._begun = True
+            if not start.startswith(_STARTS):
+                return self._release()
+        self._feed_trials(self._fences.feed(text))
+        if not self._trials or self._held_characters > MAX_CALL_CHARACTERS:
+            return self._release()
+        return []
+
+    def close(self) -> list[ParserEvent]:
+        """End the message."""
+        if self._undecided:
+            self._feed_trials(self._fences.close())
+            for trial in self._trials:
+                events = trial.close()
+                if events:
+                    self._undecided = False
+                    return events
+        return self._release() + self._parser.close()
+
+    def _feed_trials(self, text: str) -> None:
+        self._trials = [trial for trial in self._trials if trial.feed(text)]
+
+    def _release(self) -> list[ParserEvent]:
+        """Treat the message as one in the model's own format."""
+        held, self._held, self._undecided = "".join(self._held), [], False
+        return self._parser.feed(held)
+
+
+class _WholeMessage:
+    """The trial whether a message consists of calls in one format only."""
+
+    def __init__(self, format: ToolCallFormat, check: CallCheck) -> None:
+        self._parser = ToolCallParser(format, check=check)
+        self._events: list[ParserEvent] = []
+
+    def feed(self, text: str) -> bool:
+        """Return whether the message still consists of calls only."""
+        return self._add(self._parser.feed(text))
+
+    def close(self) -> list[ParserEvent]:
+        """Return the events of the calls; empty if there is other text, or no call."""
+        complete = self._add(self._parser.close())
+        has_calls = any(isinstance(each, CallFinished) for each in self._events)
+        return self._events if complete and has_calls else []
+
+    def _add(self, events: Sequence[ParserEvent]) -> bool:
+        self._events += [each for each in events if not _is_space(each)]
+        return not any(isinstance(each, TextDelta) for each in self._events)
+
+
+def _is_space(event: ParserEvent) -> bool:
+    return isinstance(event, TextDelta) and not event.text.strip(_SPACE)
+
+
+class _FenceRemover:
+    """Removes the lines that open or close a code fence, whatever pieces the text comes in."""
+
+    def __init__(self) -> None:
+        self._line = ""  # the beginning of a line that may be a fence
+        self._at_line_start = True
+
+    def feed(self, text: str) -> str:
+        kept = []
+        for piece in text.splitlines(keepends=True):
+            line = self._line + piece
+            if not self._at_line_start:
+                kept.append(piece)
+            elif _may_be_fence_line(line):
+                if not line.endswith("\n"):
+                    self._line = line
+                    continue
+            else:
+                kept.append(line)
+            self._line, self._at_line_start = "", piece.endswith("\n")
+        return "".join(kept)
+
+    def close(self) -> str:
+        return "" if _FENCE_LINE.fullmatch(self._line) else self._line
+
+
+def _may_be_fence_line(line: str) -> bool:
+    if line.endswith("\n"):
+        return bool(_FENCE_LINE.fullmatch(line))
+    body = line.lstrip(" \t")
+    return len(body) <= _MAX_FENCE_LINE and ("```".startswith(body) or bool(_FENCE_LINE.fullmatch(body)))

@@ -1,0 +1,16 @@
+"""``<tools>{"name": …, "arguments": {…}}</tools>``: the tag of Qwen's tool list, which its coders write."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from .format import ToolCallFormat
+from .json_scanner import JsonCallScanner
+
+TOOLS_TAG: Final = ToolCallFormat(
+    name="tools_tag",
+    scanner=functools.partial(JsonCallScanner, before="["),
+    opening_tag="<tools>",
+    closing="</tools>",
+)

@@ -1,0 +1,1 @@
+"""The bench of real models: tool calls, perplexity, opening times, memory."""

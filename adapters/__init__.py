@@ -6,6 +6,7 @@ speculations before its answer ends reads them with :func:`current_result_source
 """
 
 from agentrt.toolcache import (
+    FinishedCall,
     ResultSource,
     TakeResult,
     current_result_source,
@@ -16,6 +17,7 @@ from agentrt.tools.speculable import register_tool_type
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 __all__ = [
+    "FinishedCall",
     "Invocation",
     "ResultSource",
     "SpeculableOptions",

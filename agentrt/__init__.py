@@ -1,9 +1,9 @@
 """agentrt: speculative tool execution for existing agents, and a local LLM runtime.
 
-Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.config``, ``.errors``,
-``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, ``.adapters`` (with ``.langchain``, ``.mcp`` and
-``.openai``) and ``.runtime`` (with ``.server``, ``.gateway`` and ``.nano``). Everything else is private and
-may change in any release.
+Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.config``, ``.dialects``,
+``.errors``, ``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, ``.adapters`` (with ``.langchain``,
+``.mcp`` and ``.openai``) and ``.runtime`` (with ``.server``, ``.gateway`` and ``.nano``). Everything else is
+private and may change in any release.
 """
 
 from .calls import ToolCall

@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class Priority(enum.IntEnum):
-    """Lower values are served first; they are sent to endpoints as ``priority``."""
+    """Lower values are served first. :mod:`agentrt.dialects` has how endpoints are sent them."""
 
     REACTIVE = 0
     PROACTIVE = 10
@@ -38,12 +38,20 @@ class Priority(enum.IntEnum):
         return "priority" if self is Priority.REACTIVE else "flex"
 
 
-_current: ContextVar[Priority] = ContextVar("agentrt_priority", default=Priority.REACTIVE)
+PRIORITY_HEADER = "x-agentrt-priority"
+"""The header by which ``agentrt serve`` takes and returns a priority, by its name in lower case."""
+
+_current: ContextVar[Priority | None] = ContextVar("agentrt_priority", default=None)
+
+
+def named_priority() -> Priority | None:
+    """Return the priority of the innermost :func:`priority`; None if there is none."""
+    return _current.get()
 
 
 def current_priority() -> Priority:
     """Return the priority of the innermost :func:`priority`; reactive if there is none."""
-    return _current.get()
+    return _current.get() or Priority.REACTIVE
 
 
 class priority:
@@ -52,7 +60,7 @@ class priority:
     def __init__(self, value: Priority) -> None:
         """``value`` applies while the block or the decorated function runs."""
         self._value = Priority(value)
-        self._tokens: list[Token[Priority]] = []
+        self._tokens: list[Token[Priority | None]] = []
 
     def __enter__(self) -> Priority:
         """Set the priority."""

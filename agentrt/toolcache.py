@@ -14,12 +14,24 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from .calls import ToolCall
 
-TakeResult: TypeAlias = Callable[[ToolCall, str], None]
-"""Takes a call and its result as text. Called from any thread; must not block."""
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A call that was run speculatively, and its result as text."""
+
+    call: ToolCall
+    text: str
+    keep_alive_s: float
+    """For how many seconds the result may be used: the rest of the tool's ``ttl``."""
+
+
+TakeResult: TypeAlias = Callable[[FinishedCall], None]
+"""Takes a result. Called from any thread; must not block."""
 
 
 class ResultSource(Protocol):

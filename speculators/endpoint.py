@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import functools
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -14,6 +15,9 @@ from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.hosts import worker_loop
 from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import wait_for
+from agentrt.dialects.dialect import Dialect
+from agentrt.dialects.endpoint import EndpointDialect
+from agentrt.dialects.openai_client import PrioritizedAsyncClient
 from agentrt.drafts import DraftCost, DraftRequest
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
 
@@ -48,6 +52,7 @@ class EndpointSpeculator:
         timeout: float = 30.0,
         input_price: float = 0.0,
         output_price: float = 0.0,
+        dialect: Dialect | str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the client; the first request is sent by :meth:`drafts`.
@@ -55,12 +60,14 @@ class EndpointSpeculator:
         ``base_url`` and ``api_key`` default as in the OpenAI client. ``samples`` overrides the session's
         number. ``format``, or its name, is how the model writes calls into its text, for servers that do not
         parse them; parsed calls are used where there are any. ``timeout`` is in seconds. The prices are for
-        a million tokens, in your currency; with them the cost of drafts is weighed and reported.
+        a million tokens, in your currency; with them the cost of drafts is weighed and reported. A request
+        has the priority of the model request that it predicts; ``dialect`` is how the endpoint takes it, as
+        in the adapters' ``speculate``.
 
         Raises:
             MissingExtraError: the openai package is not installed.
-            ConfigurationError: ``samples`` or ``agreement`` is below 1, there is no API key, or no format of
-                this name.
+            ConfigurationError: ``samples`` or ``agreement`` is below 1, there is no API key, or no format or
+                dialect of this name.
         """
         try:
             import openai
@@ -80,13 +87,15 @@ class EndpointSpeculator:
         self._clock = clock
         self._paused_until = -math.inf
         try:
-            self._client = openai.AsyncOpenAI(
+            client = _client_class(openai.AsyncOpenAI)(
                 base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0
             )
         except openai.OpenAIError as error:
             raise ConfigurationError(
                 f"{error} Or pass api_key= (any text for servers without keys)."
             ) from error
+        client._agentrt_endpoint = EndpointDialect(dialect)
+        self._client: openai.AsyncOpenAI = client
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield each different call as soon as a sample makes it."""
@@ -165,6 +174,11 @@ class EndpointSpeculator:
             if not native and self._format is not None:
                 calls += parse_tool_calls(choice.message.content or "", self._format)[1]
         return calls
+
+
+@functools.cache
+def _client_class(base: Any) -> Any:
+    return type(base.__name__, (PrioritizedAsyncClient, base), {"__doc__": base.__doc__})
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

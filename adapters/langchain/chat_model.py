@@ -23,7 +23,7 @@ from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import loop_caller
 from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
-from agentrt.toolcache import ResultSource, TakeResult, current_result_source
+from agentrt.toolcache import FinishedCall, ResultSource, TakeResult, current_result_source
 
 from .generations import ChunkConverter, chat_result, generation_of, is_call_answered
 from .messages import openai_messages
@@ -237,14 +237,15 @@ def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[Genera
             portal.call(events.aclose)
 
 
-def _submitter(put: Callable[[str, Mapping[str, Any], str], bool]) -> TakeResult:
-    """Return a function that calls ``put`` with results in a thread: tokenizing them takes time."""
+def _submitter(put: Callable[..., bool]) -> TakeResult:
+    """Return a function that puts results into the cache in a thread: tokenizing them takes time."""
     loop, call_soon = asyncio.get_running_loop(), loop_caller()
 
-    def take(call: ToolCall, text: str) -> None:
+    def take(result: FinishedCall) -> None:
         def keep() -> None:
+            call = result.call
             with suppress(RequestError):  # the agent then makes the call itself
-                put(call.name, call.arguments, text)
+                put(call.name, call.arguments, result.text, result.keep_alive_s, reusable=False)
 
         call_soon(functools.partial(loop.run_in_executor, None, keep))
 

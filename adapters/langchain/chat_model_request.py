@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from agentrt.calls import ToolCall
 from agentrt.concurrency.handover import produced_in_thread
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
+from agentrt.priority import Priority, current_priority
 from agentrt.toolcache import result_text
 
 from .message_fields import message_fields
@@ -42,6 +43,7 @@ class ChatModelRequest:
     schemas: Sequence[Mapping[str, Any]]
     samples: int
     predictors_for: PredictorsFor
+    priority: Priority = field(default_factory=current_priority)
 
     @cached_property
     def predictors(self) -> Sequence[Speculator]:
@@ -50,9 +52,9 @@ class ChatModelRequest:
 
     @cached_property
     def key(self) -> str:
-        """Equal for equal messages, options, method and model; ids of calls may differ."""
+        """Equal for equal messages, options, method, model and priority; ids of calls may differ."""
         fields = [message_fields(message) for message in self.messages]
-        return request_key(fields, [(self.method.value, self.model_key), self.options])
+        return request_key(fields, [(self.method.value, self.model_key, self.priority), self.options])
 
     def request(self) -> DraftRequest:
         """Return the messages and tools in OpenAI's shape, for the predictors."""

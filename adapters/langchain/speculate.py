@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 
 from agentrt.config import SpeculationConfig
+from agentrt.dialects.dialect import Dialect
 from agentrt.drafts import predictors_of
 from agentrt.errors import ConfigurationError
 from agentrt.reports.events import SpeculationObserver
@@ -18,10 +18,8 @@ from agentrt.turns.shared import SharedState
 
 from ..transparent_subclass import plain_class
 from .model_state import ModelState, Predictor
+from .openai_part import find_openai_part
 from .speculating_model import speculating_class
-
-if TYPE_CHECKING:
-    from ..openai.tool_cache import ToolCacheEndpoint
 
 Model = TypeVar("Model", bound=BaseChatModel)
 
@@ -33,7 +31,8 @@ def speculate(
     samples: int = 1,
     config: SpeculationConfig | None = None,
     observers: Sequence[SpeculationObserver] = (),
-    tool_cache: bool = False,
+    tool_cache: bool | Literal["force"] = False,
+    dialect: Dialect | str | None = None,
 ) -> Model:
     """Return a copy of ``model`` that speculates on the calls of ``@speculable`` tools.
 
@@ -51,10 +50,17 @@ def speculate(
     the call itself and continues. As with ``ChatAgentRT(tool_cache=True)``, such calls pass through no node,
     interrupt or middleware: they are ``server_tool_call`` and ``server_tool_result`` blocks of the message. A
     streamed call then comes in one piece, when its turn ends. With any other endpoint, Algorithm 2 is used.
+    ``tool_cache="force"`` is for an endpoint that implements ``POST /cache-tool-output/{response_id}`` and
+    does not list the capability.
+
+    Inside :func:`agentrt.priority` each request of a ``ChatOpenAI`` carries its priority in ``dialect``, the
+    name of one of :mod:`agentrt.dialects` or one of your own; if it is None, in that of the endpoint once an
+    answer has shown it.
 
     Raises:
         ConfigurationError: ``model`` has its tools bound already, there is no predictor, ``samples`` is below
-            1, or ``tool_cache`` is set for a model that is no ``ChatOpenAI``.
+            1, there is no such dialect, or ``tool_cache`` or ``dialect`` is set for a model that is no
+            ``ChatOpenAI``.
     """
     if isinstance(model, RunnableBinding):
         raise ConfigurationError(
@@ -63,11 +69,11 @@ def speculate(
     given = predictors_of(predictors, others=(BaseChatModel,))
     if not given:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    mixins, endpoint = _tool_cache_of(model) if tool_cache else ((), None)
-    copy = model.model_copy()
-    object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *mixins))
+    openai = find_openai_part(model, tool_cache=tool_cache, dialect=dialect)
+    copy = model.model_copy(update=openai.clients)
+    object.__setattr__(copy, "__class__", speculating_class(plain_class(type(model)), *openai.mixins))
     shared = SharedState.create(samples, config, observers)
-    copy._agentrt_state = ModelState(given, shared, endpoint)  # type: ignore[attr-defined]
+    copy._agentrt_state = ModelState(given, shared, openai.tool_cache)  # type: ignore[attr-defined]
     copy._agentrt_tools = None  # type: ignore[attr-defined]
     return copy
 
@@ -85,19 +91,3 @@ def report_of(model: Any) -> SpeculationReport:
         raise ConfigurationError(f"{type(model).__name__} does not speculate. Pass it to speculate() first.")
     report: SpeculationReport = state.shared.reporter.report()
     return report
-
-
-def _tool_cache_of(model: BaseChatModel) -> tuple[tuple[type], ToolCacheEndpoint]:
-    """Return what a ``ChatOpenAI`` needs to submit results: the mixins of its class, and its endpoint."""
-    with suppress(ModuleNotFoundError):  # without langchain-openai no model is a ChatOpenAI
-        from langchain_openai.chat_models.base import BaseChatOpenAI
-
-        from ..openai.tool_cache import ToolCacheEndpoint
-        from .chat_openai import ToolCacheChatOpenAI
-
-        if isinstance(model, BaseChatOpenAI):
-            return (ToolCacheChatOpenAI,), ToolCacheEndpoint()
-    raise ConfigurationError(
-        f"speculate(tool_cache=True) is for ChatOpenAI, not {type(model).__name__}. Leave it out; for "
-        "ChatAgentRT, set its own tool_cache."
-    )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import openai
 
 from agentrt.concurrency.hosts import running_loop, worker_loop
+from agentrt.dialects.endpoint import EndpointDialect
+from agentrt.dialects.openai_client import PrioritizedAsyncClient, PrioritizedClient
 
 from ..transparent_subclass import plain_class, transparent_subclass
 from .client_state import ClientState
@@ -33,7 +35,7 @@ class _SpeculatingClient:
         return self.copy(**changes)
 
     def _agentrt_post(self) -> Any:
-        """Return ``post`` of the user's client.
+        """Return ``post`` of the user's client, with the priority in the endpoint's dialect.
 
         All resources of a client send their requests by it, whether they parse the answer, stream it or
         return it raw.
@@ -81,17 +83,25 @@ class SpeculatingAsyncClient(_SpeculatingClient):
         return result
 
 
-def speculating_copy(client: Client, state: ClientState) -> Client:
+def speculating_copy(client: Client, state: ClientState, endpoint: EndpointDialect) -> Client:
     """Return a copy of ``client``, on the same connections, that speculates with ``state``."""
-    plain: Any = plain_class(type(client))
-    # Not by assigning __class__, which Python refuses for classes below Generic.
-    copy: Any = object.__new__(_speculating_class(plain))
-    copy.__dict__.update(plain.copy(client).__dict__)
+    mixin = SpeculatingAsyncClient if isinstance(client, openai.AsyncOpenAI) else SpeculatingClient
+    copy: Any = prioritized_copy(client, endpoint, mixin)
     copy._agentrt_state = state
     return copy  # type: ignore[no-any-return]
 
 
+def prioritized_copy(client: Client, endpoint: EndpointDialect, *mixins: type) -> Client:
+    """Return a copy of ``client``, on the same connections, that sends priorities in a dialect."""
+    plain: Any = plain_class(type(client))
+    # Not by assigning __class__, which Python refuses for classes below Generic.
+    copy: Any = object.__new__(_prioritized_class(plain, *mixins))
+    copy.__dict__.update(plain.copy(client).__dict__)
+    copy._agentrt_endpoint = endpoint
+    return copy  # type: ignore[no-any-return]
+
+
 @functools.cache
-def _speculating_class(base: Any) -> Any:
-    mixin = SpeculatingAsyncClient if issubclass(base, openai.AsyncOpenAI) else SpeculatingClient
-    return transparent_subclass(base, mixin)
+def _prioritized_class(base: Any, *mixins: type) -> Any:
+    own = PrioritizedAsyncClient if issubclass(base, openai.AsyncOpenAI) else PrioritizedClient
+    return transparent_subclass(base, *mixins, own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,15 @@ import openai
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.handover import produced_in_thread
+from agentrt.dialects.dialect import CHAT_COMPLETIONS
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
+from agentrt.priority import Priority, current_priority
 from agentrt.toolcache import result_text
 
 from .client_state import ClientState, state_of
 from .lookahead_response import LookaheadResponse, Parser
-from .request_body import CHAT_COMPLETIONS, body_after_calls, history_and_rest
+from .request_body import body_after_calls, history_and_rest
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,19 @@ class OpenAIModelRequest:
     path: str
     body: Mapping[str, Any]
     options: Mapping[str, Any]
+    priority: Priority = field(default_factory=current_priority)
 
     @cached_property
     def key(self) -> str:
-        """Equal for equal endpoint, keys, body and options; ids of calls and parsers may differ."""
+        """Equal for equal endpoint, keys, priority, body and options; ids of calls and parsers may differ."""
         client = self.client
         account = [client.organization, client.project, client.api_key]
         endpoint = [str(client.base_url), account, client._custom_headers, client._custom_query]
         options = {name: value for name, value in self._request_options.items() if name != "post_parser"}
         history, rest = history_and_rest(self.path, self.body)
-        return request_key(history, [endpoint, self.path, rest, {**self.options, "options": options}])
+        return request_key(
+            history, [endpoint, self.path, self.priority, rest, {**self.options, "options": options}]
+        )
 
     @property
     def predictors(self) -> Sequence[Speculator]:

@@ -14,6 +14,7 @@ from openai import AsyncStream, Stream
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.hosts import Host
+from agentrt.dialects.dialect import CHAT_COMPLETIONS, MODEL_PATHS
 from agentrt.lookahead.ahead import AheadRequest
 from agentrt.tools.offered import offered_tools
 from agentrt.tools.restrictions import Restrictions, not_offered
@@ -23,7 +24,7 @@ from agentrt.turns.turn import Turn
 from .client_state import ClientState
 from .lookahead_response import is_unread_response, parsed
 from .openai_model_request import OpenAIModelRequest, draft_request
-from .request_body import CHAT_COMPLETIONS, RESPONSES, body_after_calls
+from .request_body import body_after_calls
 from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
 
 logger = logging.getLogger("agentrt")
@@ -167,7 +168,7 @@ def start_request(
     ``send`` is ``post`` of the user's client. Returns None if there is nothing to speculate on.
     """
     state: ClientState | None = getattr(client, "_agentrt_state", None)
-    if state is None or path not in (CHAT_COMPLETIONS, RESPONSES) or not isinstance(body, dict):
+    if state is None or path not in MODEL_PATHS or not isinstance(body, dict):
         return None
     if not state.toolbox.tools or not body.get("tools") or body.get("tool_choice") == "none":
         return None

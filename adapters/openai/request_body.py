@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrt.calls import ToolCall
-
-CHAT_COMPLETIONS = "/chat/completions"
-RESPONSES = "/responses"
+from agentrt.dialects.dialect import CHAT_COMPLETIONS
 
 
 def body_after_calls(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from agentrt.calls import ToolCall, parse_arguments
 from agentrt.config import SpeculationConfig
+from agentrt.dialects.dialect import Dialect
+from agentrt.dialects.endpoint import EndpointDialect
 from agentrt.drafts import Speculator, predictors_of
 from agentrt.errors import ConfigurationError, InvalidRequestError, MissingExtraError
 from agentrt.reports.events import SpeculationObserver
@@ -35,7 +37,8 @@ def speculate(
     samples: int = 1,
     config: SpeculationConfig | None = None,
     observers: Sequence[SpeculationObserver] = (),
-    tool_cache: bool = False,
+    tool_cache: bool | Literal["force"] = False,
+    dialect: Dialect | str | None = None,
 ) -> Client:
     """Return a copy of ``client`` that speculates on the calls of ``tools``, which are ``@speculable``.
 
@@ -51,17 +54,24 @@ def speculate(
     among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer the
     endpoint answers the call itself and continues. Such a call comes with its result, in
     ``delta.tool_results`` of a chunk or as a ``function_call_output`` item of the response; do not make it
-    again. With any other endpoint nothing changes.
+    again. With any other endpoint nothing changes. ``tool_cache="force"`` is for an endpoint that implements
+    ``POST /cache-tool-output/{response_id}`` and does not list the capability.
+
+    Inside :func:`agentrt.priority` each request carries its priority in ``dialect``, the name of one of
+    :mod:`agentrt.dialects` or one of your own; if it is None, in that of the endpoint once an answer has
+    shown it.
 
     Raises:
-        ConfigurationError: no predictor is given, ``samples`` is below 1, or a tool is not speculable.
+        ConfigurationError: no predictor is given, ``samples`` is below 1, a tool is not speculable, or there
+            is no such dialect.
     """
     given = predictors_of(predictors)
     if not given:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
-    endpoint = ToolCacheEndpoint() if tool_cache else None
+    cache = ToolCacheEndpoint.if_wanted(tool_cache)
     shared = SharedState.create(samples, config, observers)
-    return speculating_copy(client, ClientState(given, Toolbox(tools), shared, endpoint))
+    state = ClientState(given, Toolbox(tools), shared, cache)
+    return speculating_copy(client, state, EndpointDialect(dialect))
 
 
 def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:

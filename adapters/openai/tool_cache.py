@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import openai
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import loop_caller, start_in_thread
-from agentrt.toolcache import TakeResult, result_text
+from agentrt.errors import ConfigurationError
+from agentrt.toolcache import FinishedCall, TakeResult, result_text
 from agentrt.turns.turn import Turn
+
+logger = logging.getLogger("agentrt")
 
 CAPABILITY = "cache-tool-output"
 """Listed by an endpoint with a tool cache among the ``capabilities`` of a model."""
@@ -25,13 +29,26 @@ class ToolCacheEndpoint:
     """The endpoint of one client.
 
     If its list of models cannot be read it counts as an endpoint without a tool cache: at once if it refuses,
-    after three attempts if it is busy or cannot be reached.
+    after three attempts if it is busy or cannot be reached. A *forced* one counts as having the paper's API;
+    its list of models is not read, and after three refusals in a row it is sent nothing more.
     """
 
-    def __init__(self) -> None:
-        """Create the endpoint; its list of models is requested when there is a first result."""
-        self._has_cache: bool | None = None
+    def __init__(self, *, forced: bool = False) -> None:
+        """Create the endpoint; unless it is forced, its models are listed when there is a first result."""
+        self._forced = forced
+        self._has_cache: bool | None = True if forced else None
         self._failures = 0
+
+    @classmethod
+    def if_wanted(cls, tool_cache: object) -> Self | None:
+        """Return an endpoint for the setting ``tool_cache``; None if that is False.
+
+        Raises:
+            ConfigurationError: ``tool_cache`` is neither a bool nor ``"force"``.
+        """
+        if tool_cache not in (True, False, "force"):
+            raise ConfigurationError(f'tool_cache is {tool_cache!r}. Use True, False or "force".')
+        return cls(forced=tool_cache == "force") if tool_cache else None
 
     @property
     def may_have_cache(self) -> bool:
@@ -42,10 +59,10 @@ class ToolCacheEndpoint:
         """Submit the results of the turn's speculations for a response that is being streamed."""
         take = self.submitter(client, response_id)
 
-        def listen(call: ToolCall, value: Any) -> None:
+        def listen(call: ToolCall, value: Any, keep_alive_s: float) -> None:
             text = result_text(value)
             if text is not None:
-                take(call, text)
+                take(FinishedCall(call, text, keep_alive_s))
 
         turn.on_finished(listen)
 
@@ -70,9 +87,9 @@ class ToolCacheEndpoint:
             def submit(body: Any) -> None:
                 start_in_thread(lambda: self._submit(client, response_id, body), name="agentrt tool cache")
 
-        def take(call: ToolCall, text: str) -> None:
-            if self.may_have_cache:
-                submit(_entry(call, text))
+        def take(result: FinishedCall) -> None:
+            if self.may_have_cache and result.keep_alive_s > 0:
+                submit([self._entry(result)])
 
         return take
 
@@ -82,6 +99,7 @@ class ToolCacheEndpoint:
                 self._has_cache = _names_capability(list(client.models.list()))
             if self._has_cache:
                 client.post(_path(response_id), cast_to=object, body=body)
+                self._failures = 0
         except openai.OpenAIError as error:
             self._note_failure(error)
 
@@ -91,13 +109,41 @@ class ToolCacheEndpoint:
                 self._has_cache = _names_capability([model async for model in client.models.list()])
             if self._has_cache:
                 await client.post(_path(response_id), cast_to=object, body=body)
+                self._failures = 0
         except openai.OpenAIError as error:
             self._note_failure(error)
 
+    def _entry(self, result: FinishedCall) -> dict[str, Any]:
+        """Return a result in the paper's format.
+
+        The field ``reusable`` is agentrt's own: without it an entry answers any number of equal calls, but a
+        client that makes the calls itself runs the tool for each. A forced endpoint may refuse other fields.
+        """
+        call = result.call
+        entry = {"name": call.name, "params": dict(call.arguments), "output": result.text}
+        own = {} if self._forced else {"reusable": False}
+        return {**entry, "keep_alive": round(result.keep_alive_s, 3), **own}
+
     def _note_failure(self, error: openai.OpenAIError) -> None:
+        transient = isinstance(error, _TRANSIENT)
+        if self._forced:
+            if not transient:
+                self._note_refusal(error)
+            return
         self._failures += 1
-        if not isinstance(error, _TRANSIENT) or self._failures == _MAX_FAILURES:
+        if not transient or self._failures == _MAX_FAILURES:
             self._has_cache = self._has_cache or False
+
+    def _note_refusal(self, error: openai.OpenAIError) -> None:
+        self._failures += 1
+        if self._failures == _MAX_FAILURES:
+            self._has_cache = False
+            logger.warning(
+                "the endpoint has refused %d tool outputs (%s) and is sent no more. Use tool_cache='force' "
+                "only for one that has POST /cache-tool-output/{response_id}.",
+                _MAX_FAILURES,
+                type(error).__name__,
+            )
 
 
 def _names_capability(models: list[Any]) -> bool:
@@ -106,7 +152,3 @@ def _names_capability(models: list[Any]) -> bool:
 
 def _path(response_id: str) -> str:
     return f"/cache-tool-output/{response_id}"
-
-
-def _entry(call: ToolCall, text: str) -> list[dict[str, Any]]:
-    return [{"name": call.name, "params": dict(call.arguments), "output": text}]

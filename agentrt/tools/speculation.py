@@ -117,6 +117,12 @@ class Speculation:
         """The present state; another thread may change it at any time."""
         return self._state
 
+    @property
+    def remaining_s(self) -> float:
+        """For how many more seconds a finished result can be claimed; all of them while the tool runs."""
+        ended_at = self._ended_at
+        return self._ttl if ended_at is None else self._ttl - (self._clock() - ended_at)
+
     # The running side.
 
     def finish(self, value: Any) -> bool:

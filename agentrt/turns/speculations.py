@@ -22,7 +22,8 @@ from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
 from .shared import SharedState
 
-ResultListener = Callable[[ToolCall, Any], None]
+ResultListener = Callable[[ToolCall, Any, float], None]
+"""Takes a call, its result, and for how many seconds the result may be used."""
 
 
 class DraftRecords:
@@ -147,7 +148,7 @@ class TurnSpeculations:
         def notify() -> None:
             outcome = speculation.peek()
             if outcome.usable and self._leaves_the_process(self._tools[call.name]):
-                listener(call, outcome.value)
+                listener(call, outcome.value, speculation.remaining_s)
 
         speculation.when_over(notify)
 

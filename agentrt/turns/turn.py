@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from types import TracebackType
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -37,7 +36,7 @@ from ..tools.speculation import Speculation
 from ..tools.writes import write_log
 from .controller import Decision
 from .shared import SharedState
-from .speculations import TurnSpeculations
+from .speculations import ResultListener, TurnSpeculations
 
 _MAX_DRAFTS = 256
 """Of one predictor in one turn, so that an endless one fills neither the memory nor the loop."""
@@ -174,8 +173,8 @@ class Turn:
             if speculation is not None and speculation.done and speculation.result().usable:
                 self._speculations.recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=0.0)
 
-    def on_finished(self, listener: Callable[[ToolCall, Any], None]) -> None:
-        """Call ``listener`` with the call and result of every speculation that succeeds.
+    def on_finished(self, listener: ResultListener) -> None:
+        """Call ``listener`` with the call, the result and its time to live of every one that succeeds.
 
         Speculations that have already finished are included. The listener is called in the thread in which
         the speculation ends and must not block. Preparations of two-phase tools are left out: they have no

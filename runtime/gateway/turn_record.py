@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from agentrt.calls import ToolCall
+
 from ..toolcache.outputs import ToolOutputs
 
 _MAX_CHARACTERS = 4 * 2**20
@@ -69,18 +71,22 @@ class TurnRecord:
         self._count(arguments)
 
     def outputs_from(self, cache: ToolOutputs) -> list[str]:
-        """Return the cached outputs of all calls, in order; empty if one is missing or there is no call."""
-        outputs = []
+        """Return the cached outputs of all calls, in order; empty if one is missing or there is no call.
+
+        Entries that are not reusable are used up by that.
+        """
+        calls = []
         for call in self.calls:
             try:
                 arguments = from_json(call.arguments or "{}")
             except ValueError:
                 return []
-            cached = cache.get(call.name, arguments) if isinstance(arguments, dict) else None
-            if cached is None:
+            if not isinstance(arguments, dict):
                 return []
-            outputs.append(cached.output)
-        return outputs
+            calls.append(ToolCall(call.name, arguments))
+        found = cache.find(calls)
+        cache.use(found)
+        return [entry.output for entry in found]
 
     def messages(self, outputs: Sequence[str]) -> list[dict[str, Any]]:
         """Return the turn as an assistant message, followed by one tool message per output."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -36,6 +36,12 @@ class ClosingStreamingResponse(StreamingResponse):
 class EventStreamResponse(ClosingStreamingResponse):
     """Server-sent events; ``events`` yields whole events, each with its final blank line."""
 
-    def __init__(self, events: AsyncGenerator[str, None], close: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[str, None],
+        close: Callable[[], Awaitable[None]],
+        headers: Mapping[str, str],
+    ) -> None:
         """See :class:`ClosingStreamingResponse`."""
-        super().__init__(events, close, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        headers = {"cache-control": "no-store", **headers}
+        super().__init__(events, close, media_type="text/event-stream", headers=headers)

@@ -34,6 +34,8 @@ class ToolOutputEntry(BaseModel):
     """Text. Any other JSON value is stored as its JSON text."""
     keep_alive: float | None = Field(default=None, gt=0)
     """Seconds for which the output may be used."""
+    reusable: bool = True
+    """Whether the output answers any number of equal calls, as in the paper, or one. Not in the paper."""
 
 
 @router.post("/v1/cache-tool-output/{response_id}", summary="Submit tool outputs ahead of their calls")
@@ -57,7 +59,9 @@ async def cache_tool_output(
 
 def _put_all(outputs: ToolOutputs, entries: list[ToolOutputEntry]) -> int:
     return sum(
-        outputs.put(entry.name, entry.params or {}, _text(entry.output), entry.keep_alive)
+        outputs.put(
+            entry.name, entry.params or {}, _text(entry.output), entry.keep_alive, reusable=entry.reusable
+        )
         for entry in entries
     )
 

@@ -22,6 +22,7 @@ from ..output.stream import GenerationStream
 from ..request.options import GenerationOptions
 from .chat_answer import ChoiceStream, CompletionMetadata, completion_body, usage_body
 from .chat_request import ChatRequest
+from .priority_header import header_priority, priority_headers
 from .server_state import ServerState, server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
@@ -33,6 +34,8 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
     state = server_state_of(request)
     runtime = state.runtime
     body.check_model(runtime.model_id)
+    body.take_priority(header_priority(request))
+    headers = priority_headers(body.runtime_priority)
     shared_options: GenerationOptions = {**body.options(), "app": app_of(request)}
     options = [_choice_options(shared_options, index) for index in range(body.n or 1)]
     metadata = CompletionMetadata(runtime, body.served_tier, body.forces_named_tool)
@@ -42,7 +45,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
             generations = await cancel_on_disconnect(request, _generate(state, body.messages, options))
             for generation in generations:
                 state.metrics.record(generation)
-            return JSONResponse(completion_body(metadata, generations, bool(body.logprobs)))
+            return JSONResponse(completion_body(metadata, generations, bool(body.logprobs)), headers=headers)
         streams = []
         for choice in options:
             streams.append(await runtime.start(body.messages, **choice))
@@ -50,7 +53,7 @@ async def chat_completions(body: ChatRequest, request: Request) -> Response:
         outputs = streams[0].tool_outputs
         stack.enter_context(open_responses_of(request).register(metadata.id, app_of(request), outputs))
         events = _events(state, metadata, streams, include_usage=body.includes_usage)
-        return EventStreamResponse(events, stack.pop_all().aclose)
+        return EventStreamResponse(events, stack.pop_all().aclose, headers)
 
 
 def _choice_options(options: GenerationOptions, index: int) -> GenerationOptions:

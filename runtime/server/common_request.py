@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentrt.priority import Priority
+from agentrt.priority import PRIORITY_HEADER, Priority
 
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
@@ -62,17 +62,41 @@ class CommonRequest(BaseModel):
             )
 
     @property
-    def runtime_priority(self) -> Priority:
-        """The runtime's priority for ``priority`` and ``service_tier``."""
+    def named_priority(self) -> Priority | None:
+        """The priority that ``priority`` or ``service_tier`` names; None if neither does."""
         if self.priority is not None:
             return Priority.REACTIVE if self.priority <= Priority.REACTIVE else Priority.PROACTIVE
-        return Priority.PROACTIVE if self.service_tier == "flex" else Priority.REACTIVE
+        return {"flex": Priority.PROACTIVE, "priority": Priority.REACTIVE}.get(self.service_tier or "")
+
+    def take_priority(self, header: Priority | None) -> None:
+        """Take the priority of the header; None is without effect.
+
+        Raises:
+            ApiError: 400, the body names another one.
+        """
+        if header is None:
+            return
+        named = self.named_priority
+        if named not in (None, header):
+            raise ApiError(
+                400,
+                f"{PRIORITY_HEADER}: it says {header.name.lower()}, and the body says otherwise. Send one of "
+                "them.",
+                param=PRIORITY_HEADER,
+                code="invalid_value",
+            )
+        self.priority = int(header)
+
+    @property
+    def runtime_priority(self) -> Priority:
+        """The runtime's priority: the one that the request names, else reactive."""
+        return self.named_priority or Priority.REACTIVE
 
     @property
     def served_tier(self) -> str:
         """The service tier that the response reports: that of the priority if the request names one."""
-        named = self.priority is not None or self.service_tier in ("flex", "priority")
-        return self.runtime_priority.service_tier if named else "default"
+        named = self.named_priority
+        return "default" if named is None else named.service_tier
 
     def common_options(self) -> GenerationOptions:
         """Return the runtime's options that are the same in both interfaces."""

@@ -15,6 +15,7 @@ from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Finished
 from ..output.stream import GenerationStream
+from .priority_header import header_priority, priority_headers
 from .responses_answer import Event, ResponseWriter, response_body
 from .responses_request import ResponsesRequest
 from .server_state import ServerState, server_state_of
@@ -27,6 +28,8 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     """OpenAI's responses, whole or as typed server-sent events. Nothing is stored."""
     state = server_state_of(request)
     body.check_model(state.runtime.model_id)
+    body.take_priority(header_priority(request))
+    headers = priority_headers(body.runtime_priority)
     messages, options = body.messages(), body.options()
     options["app"] = app_of(request)
     writer = ResponseWriter(state.runtime, body)
@@ -35,12 +38,12 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
         if not body.stream:
             generation = await cancel_on_disconnect(request, state.runtime.agenerate(messages, **options))
             state.metrics.record(generation)
-            return JSONResponse(response_body(writer, generation))
+            return JSONResponse(response_body(writer, generation), headers=headers)
         stream = await state.runtime.start(messages, **options)
         stack.callback(stream.cancel)
         outputs = stream.tool_outputs
         stack.enter_context(open_responses_of(request).register(writer.id, app_of(request), outputs))
-        return EventStreamResponse(_events(state, writer, stream), stack.pop_all().aclose)
+        return EventStreamResponse(_events(state, writer, stream), stack.pop_all().aclose, headers)
 
 
 async def _events(

@@ -81,15 +81,15 @@ class ToolCacheDrafter(Drafter):
         if not len(self._outputs):
             return None
         _, calls = parse_tool_calls(text, self._call_format)
-        entries = [self._outputs.get(call.name, call.arguments) for call in calls]
-        found = [entry for entry in entries if entry is not None]
-        if not found or len(found) < len(calls):
+        found = self._outputs.find(calls)
+        if not found:
             return None
         reply = self._reply(calls, found)
         if reply is None or end_token != reply.end_token:
             return None
         if total_tokens + len(reply.tokens) >= self._context_tokens:
             return None
+        self._outputs.use(found)
         return ToolTurn(calls, tuple(entry.output for entry in found), reply)
 
     def _reply(self, calls: tuple[ToolCall, ...], entries: Sequence[ToolOutput]) -> ToolReply | None:

@@ -39,6 +39,8 @@ class ToolOutput:
     """Bytes of the output and of the call's canonical key."""
     expires: float
     """When the entry expires, on the cache's clock."""
+    reusable: bool = True
+    """Whether it answers any number of equal calls. If not, it is removed with the first."""
     tokenized: TokenizedCall | None = None
     """Call and output in the model's tokens."""
 
@@ -84,11 +86,18 @@ class ToolOutputs:
         return self._bytes
 
     def put(
-        self, name: str, arguments: Mapping[str, Any], output: str, keep_alive_s: float | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        output: str,
+        keep_alive_s: float | None = None,
+        *,
+        reusable: bool = True,
     ) -> bool:
         """Store ``output`` as that of a call, replacing an earlier output of the same call.
 
-        ``keep_alive_s`` above the limit is cut to the limit.
+        ``keep_alive_s`` above the limit is cut to the limit. A ``reusable`` output answers any number of
+        equal calls in the response; another one answers one.
 
         Returns:
             False if it is not stored: the request has no such tool, the entry is too large, the cache is
@@ -115,7 +124,7 @@ class ToolOutputs:
         if tokenized and not self._fits(tokenized.reply):
             return False
         expires = self._clock() + min(keep_alive_s, limits.max_keep_alive_s)
-        return self._store(key, ToolOutput(name, arguments, output, size, expires, tokenized))
+        return self._store(key, ToolOutput(name, arguments, output, size, expires, reusable, tokenized))
 
     def _fits(self, reply: ToolReply) -> bool:
         return self._max_reply_tokens is None or len(reply.tokens) <= self._max_reply_tokens
@@ -145,6 +154,27 @@ class ToolOutputs:
         with self._lock:
             self._drop_expired()
             return self._by_key.get(key)
+
+    def find(self, calls: Sequence[ToolCall]) -> list[ToolOutput]:
+        """Return the entries of all these calls; none if one has no entry of its own.
+
+        An entry that is not reusable is that of one call only. Follow with :meth:`use` once the calls are
+        answered.
+        """
+        found: list[ToolOutput] = []
+        for call in calls:
+            entry = self.get(call.name, call.arguments)
+            if entry is None or (not entry.reusable and any(entry is other for other in found)):
+                return []
+            found.append(entry)
+        return found
+
+    def use(self, entries: Sequence[ToolOutput]) -> None:
+        """Remove those of these entries that are not reusable: their calls have been answered."""
+        with self._lock:
+            for key in [key for key, entry in self._by_key.items() if any(entry is used for used in entries)]:
+                if not self._by_key[key].reusable:
+                    self._drop(key)
 
     def newest_first(self) -> list[ToolOutput]:
         """Return all entries, the most recently stored first (Algorithm 5, line 14)."""

@@ -38,8 +38,8 @@ def in_time(exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Ite
     late.start()
     put = ToolOutputs.put
 
-    def put_and_go_on(self: ToolOutputs, *arguments: Any) -> bool:
-        kept = put(self, *arguments)
+    def put_and_go_on(self: ToolOutputs, *arguments: Any, **options: Any) -> bool:
+        kept = put(self, *arguments, **options)
         came.set()
         gate.open()
         return kept

@@ -28,7 +28,7 @@ EXPORTS = {
         *("ToolCall", "current_priority", "priority", "run_scope", "speculable"),
     },
     "agentrt.adapters": {
-        *("Invocation", "ResultSource", "SpeculableOptions", "SpeculableTool", "TakeResult"),
+        *("FinishedCall", "Invocation", "ResultSource", "SpeculableOptions", "SpeculableTool", "TakeResult"),
         *("current_result_source", "offering_results", "register_tool_type", "result_text"),
     },
     "agentrt.adapters.langchain": {"ChatAgentRT", "RunRecorder", "report_of", "speculate"},
@@ -43,6 +43,10 @@ EXPORTS = {
         "tool_call_parser",
     },
     "agentrt.config": {"Budget", "SpeculationConfig", "TurnAhead"},
+    "agentrt.dialects": {
+        *("AgentRTServer", "Dialect", "Dynamo", "Evidence", "LiteLLM", "LlmD", "PriorityFields"),
+        *("SGLang", "ServiceTier", "VLLM"),
+    },
     "agentrt.errors": ERRORS,
     "agentrt.perfmodel": {"EngineTimes", "EngineTurn", "TurnTimes", "saved_seconds"},
     "agentrt.reports": {

@@ -50,7 +50,7 @@ def test_results_as_text(value: Any, text: str | None) -> None:
 
 
 def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
-    @speculable
+    @speculable(ttl=7)
     async def find(query: str) -> str:
         if query == "fails":
             raise ValueError
@@ -60,7 +60,8 @@ def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
         events: list[tuple[str, Any]] = []
         done = asyncio.Event()
 
-        def listen(call: ToolCall, value: Any) -> None:
+        def listen(call: ToolCall, value: Any, keep_alive_s: float) -> None:
+            assert 0 < keep_alive_s <= 7
             events.append((call.arguments["query"], value))
             if len(events) == 2:
                 done.set()
@@ -72,7 +73,7 @@ def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
                 await done.wait()
                 assert sorted(events) == [("oslo", "OSLO"), ("rome", "ROME")]
                 late: list[Any] = []
-                turn.on_finished(lambda call, value: late.append(value))
+                turn.on_finished(lambda call, value, keep_alive_s: late.append(value))
                 assert sorted(late) == ["OSLO", "ROME"]
                 turn.bind_answered([ROME])
             total = session.report().total

@@ -11,6 +11,7 @@ import httpx
 import openai
 import pytest
 
+from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.gateway.resumable_request import ResumableRequest
 from agentrt.runtime.http.identity import Tokens
@@ -93,6 +94,49 @@ def test_an_answer_continues_after_its_call(
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         assert usage[name] == getattr(first.usage, name) + getattr(second.usage, name)
     assert deltas(chunks, "role") == []  # the opening chunk has it
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields"), [({}, {"priority": 10}), ({"x-agentrt-priority": "proactive"}, {})]
+)
+def test_every_turn_has_the_priority_of_the_request(
+    http: httpx.Client,
+    runtime: LocalRuntime,
+    gate: Any,
+    weather_tool: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    headers: dict[str, str],
+    fields: dict[str, Any],
+) -> None:
+    served: list[Priority] = []
+    process = runtime._input_processor.process
+
+    def spy(*args: Any, **options: Any) -> Any:
+        request = process(*args, **options)
+        served.append(request.priority)
+        return request
+
+    monkeypatch.setattr(runtime._input_processor, "process", spy)
+    http.headers.update(headers)
+    with_output(http, gate, tools=[weather_tool], **fields)
+    assert served == [Priority.PROACTIVE] * 2
+
+
+@pytest.mark.parametrize("declared", [{}, {"reusable": True}, {"reusable": False}])
+def test_an_output_that_is_not_reusable_answers_one_call(
+    http: httpx.Client,
+    gate: Any,
+    weather_tool: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    declared: dict[str, Any],
+) -> None:
+    """The next turn makes the same call: the engine gets the first request's messages again."""
+    once = iter([True, True, False])
+    monkeypatch.setattr(
+        ResumableRequest, "next_body", lambda self, *_: self.first_body() if next(once) else None
+    )
+    chunks = with_output(http, gate, OUTPUT | declared, tools=[weather_tool])
+    assert len(deltas(chunks, "tool_results")) == (1 if declared.get("reusable") is False else 2)
 
 
 def test_a_call_without_an_output_is_left_to_the_client(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from agentrt.calls import ToolCall
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime.toolcache.outputs import OutputLimits, ToolOutputs
 
@@ -57,6 +58,33 @@ def test_the_same_call_is_stored_once() -> None:
     assert outputs.newest_first()[0] is found
     assert found is not None
     assert found.output == "new"
+
+
+def test_an_entry_that_is_not_reusable_answers_one_call() -> None:
+    outputs = ToolOutputs(TOOLS)
+    call, other = ToolCall("find", {"query": "a"}), ToolCall("now", {})
+    for reusable in (True, False):
+        assert outputs.put("find", {"query": "a"}, "A", reusable=reusable)
+        assert outputs.put("now", {}, "12:00")
+        assert [entry.output for entry in outputs.find([call, other, other])] == ["A", "12:00", "12:00"]
+        assert bool(outputs.find([call, call])) is reusable
+        assert outputs.find([call, ToolCall("find", {"query": "b"})]) == []
+        held = outputs.held_bytes
+        outputs.use(outputs.find([call, other]))
+        assert (outputs.get("find", {"query": "a"}) is not None) is reusable
+        assert outputs.get("now", {}) is not None
+        assert (outputs.held_bytes == held) is reusable
+    assert outputs.find([]) == []
+
+
+def test_an_output_that_came_meanwhile_is_not_used_up() -> None:
+    outputs = ToolOutputs(TOOLS)
+    call = ToolCall("now", {})
+    assert outputs.put("now", {}, "12:00", reusable=False)
+    found = outputs.find([call])
+    assert outputs.put("now", {}, "12:01", reusable=False)
+    outputs.use(found)
+    assert [entry.output for entry in outputs.find([call])] == ["12:01"]
 
 
 def test_entries_expire() -> None:

@@ -1,0 +1,122 @@
+"""An HTTP server on a real socket that records what arrives and answers as an OpenAI endpoint."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.adapters.openai.doubles import chat_completion, chat_events, response, response_events
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request. The names of ``headers`` are in lower case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass
+class RecordingServer:
+    """Answers every model request with ``calls``, or as ``refuse`` says: a status and a text."""
+
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Added to every answer."""
+    fields: Body = field(default_factory=dict)
+    """Added to every whole chat completion."""
+    choice_fields: Body = field(default_factory=dict)
+    """Added to its choice."""
+    owned_by: str = "someone"
+    refuse: Callable[[Received], tuple[int, str] | None] = lambda received: None
+    calls: Callable[[Body], list[tuple[str, str, str]]] = lambda body: []
+    received: list[Received] = field(default_factory=list)
+    capabilities: list[str] | None = None
+    """Those of the model, where they are listed."""
+    holds_streams: bool = False
+    """Whether a stream waits behind its first event until a tool output has been submitted."""
+    submitted: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def outputs(self) -> list[Received]:
+        """The requests that submit tool outputs."""
+        return [one for one in self.received if "cache-tool-output" in one.path]
+
+    @property
+    def sent(self) -> list[Any]:
+        """The ``priority`` of each model request, in the order of arrival; None where there is none."""
+        return [one.body.get("priority") for one in self.received if not one.path.endswith("models")]
+
+    def answer(self, received: Received) -> tuple[int, str, str]:
+        """Return status, content type and text."""
+        self.received.append(received)
+        refusal = self.refuse(received)
+        if refusal is not None:
+            return refusal[0], "application/json", json.dumps({"error": {"message": refusal[1]}})
+        if received.path.endswith("/models"):
+            model: Body = {"id": "m", "object": "model", "created": 0, "owned_by": self.owned_by}
+            if self.capabilities is not None:
+                model["capabilities"] = self.capabilities
+            return 200, "application/json", json.dumps({"object": "list", "data": [model]})
+        if "cache-tool-output" in received.path:
+            return 200, "application/json", json.dumps({"cached": 1})
+        calls, chat = self.calls(received.body), received.path.endswith("/chat/completions")
+        if received.body.get("stream"):
+            events = chat_events(calls) if chat else response_events(0, calls)
+            text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+            return 200, "text/event-stream", text + "data: [DONE]\n\n" * chat
+        answer = {**chat_completion(calls), **self.fields} if chat else response(0, calls)
+        if chat:
+            answer["choices"] = [{**answer["choices"][0], **self.choice_fields}]
+        return 200, "application/json", json.dumps(answer)
+
+
+@contextmanager
+def recording_server(**settings: Any) -> Iterator[RecordingServer]:
+    """A server that runs inside the block. It speaks HTTP/1.0: clients need not close their connections."""
+    recorder = RecordingServer(**settings)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            received = Received(self.path, headers, json.loads(text) if text else {})
+            status, kind, answer = recorder.answer(received)
+            data = answer.encode()
+            about = {"content-type": kind, "content-length": str(len(data))}
+            self.send_response(status)
+            for name, value in (recorder.headers | about).items():
+                self.send_header(name, value)
+            self.end_headers()
+            first, separator, rest = data.partition(b"\n\n")
+            self.wfile.write(first + separator)
+            if recorder.holds_streams and separator:
+                recorder.submitted.wait(20)
+            self.wfile.write(rest)
+            if "cache-tool-output" in self.path:
+                recorder.submitted.set()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    recorder.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield recorder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)

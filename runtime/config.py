@@ -66,10 +66,13 @@ class RuntimeConfig(Settings, strict=True):
     profile_folder: Annotated[Path, Field(strict=False)] | None = None
     """Folder of the model profiles, a path or a string; None for the user's cache folder."""
 
+    tool_prompt: Literal["auto", "native"] = "auto"
+    """How tools get into the prompt. ``auto`` describes them in the system message where the model's chat
+    template takes no tools; ``native`` refuses tools there."""
+
     constrain_tool_calls: bool = True
-    """Hold tool calls to the names and JSON schemas of the request's tools. Has an effect for models whose
-    call format has a shape and whose vocabulary has a token for its opening tag: see
-    :class:`agentrt.calls.ToolCallFormat`. Of the built-in formats that is Hermes (Qwen)."""
+    """Hold tool calls to the names and JSON schemas of the request's tools: from their opening tag on, if
+    that is one token of the vocabulary, and in answers that begin like a call in JSON."""
 
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""

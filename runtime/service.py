@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, Unpack
 
-from agentrt.calls import detect_tool_call_format
+from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
 from agentrt.errors import ConfigurationError
 
@@ -86,7 +86,9 @@ class LocalRuntime:
             quantum_s=config.quantum_s,
             profile_folder=config.profile_folder,
         )
-        self._tokenizer = Tokenizer(directory, loaded.vocabulary_size)
+        self._tokenizer = Tokenizer(
+            directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
+        )
         arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
         warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
         self._pool = BlockPool(arena.blocks)
@@ -95,8 +97,12 @@ class LocalRuntime:
         self.model_id = directory.model_id
         self.context_length = directory.context_length
         """Maximum number of tokens of prompt and answer together."""
-        self.call_format = detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
-        """Format in which the model writes tool calls; None if its chat template has no place for tools."""
+        self.call_format = (
+            ToolCallFormat.JSON_MESSAGE
+            if self._tokenizer.writes_tool_prompt
+            else detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
+        )
+        """Format in which the model is expected to write tool calls; None if it takes no tools."""
         self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
         self._input_processor = InputProcessor(
             self._tokenizer,

@@ -11,7 +11,7 @@ from .json_scanner import JsonCallScanner
 from .key import MAX_KEY_CHARACTERS, canonical_key
 from .message_parser import MessageParser
 from .parser import MAX_CALL_CHARACTERS, ToolCallParser, parse_tool_calls, tool_call_parser
-from .registry import detect_tool_call_format, find_tool_call_format, tool_call_formats
+from .registry import detect_tool_call_format, find_tool_call_format, takes_tools, tool_call_formats
 from .tool_definitions import ToolDefinitions
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "find_tool_call_format",
     "parse_arguments",
     "parse_tool_calls",
+    "takes_tools",
     "tool_call_formats",
     "tool_call_parser",
 ]

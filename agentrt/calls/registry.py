@@ -95,6 +95,11 @@ def find_tool_call_format(name: str | ToolCallFormat) -> ToolCallFormat:
     raise ConfigurationError(f"there is no tool-call format {name!r}. Use one of: {known}.")
 
 
+def takes_tools(chat_template: str) -> bool:
+    """Whether a chat template writes the definitions of tools into the prompt."""
+    return "tools" in chat_template
+
+
 def detect_tool_call_format(chat_template: str, model_id: str) -> ToolCallFormat | None:
     """Return the format in which a model writes calls, or None if its chat template takes no tools.
 
@@ -103,7 +108,7 @@ def detect_tool_call_format(chat_template: str, model_id: str) -> ToolCallFormat
     Raises:
         ConfigurationError: an installed package's format cannot be loaded.
     """
-    if "tools" not in chat_template:
+    if not takes_tools(chat_template):
         return None
     formats, name = tool_call_formats(), model_id.lower()
     for format in formats:

@@ -12,12 +12,13 @@ from typing import Any, Final
 import numpy as np
 import openvino_genai
 
-from agentrt.calls import tool_call_formats
+from agentrt.calls import takes_tools, tool_call_formats
 from agentrt.errors import InvalidRequestError, ModelFormatError
 
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
 from .openvino_core import load_on_own_thread
+from .tool_prompt import with_system_in_user_message, with_tool_prompt
 
 _TRUSTED_ROLES: Final = ("system", "developer", "assistant")
 """Roles whose text may contain special tokens: text of the application itself, and of the model."""
@@ -30,10 +31,11 @@ class Tokenizer:
     markup: the text of a special token in it, such as ``<|im_end|>``, is encoded as ordinary characters.
     """
 
-    def __init__(self, directory: ModelDirectory, vocabulary_size: int) -> None:
+    def __init__(self, directory: ModelDirectory, vocabulary_size: int, *, tool_prompt: bool = True) -> None:
         """Load the tokenizer, detokenizer and chat template of ``directory``.
 
         ``vocabulary_size`` is that of the model, which is often padded beyond that of the tokenizer.
+        ``tool_prompt`` describes tools in the system message where the chat template takes none.
 
         Raises:
             ModelFormatError: one of them cannot be loaded, or the chat template or end token is missing.
@@ -52,6 +54,8 @@ class Tokenizer:
                 f"{directory.path} has no chat template. Copy chat_template.jinja or tokenizer_config.json "
                 "from the original model; base models without one cannot chat."
             )
+        self.writes_tool_prompt = tool_prompt and not takes_tools(self.chat_template)
+        """Whether tools are described by :mod:`agentrt.runtime.model.tool_prompt`."""
         end_token = self._tokenizer.get_eos_token_id()
         self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
         if not self.end_token_ids:
@@ -74,6 +78,19 @@ class Tokenizer:
         """
         escaped_messages = [self._escape_message(message) for message in messages]
         escaped_tools = None if tools is None else [self._escape(tool) for tool in tools]
+        if not self.writes_tool_prompt:
+            return self._apply_template(escaped_messages, escaped_tools)
+        plain = with_tool_prompt(escaped_messages, escaped_tools)
+        try:
+            return self._apply_template(plain, None)
+        except InvalidRequestError:
+            if tools is None or plain[0]["role"] != "system":
+                raise
+            return self._apply_template(with_system_in_user_message(plain), None)
+
+    def _apply_template(
+        self, escaped_messages: list[dict[str, Any]], escaped_tools: list[dict[str, Any]] | None
+    ) -> str:
         try:
             rendered: str = self._tokenizer.apply_chat_template(
                 escaped_messages, add_generation_prompt=True, tools=escaped_tools

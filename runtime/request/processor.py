@@ -121,7 +121,9 @@ class InputProcessor:
         choice = parse_tool_choice(tools, tool_choice, parallel_tool_calls)
         if choice is not None and self._call_format is None:
             raise InvalidRequestError(
-                "tools", f"the chat template of {self._model_id} has no place for tools. Use another model."
+                "tools",
+                f"the chat template of {self._model_id} takes no tools. "
+                "Open it with tool_prompt='auto', or use another model.",
             )
         return choice
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import numpy as np
 from llguidance import LLMatcher
@@ -11,12 +13,16 @@ from numpy.typing import NDArray
 
 from .tool_choice import ToolChoice
 
+_NAMED_CALL: Final = re.compile(rb'"name"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"(?:arguments|parameters)"')
+"""The beginning of a call in a message of calls: data has other keys after a name."""
+
 
 class _State(enum.Enum):
     """Where an answer stands.
 
     START goes to CALL or TEXT. CALL goes to FREE, BETWEEN or END, depending on what may follow a call.
-    BETWEEN goes to CALL, TEXT to END.
+    BETWEEN goes to CALL. FREE goes to CALL or, if the answer has begun like a message of calls, to TEXT. TEXT
+    goes to END.
     """
 
     START = enum.auto()
@@ -45,18 +51,24 @@ class GrammarMatcher:
         calls: LLMatcher | None = None,
         tool_choice: ToolChoice | None = None,
         text: LLMatcher | None = None,
+        message: LLMatcher | None = None,
+        token_bytes: Sequence[bytes] = (),
     ) -> None:
         """Create the matcher of an answer that has not begun.
 
         ``calls`` is the grammar of a call after ``call_token``, the token that opens it. ``text`` is the
-        grammar of an answer that calls no tool; without one, any text may surround calls. Both are copied,
-        never advanced.
+        grammar of an answer that calls no tool, or of one in which calls have no opening token; without it,
+        any text may surround calls. ``message`` is the grammar of an answer that consists of calls without
+        opening tokens: it restricts an answer of free text once that has begun like a call, as
+        ``token_bytes`` tell. All three are copied, never advanced.
         """
         self._call_token = call_token if calls is not None else None
         self._calls = calls
         self._text = text
+        self._message = message
+        self._token_bytes = token_bytes
         self._one_call = tool_choice is not None and not tool_choice.parallel
-        self._call_required = tool_choice is not None and tool_choice.required
+        self._call_required = tool_choice is not None and tool_choice.required and calls is not None
         self._vocabulary_size = vocabulary_size
         self._end_tokens = sorted(end_tokens)
         self._bitmask = np.zeros((vocabulary_size + 31) // 32, np.int32)
@@ -70,6 +82,8 @@ class GrammarMatcher:
         self._text_matcher = self._text and self._text.deep_copy()
         restricted = self._call_required or self._text_matcher is not None
         self._state = _State.START if restricted else _State.FREE
+        self._message_matcher = self._message and self._message.deep_copy()
+        self._message_bytes = b""
 
     @property
     def active(self) -> bool:
@@ -85,6 +99,19 @@ class GrammarMatcher:
         elif token == self._call_token:
             assert self._calls is not None
             self._state, self._matcher = _State.CALL, self._calls.deep_copy()
+            self._message_matcher = None
+        elif self._state is _State.FREE and self._message_matcher is not None:
+            self._follow_message(self._message_matcher, token)
+
+    def _follow_message(self, matcher: LLMatcher, token: int) -> None:
+        """Follow an answer that may consist of calls; from the first tool's name on, hold it to them."""
+        if token in self._end_tokens or not matcher.validate_tokens([token]):
+            self._message_matcher = None
+            return
+        matcher.consume_token(token)
+        self._message_bytes += self._token_bytes[token]
+        if _NAMED_CALL.search(self._message_bytes):
+            self._state, self._matcher = _State.TEXT, matcher
 
     def _advance(self, token: int) -> None:
         matcher = self._matcher

@@ -14,6 +14,22 @@ _JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key
 # The model chooses the tokens of a fixed text itself: another tokenization would be unfamiliar to it.
 _OPTIONS: Final = '%llguidance {"no_forcing": true}'
 
+# Calls in any JSON style. Whitespace is bounded: small models would go on writing it.
+_W: Final = r"[ \t\r\n]{0,32}"
+_ANY_HEAD: Final = rf'/\{{{_W}"name"{_W}:{_W}/'
+_ANY_BETWEEN: Final = rf'/{_W},{_W}"(arguments|parameters)"{_W}:{_W}/'
+_ANY_TAIL: Final = rf"/{_W}\}}/"
+_ANY_NEW_LINE: Final = rf"/[,;]?[ ]?\n{_W}/"
+_ANY_OPENING: Final = rf"/\[{_W}/"
+_ANY_COMMA: Final = rf"/{_W},{_W}/"
+_ANY_CLOSING: Final = rf"/{_W}\]/"
+_ANY_FENCE: Final = r"/```(json|tool_call|tool_calls)?\n/"
+_ANY_FENCE_END: Final = rf"/{_W}```/"
+_ANY_END: Final = rf"/{_W}/"
+# One literal for each piece of JSON: a longer one would hide the JSON of a schema that begins alike.
+_EXACT_HEAD: Final = r'"{" "\"name\"" ": "'
+_EXACT_BETWEEN: Final = r'", " "\"arguments\"" ": "'
+
 
 def json_grammar(schema: Mapping[str, Any]) -> str:
     """One JSON text of ``schema``. A schema keyword that llguidance does not support is an error."""
@@ -31,6 +47,49 @@ def tool_call_grammar(tools: Sequence[Mapping[str, Any]], shape: CallShape) -> s
             f"arguments_{index}: %json {json.dumps(_arguments_schema(function))}",
         ]
     return "\n".join(lines)
+
+
+def message_grammar(
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    parallel: bool,
+    exact: bool,
+    schema: Mapping[str, Any] | None = None,
+) -> str:
+    """A whole message that consists of calls of ``tools`` as JSON objects: one, or several if ``parallel``.
+
+    ``exact`` allows one style only, an object per line. Otherwise the objects may also stand in an array or
+    a code fence, with any whitespace, as models write them that were not shown the style. ``schema`` allows
+    a JSON text instead.
+    """
+
+    def calls_with(separator: str) -> str:
+        return f"call ({separator} call)*" if parallel else "call"
+
+    messages = ["lines"]
+    lines = [_OPTIONS, "call: " + " | ".join(f"call_{index}" for index in range(len(tools)))]
+    if exact:
+        head, between, tail = _EXACT_HEAD, _EXACT_BETWEEN, _literal("}")
+        lines.append(f"lines: {calls_with(_literal(chr(10)))}")
+    else:
+        head, between, tail = _ANY_HEAD, _ANY_BETWEEN, _ANY_TAIL
+        messages += ["array", "fenced"]
+        lines += [
+            f"lines: {calls_with(_ANY_NEW_LINE)}",
+            f"array: {_ANY_OPENING} {calls_with(_ANY_COMMA)} {_ANY_CLOSING}",
+            f"fenced: {_ANY_FENCE} (lines | array) {_ANY_FENCE_END}",
+        ]
+    for index, tool in enumerate(tools):
+        name = _literal(json.dumps(tool["function"]["name"], ensure_ascii=False))
+        lines += [
+            f"call_{index}: {head} {name} {between} arguments_{index} {tail}",
+            f"arguments_{index}: %json {json.dumps(_arguments_schema(tool['function']))}",
+        ]
+    if schema is not None:
+        lines.append(f"answer: %json {json.dumps({**schema, 'x-guidance': _JSON_STYLE})}")
+        messages.append("answer")
+    end = "" if exact else f" {_ANY_END}"
+    return "\n".join([*lines, f"start: ({' | '.join(messages)}){end}"])
 
 
 def _arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:

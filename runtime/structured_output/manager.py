@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from llguidance import LLMatcher
+
 from agentrt.calls import CallShape, ToolCallFormat
 from agentrt.errors import InvalidRequestError
 
 from .grammar_compiler import GrammarCompiler
 from .grammar_matcher import GrammarMatcher
-from .grammars import json_grammar, tool_call_grammar
+from .grammars import json_grammar, message_grammar, tool_call_grammar
 from .tool_choice import ToolChoice
 
 
@@ -28,21 +30,24 @@ class StructuredOutputManager:
         """Read the model's vocabulary.
 
         ``token_bytes`` holds the text of each token, empty for special tokens; None if the texts of tokens do
-        not concatenate. Calls are held to a grammar if ``constrain_calls`` is true, their format has a shape,
-        and the vocabulary has a token for its opening tag.
+        not concatenate: no answer can then be held to a grammar. Calls are if ``constrain_calls`` is true:
+        from their opening token on, if their format has a shape and the vocabulary has a token for its
+        opening tag, and in answers that begin like a call in JSON.
         """
         self._end_tokens = end_tokens
-        self._vocabulary_size = len(token_bytes or ())
+        self._token_bytes = token_bytes or ()
+        self._vocabulary_size = len(self._token_bytes)
         self._compiler = None if token_bytes is None else GrammarCompiler(token_bytes, min(end_tokens))
+        self._constrains = constrain_calls and call_format is not None and self._compiler is not None
         self._call_token: int | None = None
         self._call_shape: CallShape | None = None
-        if constrain_calls and call_format is not None and call_format.shape is not None:
-            self._call_token = _opening_token(call_format, token_bytes or ())
-            self._call_shape = call_format.shape
+        if self._constrains and call_format is not None and call_format.shape is not None:
+            self._call_token = _opening_token(call_format, self._token_bytes)
+            self._call_shape = None if self._call_token is None else call_format.shape
 
     @property
     def call_token(self) -> int | None:
-        """The token that opens a call; None if calls are not held to a grammar."""
+        """The token that opens a call; None if calls have none, or are not held to a grammar."""
         return self._call_token
 
     def matcher(
@@ -57,7 +62,7 @@ class StructuredOutputManager:
                 whose calls cannot be held to a grammar.
             OverloadedError: too many other grammars were being compiled.
         """
-        if tool_choice is not None and self._call_token is None:
+        if tool_choice is not None and not self._constrains:
             _check_unconstrained(tool_choice, schema)
             tool_choice = None
         if tool_choice is None and schema is None:
@@ -66,13 +71,17 @@ class StructuredOutputManager:
             raise InvalidRequestError(
                 "response_format", "this model's vocabulary cannot be held to a grammar. Ask for free text."
             )
-        calls = text = None
-        if tool_choice is not None:
-            assert self._call_shape is not None
-            grammar = tool_call_grammar(tool_choice.tools, self._call_shape)
-            calls = self._compiler.compile(grammar, "tools")
-        if schema is not None:
+        calls = text = message = None
+        if tool_choice is not None and self._call_shape is not None:
+            calls = self._compiler.compile(tool_call_grammar(tool_choice.tools, self._call_shape), "tools")
+        if tool_choice is not None and calls is None and (tool_choice.required or schema is not None):
+            text = self._compile_message(
+                tool_choice, exact=True, schema=None if tool_choice.required else schema
+            )
+        elif schema is not None:
             text = self._compiler.compile(json_grammar(schema), "response_format")
+        elif tool_choice is not None and not tool_choice.required:
+            message = self._compile_message(tool_choice, exact=False)
         return GrammarMatcher(
             vocabulary_size=self._vocabulary_size,
             end_tokens=self._end_tokens,
@@ -80,7 +89,18 @@ class StructuredOutputManager:
             calls=calls,
             tool_choice=tool_choice,
             text=text,
+            message=message,
+            token_bytes=self._token_bytes,
         )
+
+    def _compile_message(
+        self, tool_choice: ToolChoice, *, exact: bool, schema: Mapping[str, Any] | None = None
+    ) -> LLMatcher:
+        assert self._compiler is not None
+        grammar = message_grammar(
+            tool_choice.tools, parallel=tool_choice.parallel, exact=exact, schema=schema
+        )
+        return self._compiler.compile(grammar, "tools" if schema is None else "response_format")
 
 
 def _opening_token(format: ToolCallFormat, token_bytes: Sequence[bytes]) -> int | None:

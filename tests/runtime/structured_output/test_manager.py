@@ -8,7 +8,6 @@ import pytest
 from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output.manager import StructuredOutputManager
 from agentrt.runtime.structured_output.tool_choice import ToolChoice
 
@@ -32,15 +31,11 @@ def test_unsupported_schemas_are_refused(manager: StructuredOutputManager) -> No
         manager.matcher(None, broken)
 
 
-@pytest.mark.parametrize(
-    ("call_format", "token_bytes"),
-    [(ToolCallFormat.PYTHONIC, True), (ToolCallFormat.HERMES, None), (ToolCallFormat.HERMES, [b"a", b"b"])],
-)
-def test_calls_without_an_opening_token_are_not_restricted_and_cannot_be_required(
-    tokenizer: Tokenizer, call_format: ToolCallFormat, token_bytes: Any
+@pytest.mark.parametrize(("vocabulary", "constrain"), [(None, True), ([b"a", b"b"], False)])
+def test_calls_that_no_grammar_holds_cannot_be_required(
+    vocabulary: list[bytes] | None, constrain: bool
 ) -> None:
-    vocabulary = tokenizer.token_bytes if token_bytes is True else token_bytes
-    manager = StructuredOutputManager(call_format, vocabulary, {1})
+    manager = StructuredOutputManager(ToolCallFormat.HERMES, vocabulary, {1}, constrain_calls=constrain)
     assert manager.call_token is None
     assert manager.matcher(ToolChoice(TOOLS)) is None
     for choice in (ToolChoice(TOOLS, required=True), ToolChoice(TOOLS, parallel=False)):

@@ -80,6 +80,20 @@ RECORDED_ANSWERS: Final = (
         (_OSLO,),
     ),
     RecordedAnswer("```json fence (Qwen2.5-Coder-0.5B)", "hermes", f"```json\n{_OSLO_JSON}\n```", (_OSLO,)),
+    RecordedAnswer(
+        "Qwen2.5-Coder-1.5B, as it answered 'What is the weather in Oslo?'",
+        "hermes",
+        '```json\n{\n  "name": "get_weather",\n  "arguments": {\n    "city": "Oslo",\n'
+        '    "days": 1\n  }\n}\n```',
+        (ToolCall("get_weather", {"city": "Oslo", "days": 1}),),
+    ),
+    RecordedAnswer(
+        "Qwen2.5-Coder-0.5B, as it answered 'Find my mail about the invoice from Ann.'",
+        "hermes",
+        '```json\n{\n  "name": "search_mail",\n  "arguments": {\n'
+        '    "query": "Invoice from Ann"\n  }\n}\n```',
+        (ToolCall("search_mail", {"query": "Invoice from Ann"}),),
+    ),
     RecordedAnswer("fence without a language", "hermes", f"```\n{_EVENT_JSON}\n```\n", (_EVENT,)),
     RecordedAnswer(
         "two fences", "hermes", f"```json\n{_OSLO_JSON}\n```\n\n```json\n{_ROME_JSON}\n```", (_OSLO, _ROME)
@@ -222,6 +236,8 @@ _DATA = (
     '{"name": "get_weather", "arguments": {"place": "Oslo"}}',
     '{"name": "get_weather", "arguments": {}}',
     '{"name": "get_weather", "arguments": {"city": 5}}',
+    # Qwen2.5-Coder-1.5B, asked for the weather in two cities: the schema takes one.
+    '```json\n{"name": "get_weather", "arguments": {"city": ["Oslo", "Rome"], "days": 3}}\n```',
     '{"name": "delete_all", "arguments": {"city": "Oslo"}}',
     '{"name": "get_weather", "arguments": {"city": "Oslo"}, "result": "12 degrees"}',
     '["get_weather", "search_mail"]',

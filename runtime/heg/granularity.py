@@ -106,11 +106,10 @@ def _cost(graph: ExecutionGraph, profile: Profile) -> float:
 
 
 def _longest_kernel(graph: ExecutionGraph) -> float:
-    """Seconds of the longest kernel of the typical chunks and the decode step."""
+    """Seconds of the longest kernel of the typical chunks, on every route, and of the decode step."""
+    shapes = [*_typical_chunks(graph), _DECODE_STEP]
     return max(
-        graph.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds
-        for shape in [*_typical_chunks(graph), _DECODE_STEP]
-        for kernel in graph.kernels_for(shape)
+        graph.longest_kernel_s(shape, avoid=avoid) for shape in shapes for avoid in (None, Role.PREFILL)
     )
 
 

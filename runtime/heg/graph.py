@@ -52,6 +52,7 @@ class ExecutionGraph:
         """Tokens in a chunk that can take the split route; None if no chunk can."""
         self._group = functools.lru_cache(4096)(self._group_segments)
         self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
+        self._longest = functools.lru_cache(4096)(self._longest_kernel_s)
 
     @property
     def layers(self) -> int:
@@ -87,17 +88,49 @@ class ExecutionGraph:
         context.kernels = context.kernels[:done] + fused
         return True
 
-    def chunk_tokens(self, past_tokens: int, left: int, kernel_s: float | None = None) -> int:
+    def chunk_tokens(self, past_tokens: int, left: int) -> int:
         """Return the length of the next prompt chunk behind ``past_tokens``, of ``left`` tokens to come.
 
-        The static shape where chunks are split between XPUs and that many are left. Otherwise the longest
-        chunk of which each compiled segment takes at most ``kernel_s`` (one quantum if None), in whole
-        blocks, at least one; or all that is left.
+        It is :meth:`token_budget`, or all that is left.
         """
-        past = -(-past_tokens // _PAST_STEP) * _PAST_STEP
+        return min(left, self.token_budget(past_tokens, left))
+
+    def token_budget(self, past_tokens: int, left: int, kernel_s: float | None = None) -> int:
+        """Return the tokens of a batch whose first prompt chunk has ``left`` tokens to come.
+
+        The static shape where chunks are split between XPUs and that many are left. Otherwise the longest
+        chunk behind ``past_tokens`` of which each compiled segment takes at most ``kernel_s`` (one quantum if
+        None), in whole blocks, at least one. What the first chunk does not use is for other sequences.
+        """
+        past = _round_up(past_tokens)
         if self.static_tokens is not None and left >= self.static_tokens and self._attends_in_time(past):
             return self.static_tokens
-        return min(left, self._fused_chunk(past, self.quantum_s if kernel_s is None else kernel_s))
+        return self._fused_chunk(past, self.quantum_s if kernel_s is None else kernel_s)
+
+    def longest_kernel_s(self, shape: BatchShape, *, avoid: Role | None = None) -> float:
+        """Return the seconds of a batch's longest kernel, on the route of :meth:`kernels_for`.
+
+        Its past counts as rounded up to the next 256 tokens.
+        """
+        past = _round_up(shape.past_tokens)
+        return self._longest(
+            BatchShape(shape.tokens, shape.sequences, past, shape.logits_rows), avoid is Role.PREFILL
+        )
+
+    def indivisible_s(self, past_tokens: int = 0) -> float:
+        """Return the seconds of the longest kernel that cannot be made shorter, however short the quantum.
+
+        It is a compiled segment that computes one block of one prompt, or one decode, behind
+        ``past_tokens``; or of a static chunk a token-level kernel, or the last segment.
+        """
+        past = _round_up(past_tokens)
+        least = [BatchShape(self.block_tokens, 1, past, 1), BatchShape(1, 1, past, 1)]
+        seconds = [self._kernel_s(kernel, shape) for kernel in self.segment_kernels for shape in least]
+        if self.static_tokens is not None:
+            static = BatchShape(self.static_tokens, 1, past, 1)
+            kernels = [kernel for kernel in self._split if kernel.kind is KernelKind.TOKENS]
+            seconds += [self._kernel_s(kernel, static) for kernel in (*kernels, self.segment_kernels[-1])]
+        return max(seconds)
 
     def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
         """Return ``B_max`` of §6.3: the most sequences that decode together at little cost to each.
@@ -114,11 +147,10 @@ class ExecutionGraph:
 
     def estimate_seconds(self, shape: BatchShape) -> float:
         """Estimate the time of a whole batch, each kernel on the XPU it prefers."""
-        kernels = self.kernels_for(shape)
-        return sum(self.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds for kernel in kernels)
+        return sum(self._kernel_s(kernel, shape) for kernel in self.kernels_for(shape))
 
     def _fused(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
-        past = -(-shape.past_tokens // _PAST_STEP) * _PAST_STEP
+        past = _round_up(shape.past_tokens)
         return self._group(BatchShape(shape.tokens, shape.sequences, past, shape.logits_rows), segment, index)
 
     def _group_segments(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
@@ -128,7 +160,7 @@ class ExecutionGraph:
             kernel = self._layers_kernel(index + len(kernels), segment, segment + 1)
             for end in range(segment + 2, len(self.bounds) + 1):
                 longer = self._layers_kernel(kernel.index, segment, end)
-                if self.cost_model.estimate(longer, shape, Role.DECODE).seconds > self.quantum_s:
+                if self._kernel_s(longer, shape) > self.quantum_s:
                     break
                 kernel = longer
             kernels.append(kernel)
@@ -166,8 +198,14 @@ class ExecutionGraph:
     def _attends_in_time(self, past: int) -> bool:
         """Whether one layer's attention of a static chunk fits the quantum."""
         assert self.static_tokens is not None
-        shape = BatchShape(self.static_tokens, 1, past, 0)
-        return self.cost_model.estimate(self._split[1], shape, Role.DECODE).seconds <= self.quantum_s
+        return self._kernel_s(self._split[1], BatchShape(self.static_tokens, 1, past, 0)) <= self.quantum_s
+
+    def _longest_kernel_s(self, shape: BatchShape, fused: bool) -> float:
+        kernels = self.kernels_for(shape, avoid=Role.PREFILL if fused else None)
+        return max(self._kernel_s(kernel, shape) for kernel in kernels)
+
+    def _kernel_s(self, kernel: Kernel, shape: BatchShape) -> float:
+        return self.cost_model.estimate(kernel, shape, kernel.roles[0]).seconds
 
     def _longest_fused_chunk(self, past: int, kernel_s: float) -> int:
         ends = [*self.bounds[1:], self.layers]
@@ -176,6 +214,10 @@ class ExecutionGraph:
         blocks = self.max_chunk_tokens // self.block_tokens
         for tokens in range(blocks * self.block_tokens, self.block_tokens, -self.block_tokens):
             shape = BatchShape(tokens, 1, past, 0)
-            if self.cost_model.estimate(kernel, shape, Role.DECODE).seconds <= kernel_s:
+            if self._kernel_s(kernel, shape) <= kernel_s:
                 return tokens
         return self.block_tokens
+
+
+def _round_up(past_tokens: int) -> int:
+    return -(-past_tokens // _PAST_STEP) * _PAST_STEP

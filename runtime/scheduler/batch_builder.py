@@ -11,12 +11,12 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from ..heg.graph import ExecutionGraph
-from .batch import Batch, ScheduledChunk, Stage
+from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .policy import Policy
 from .queues import RequestQueues, by_order
-from .sequence import Sequence, SequenceState
+from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
 
 
 class BatchBuilder:
@@ -57,6 +57,7 @@ class BatchBuilder:
     def _schedule_chunks(self, stage: Stage, level: int) -> list[ScheduledChunk]:
         """Schedule a chunk of each candidate while the batch size, the token budget and free blocks allow."""
         chunks: list[ScheduledChunk] = []
+        limit_s = self.kernel_limit_s(stage, level)
         evicted: set[Sequence] = set()
         budget: int | None = None
         blocks_short = False
@@ -74,13 +75,19 @@ class BatchBuilder:
                 # block, so that it always advances.
                 budget = max(self._token_budget(sequence) - len(chunks), self._graph.block_tokens)
             length = self._chunk_length(sequence, budget) if prefill and budget is not None else 1
+            # Also together with others' past, a chunk must not make a kernel too long.
+            if length and chunks and not self._in_time([*chunks, _chunk(sequence, length)], limit_s):
+                length = 0
             if length and self._reserve_blocks(sequence, length, chunks, evicted):
                 if waiting:
                     self._admit(sequence)
                 budget = None if budget is None else budget - length
-                samples = sequence.computed_tokens + length == len(sequence.tokens)
-                draft = self._draft_that_fits(sequence) if sequence.draft and samples and not prefill else ()
-                chunks.append(ScheduledChunk(sequence, length, samples, draft))
+                chunk = _chunk(sequence, length)
+                if sequence.draft and chunk.samples and not prefill:
+                    drafted = chunk._replace(draft=sequence.draft)
+                    if self._in_time([*chunks, drafted], limit_s) and self._allocate_for_draft(sequence):
+                        chunk = drafted
+                chunks.append(chunk)
             elif waiting:
                 self._block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
                 # Later sequences in the queue must not take the blocks that this one waits for.
@@ -108,21 +115,33 @@ class BatchBuilder:
             return prompts
         return [*(sequence for sequence in own if not sequence.needs_prefill), *prompts]
 
+    def kernel_limit_s(self, stage: Stage, level: int) -> float:
+        """Longest kernel of a batch that may be shorter: the quantum if more urgent work may wait for it."""
+        policy = self._policy
+        if policy.chunk_tokens is not None:
+            return float("inf")
+        if level > REACTIVE_LEVEL or not policy.by_priority:
+            return self._graph.quantum_s
+        return float("inf") if stage is Stage.DECODE else max(self._graph.quantum_s, policy.reactive_kernel_s)
+
+    def _in_time(self, chunks: list[ScheduledChunk], limit_s: float) -> bool:
+        """Whether no kernel of a batch of ``chunks`` takes longer than ``limit_s``."""
+        return limit_s == float("inf") or self._graph.longest_kernel_s(shape_of(chunks)) <= limit_s
+
     def _token_budget(self, first: Sequence) -> int:
         """Tokens in a batch whose first prompt is ``first``: the most whose kernels stay within their limit.
 
         The limit of a kernel is the quantum, and for reactive prompts the policy's ``reactive_kernel_s``.
         """
-        policy, most = self._policy, self._graph.max_chunk_tokens
+        policy = self._policy
         if policy.chunk_tokens is not None:
             return policy.chunk_tokens
-        within_quantum = self._graph.chunk_tokens(first.computed_tokens, most)
+        past, left = first.computed_tokens, first.prefill_end - first.computed_tokens
+        within_quantum = self._graph.token_budget(past, left)
         if first.is_background or not policy.by_priority:
             return within_quantum
-        most = min(most, policy.reactive_chunk_tokens)
-        return max(
-            within_quantum, self._graph.chunk_tokens(first.computed_tokens, most, policy.reactive_kernel_s)
-        )
+        longer = self._graph.token_budget(past, left, policy.reactive_kernel_s)
+        return max(within_quantum, min(longer, policy.reactive_chunk_tokens))
 
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:
         """Length of the next chunk of a prompt: the rest, or up to a block boundary within the budget."""
@@ -133,15 +152,15 @@ class BatchBuilder:
         end = (sequence.computed_tokens + budget) // self._graph.block_tokens * self._graph.block_tokens
         return max(0, end - sequence.computed_tokens)
 
-    def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
-        """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft."""
+    def _allocate_for_draft(self, sequence: Sequence) -> bool:
+        """Allocate blocks for the sequence's draft if enough are free: no sequence is evicted for a draft."""
         tokens = len(sequence.tokens) + len(sequence.draft)
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed > self._block_manager.free_blocks:
-            return ()
+            return False
         if needed > 0:
             self._block_manager.allocate(sequence, needed)
-        return sequence.draft
+        return True
 
     def _admit(self, sequence: Sequence) -> None:
         """Admit a waiting sequence whose blocks are reserved."""
@@ -225,3 +244,8 @@ class BatchBuilder:
         """
         batch = self._batches.containing(sequence)
         return batch is None or (batch.running_on is None and batch.stage is not Stage.DECODE)
+
+
+def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
+    """The next ``length`` tokens of ``sequence`` as a chunk without a draft."""
+    return ScheduledChunk(sequence, length, sequence.computed_tokens + length == len(sequence.tokens))

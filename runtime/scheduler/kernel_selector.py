@@ -58,7 +58,13 @@ class KernelSelector:
         self._active = active
         self._max_batch_size = max_batch_size
         self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
-        self._mixes = policy.background_mixes and len(self._roles) == 1
+        # Where a block of a prompt beside decodes exceeds the quantum, prompts would wait until those end.
+        smallest = BatchShape(graph.block_tokens + max_batch_size - 1, max_batch_size, 0, max_batch_size)
+        self._mixes = (
+            policy.background_mixes
+            and len(self._roles) == 1
+            and graph.longest_kernel_s(smallest) <= graph.quantum_s
+        )
         self._costs: dict[tuple[object, ...], KernelCost] = {}
         self._background_credit_s = dict.fromkeys(self._roles, 0.0)
         self._last_level_on = dict.fromkeys(self._roles, REACTIVE_LEVEL)
@@ -208,12 +214,16 @@ class KernelSelector:
     def _rerouted(self, batch: Batch) -> tuple[Kernel, ...] | None:
         """The kernels of a batch on another XPU than the busy one it waits for; None if it must wait (§6.5).
 
-        Reactive prompts stay where they are while there is promoted work, which needs the other XPU. The
-        batch keeps its route until :meth:`_launch`.
+        Reactive prompts stay where they are while there is promoted work, which needs the other XPU, and no
+        batch moves to kernels that would take too long there. The batch keeps its route until
+        :meth:`_launch`.
         """
         context = batch.context
         waits_for = context.kernels[context.position].roles[0]
         if waits_for not in self._active or (self._queues.promoted and not batch.is_background):
+            return None
+        limit_s = self._builder.kernel_limit_s(batch.stage, batch.level)
+        if self._graph.longest_kernel_s(context.shape, avoid=waits_for) > limit_s:
             return None
         if not context.position:
             return self._graph.kernels_for(context.shape, avoid=waits_for)

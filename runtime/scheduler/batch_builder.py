@@ -39,8 +39,17 @@ class BatchBuilder:
         self._batches = batches
         self._max_batch_size = max_batch_size
         self._b_max = graph.max_decode_batch(policy.backfill_slowdown, limit=max_batch_size)
+        self._short_level: int | None = None
         self.evictions = 0
         """Times a running sequence lost its blocks to a more urgent one."""
+
+    def begin_round(self) -> None:
+        """Begin a round of decisions at one point in time.
+
+        For the rest of the round, once a waiting sequence did not get its blocks, no sequence of a less
+        urgent level is admitted: it would take them as soon as they are free.
+        """
+        self._short_level = None
 
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
         """Start a batch of the ready sequences that fit in it; None if none is ready."""
@@ -60,7 +69,7 @@ class BatchBuilder:
         limit_s = self.kernel_limit_s(stage, level)
         evicted: set[Sequence] = set()
         budget: int | None = None
-        blocks_short = False
+        blocks_short = self._short_level is not None and level > self._short_level
         for sequence in self._candidates(stage, level):
             if len(chunks) == self._max_batch_size:
                 break
@@ -91,7 +100,8 @@ class BatchBuilder:
             elif waiting:
                 self._block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
                 # Later sequences in the queue must not take the blocks that this one waits for.
-                blocks_short = blocks_short or length > 0
+                if length > 0:
+                    blocks_short, self._short_level = True, level
         return chunks
 
     def _candidates(self, stage: Stage, level: int) -> Iterable[Sequence]:

@@ -245,6 +245,7 @@ class Scheduler:
         """Start the next kernel on every idle XPU where one may run; the caller submits them."""
         self._block_manager.release_expired(now)
         self._queues.promote_aged(now)
+        self._builder.begin_round()
         scheduled: list[ScheduledKernel] = []
         while (kernel := self._selector.select(now)) is not None:
             scheduled.append(kernel)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from agentrt.runtime.heg.cost_model import CostModel, KernelCost
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.scheduler.batch import Stage
+from agentrt.runtime.scheduler.policy import POLICIES
 from agentrt.runtime.scheduler.scheduler import Scheduler
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.runtime.scheduler.machine import QUANTUM, Machine, policy
@@ -425,6 +427,19 @@ class TestTwoXPUs:
         one_by_one = Machine(xpus=2, decode_share=0.3)
         one_by_one.until(one_by_one.add(64, PROACTIVE, answer=1))
         assert machine.now < 2 * one_by_one.now
+
+    def test_background_does_not_take_the_blocks_that_a_reactive_request_waits_for(self) -> None:
+        restarts = replace(POLICIES["preempt-restart"], promote_after_s=0.0)
+        machine = Machine(blocks=9, xpus=2, policy=restarts)
+        # One prompt runs on each XPU; both never rest at the same time.
+        machine.add(16, PROACTIVE)
+        machine.step()
+        machine.add(13, PROACTIVE)
+        machine.schedule()
+        user = machine.add(26, answer=1)
+        for _ in range(100):
+            machine.step()
+        assert user in machine.done
 
     def test_a_background_kernel_ends_before_reactive_work_needs_its_xpu(self) -> None:
         machine = Machine(xpus=2, decode_share=0.3)

@@ -95,14 +95,22 @@ def _cost(axes: Any, report: BenchReport) -> None:
 
 def _engine_side(axes: Any, report: BenchReport) -> None:
     table = _table(report, "time a task")
-    tools = list(dict.fromkeys(str(row[0]) for row in table.rows))
-    sides = list(dict.fromkeys(str(row[1]) for row in table.rows))[1:]  # the first one is what is saved from
-    saved = {(row[0], row[1]): row[3] for row in table.rows}
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    tools = list(dict.fromkeys(str(row["tools"]) for row in rows))
+    sides = list(dict.fromkeys(str(row["side"]) for row in rows))[1:]  # the first one is what is saved from
+    found = {(row["tools"], row["side"]): row for row in rows}
+    saved = "time saved, % of vanilla"
     width = 0.8 / len(sides)
     for place, side in enumerate(sides):
         lefts = [number - 0.4 + (place + 0.5) * width for number in range(len(tools))]
-        bars = axes.bar(lefts, [saved[tool, side] for tool in tools], width * 0.95, label=side)
-        axes.bar_label(bars, fmt="%.1f", fontsize=7)
+        of_side: list[Any] = [found[tool, side] for tool in tools]
+        medians = [row[saved] for row in of_side]
+        spread = (
+            [row[saved] - row[f"{saved} min"] for row in of_side],
+            [row[f"{saved} max"] - row[saved] for row in of_side],
+        )
+        bars = axes.bar(lefts, medians, width * 0.95, yerr=spread, capsize=2, label=side)
+        axes.bar_label(bars, fmt="%.1f", fontsize=7, label_type="center")
     axes.set_xticks(range(len(tools)), tools)
     axes.set(xlabel="tool latency", ylabel="time saved, % of vanilla")
     axes.set_title("Time saved by where speculation ends (SpecTools, Fig. 8)", fontsize=9)

@@ -49,11 +49,13 @@ class _Record(BaseModel):
     turns: list[_Turn]
 
 
-def agent_tasks(workloads: Path | None, count: int, *, calls: int = 4) -> tuple[str, list[Task]]:
+def agent_tasks(
+    workloads: Path | None, count: int, *, calls: int = 4, seed: int | str = 0
+) -> tuple[str, list[Task]]:
     """Return the source of the tasks, and ``count`` of them with at most ``calls`` calls each.
 
-    They are BFCL's multi-turn tasks in the folder ``workloads``; without a folder they are synthetic. The
-    selection is deterministic.
+    They are BFCL's multi-turn tasks in the folder ``workloads``, of which ``seed`` selects; without a folder
+    they are synthetic.
 
     Raises:
         WorkloadNotFoundError: the folder has no such tasks, or too few.
@@ -73,7 +75,7 @@ def agent_tasks(workloads: Path | None, count: int, *, calls: int = 4) -> tuple[
             f"{workloads / _FILE} has {len(tasks)} tasks of {calls} calls, and {count} are needed. "
             "Name the folder in which the whole file lies."
         )
-    return "BFCL multi-turn tasks", random.Random(0).sample(tasks, count)
+    return "BFCL multi-turn tasks", random.Random(seed).sample(tasks, count)
 
 
 def tools_of(tasks: Sequence[Task]) -> list[str]:

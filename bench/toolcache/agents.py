@@ -1,136 +1,173 @@
-"""The agents of the tool cache bench: one task in each of four ways, over HTTP with the official client."""
+"""The agents of the tool cache bench: a tool loop over HTTP on the official client, plain or speculating."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
+from .clients import Clients
+from .sides import Side
 from .tasks import Task
-
-Side: TypeAlias = Literal["vanilla", "prefix-cached", "client-side", "engine-side"]
-SIDES: tuple[Side, ...] = ("vanilla", "prefix-cached", "client-side", "engine-side")
+from .tools import ChancePredictor, TaskTools
 
 _MAX_TOKENS = 1000
 
 
 @dataclass(slots=True)
 class Done:
-    """Result of one task: seconds from its first request, tokens as counted by the server."""
+    """Result of one task; times are in seconds from its first request, tokens as counted by the server."""
 
-    elapsed_s: float = 0.0
+    first_s: float = 0.0
+    """When the first word came."""
+    reasoned_s: float = 0.0
+    """When the last word before the call came."""
     called_s: float = 0.0
     """When the call was complete."""
+    ready_s: float = 0.0
+    """When the agent had the tool's output; 0 if the engine answered the call."""
     resumed_s: float = 0.0
     """When the first word behind the tool's output came."""
-    ready_s: float = 0.0
-    """When the tool's output was there."""
-    first_s: float = 0.0
+    elapsed_s: float = 0.0
     prompt_tokens: int = 0
     first_tokens: int = 0
     """Tokens of the answer that calls."""
     output_tokens: int = 0
+    """Tokens of the tool's output, with what the chat template adds."""
+    written_tokens: int = 0
+    """Tokens that the model wrote in all answers."""
     name: str = ""
     arguments: str = ""
     text: str = ""
     in_engine: bool = False
-    _ids: list[str] = field(default_factory=list)
+
+    @property
+    def call_s(self) -> float:
+        """Seconds from the last word before the call to the end of the call."""
+        return self.called_s - self.reasoned_s
+
+    @property
+    def reentry_s(self) -> float:
+        """Seconds from when call and output were there to the model's next word."""
+        return self.resumed_s - max(self.called_s, self.ready_s)
+
+    @property
+    def after_reasoning_s(self) -> float:
+        """Seconds from the last word before the call to the end of the task."""
+        return self.elapsed_s - self.reasoned_s
+
+    @property
+    def transcript(self) -> tuple[str, str, str]:
+        """What the model said: the call's name and arguments, and the last answer."""
+        return self.name, self.arguments, self.text
 
 
 class Agent:
-    """Runs tasks in one of the four ways on one connection pool."""
+    """Runs tasks on one side."""
 
-    def __init__(self, client: Any, side: Side, fresh: Any) -> None:
-        """``fresh`` returns a client with a new app, so that no prefix is cached."""
-        self._client = client
-        self._side = side
-        self._fresh = fresh
+    def __init__(self, clients: Clients, side: Side, tools: TaskTools, predictor: ChancePredictor) -> None:
+        """``predictor`` drafts for sides that speculate; ``tools`` has the tools of all tasks."""
+        self.side = side
+        self._clients = clients
+        self._tools = tools
+        self._client = clients.of_side(side, tools, predictor)
 
-    async def do(self, task: Task, draft: Mapping[str, Any] | None) -> Done:
-        """Run ``task``; ``draft`` is the call that the model will make, as a right predictor drafts it."""
-        done, began = Done(), time.perf_counter()
-        tool: asyncio.Task[str] | None = None
-        if draft is not None and self._side in ("client-side", "engine-side"):
-            tool = asyncio.create_task(self._run_tool(task))
+    async def do(self, task: Task) -> Done:
+        """Run ``task`` until the model answers without a call."""
+        requests = self._clients.of_requests(self._client, self.side)
+        client, next_client = next(requests), next(requests)
         messages: list[Any] = [{"role": "user", "content": task.prompt}]
-        submitted = tool if self._side == "engine-side" else None
-        content, usage = await self._answer(task, messages, done, began, submitted, draft)
-        done.prompt_tokens, done.first_tokens = usage
-        if not done.in_engine:
-            result = await (tool if tool is not None else self._run_tool(task))
+        done, began = Done(), time.perf_counter()
+        first = _Answer(done, began)
+        await first.read(await _send(client, task, messages, _MAX_TOKENS))
+        done.prompt_tokens, done.first_tokens = first.prompt_tokens, first.written_tokens
+        done.written_tokens = first.written_tokens
+        if first.call is not None:
+            result = await self._result(client, first.call)
             done.ready_s = time.perf_counter() - began
-            call = {"id": "call_0", "type": "function"}
-            call["function"] = {"name": done.name, "arguments": done.arguments}  # type: ignore[assignment]
-            messages += [
-                {"role": "assistant", "content": content, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "call_0", "content": result},
-            ]
-            done.resumed_s = 0.0
-            before = done.prompt_tokens + done.first_tokens
-            done.text, (prompt, _) = await self._answer(task, messages, done, began, None, None)
-            done.output_tokens = prompt - before
+            messages += first.messages(result)
+            last = _Answer(done, began)
+            left = _MAX_TOKENS - first.written_tokens  # the engine counts both turns as one answer
+            await last.read(await _send(next_client, task, messages, left))
+            done.output_tokens = last.prompt_tokens - first.prompt_tokens - first.written_tokens
+            done.written_tokens += last.written_tokens
         done.elapsed_s = time.perf_counter() - began
         return done
 
-    async def _run_tool(self, task: Task) -> str:
-        await asyncio.sleep(task.latency_s)
-        return task.output
+    async def _result(self, client: Any, call: Any) -> str:
+        if self.side.speculates:
+            from agentrt.adapters.openai import arun_tool
 
-    async def _answer(
-        self,
-        task: Task,
-        messages: list[Any],
-        done: Done,
-        began: float,
-        tool: asyncio.Task[str] | None,
-        draft: Mapping[str, Any] | None,
-    ) -> tuple[str, tuple[int, int]]:
-        client = self._fresh() if self._side == "vanilla" else self._client
-        stream = await client.chat.completions.create(
-            model="nano",
-            messages=messages,
-            tools=task.tools,
-            parallel_tool_calls=False,
-            temperature=0,
-            max_tokens=_MAX_TOKENS - done.first_tokens,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-        submitting: asyncio.Task[None] | None = None
-        content, usage, behind = "", (0, 0), ""
+            return str(await arun_tool(client, call))
+        return await self._tools.run(call.function.name, json.loads(call.function.arguments))
+
+
+async def _send(client: Any, task: Task, messages: list[Any], max_tokens: int) -> Any:
+    return await client.chat.completions.create(
+        model="nano",
+        messages=messages,
+        tools=task.tools,
+        parallel_tool_calls=False,
+        temperature=0,
+        max_tokens=max_tokens,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+
+
+class _Answer:
+    """Reads one streamed answer, and notes in ``done`` what it says and when."""
+
+    def __init__(self, done: Done, began: float) -> None:
+        """``began`` is when the task began, on :func:`time.perf_counter`."""
+        self._done = done
+        self._began = began
+        self._content = ""
+        self.call: Any = None
+        """The call that the agent has to make; None if there is none, or the engine has answered it."""
+        self.prompt_tokens = 0
+        self.written_tokens = 0
+
+    async def read(self, stream: Any) -> None:
+        """Read the answer to its end."""
         async for chunk in stream:
-            if submitting is None and tool is not None and draft is not None:
-                submitting = asyncio.create_task(_submit(client, chunk.id, tool, draft))
-            now = time.perf_counter() - began
+            now = time.perf_counter() - self._began
             if chunk.usage is not None:
-                usage = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
+                self.prompt_tokens = chunk.usage.prompt_tokens
+                self.written_tokens = chunk.usage.completion_tokens
             for choice in chunk.choices:
-                delta = choice.delta
-                for piece in delta.tool_calls or ():
-                    done.name += piece.function.name or ""
-                    done.arguments += piece.function.arguments or ""
-                    done.called_s = now
-                if (delta.model_extra or {}).get("tool_results"):
-                    done.in_engine = True
-                if delta.content:
-                    done.first_s = done.first_s or now
-                    if done.called_s and not done.resumed_s:
-                        done.resumed_s = now
-                    if done.in_engine:
-                        behind += delta.content
-                    else:
-                        content += delta.content
-        if submitting is not None:
-            submitting.cancel()
-        if done.in_engine:
-            done.text = behind
-        return content, usage
+                self._read_delta(choice.delta, now)
 
+    def messages(self, result: str) -> list[Any]:
+        """Return the messages of the answer with its call, and of the call's result."""
+        function = {"name": self._done.name, "arguments": self._done.arguments}
+        call = {"id": self.call.id, "type": "function", "function": function}
+        return [
+            {"role": "assistant", "content": self._content, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": self.call.id, "content": result},
+        ]
 
-async def _submit(client: Any, response_id: str, tool: asyncio.Task[str], draft: Mapping[str, Any]) -> None:
-    output = await asyncio.shield(tool)
-    entry = {"name": draft["name"], "params": json.loads(draft["arguments"]), "output": output}
-    await client.post(f"/cache-tool-output/{response_id}", cast_to=object, body=[entry])
+    def _read_delta(self, delta: Any, now: float) -> None:
+        done = self._done
+        for piece in delta.tool_calls or ():
+            self._read_call(piece, now)
+        if (delta.model_extra or {}).get("tool_results"):
+            done.in_engine, self.call = True, None
+        if not delta.content:
+            return
+        done.first_s = done.first_s or now
+        if not done.called_s:
+            self._content += delta.content
+            done.reasoned_s = now
+            return
+        done.resumed_s = done.resumed_s or now
+        done.text += delta.content
+
+    def _read_call(self, piece: Any, now: float) -> None:
+        done = self._done
+        if self.call is None:
+            self.call, done.name = piece, piece.function.name
+        done.arguments += piece.function.arguments or ""
+        self.call.function.arguments = done.arguments
+        done.called_s = now

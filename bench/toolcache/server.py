@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import multiprocessing
+import asyncio
 import threading
-from collections.abc import Mapping, Sequence
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+import time
+from typing import TYPE_CHECKING, Any
+
+from agentrt.calls import TextDelta
+
+from ..common.process import SideProcess
+from .instrumented import ToolCacheSwitches, reason_before_calls
+from .sides import Optimizations
 
 if TYPE_CHECKING:
-    from agentrt.runtime import LocalRuntime, RuntimeConfig
+    from types import TracebackType
 
-_THOUGHT = "Let me look. "
-APPS = 4096
-"""Apps share no prefixes: who asks as another app each time has no prefix cache."""
+    from agentrt.runtime import RuntimeConfig
+
+APPS = 8192
+"""Apps share no prefixes: a request of an app that has sent none finds no prefix cache."""
 
 
 def token_of(app: int) -> str:
@@ -32,105 +36,95 @@ def exact() -> RuntimeConfig:
     )
 
 
-class BenchServer:
+class BenchServer(SideProcess):
     """Serves nano on a free port inside a ``with`` block."""
 
     def __init__(self, reasoning_tokens: int) -> None:
         """``reasoning_tokens`` tokens precede a call in requests that offer tools and hold no result yet."""
-        context = multiprocessing.get_context("spawn")
-        self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, reasoning_tokens), daemon=True)
-        self.port = 0
+        super().__init__(_Service, reasoning_tokens)
+        self.port = int(self.call("port"))
 
-    def __enter__(self) -> Self:
-        """Start the process and wait until it serves."""
-        self._process.start()
-        self.port = self._ours.recv()
-        return self
+    def use(self, optimizations: Optimizations) -> None:
+        """Set what the tool cache does for the requests that start from now on."""
+        self.call("use", optimizations)
+
+    def accepted_per_draft(self) -> float | None:
+        """Return the mean number of draft tokens that were accepted of one draft; None before the first."""
+        accepted: float | None = self.call("accepted_per_draft")
+        return accepted
+
+    def generate_s(self, options: dict[str, Any]) -> float:
+        """Return the seconds of a whole answer inside the process, on the engine that serves."""
+        return float(self.call("generate_s", options))
+
+    def first_text_s(self, options: dict[str, Any]) -> float:
+        """Return the seconds until the first text of a streamed answer inside the process."""
+        return float(self.call("first_text_s", options))
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Shut the server down."""
-        self._ours.send(None)
-        self._process.join()
+        """Shut the server down, and end its process."""
+        if exc is None:
+            self.call("close")
+        super().__exit__(exc_type, exc, traceback)
 
 
-def _serve(connection: Connection, reasoning_tokens: int) -> None:
-    from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.http.identity import Tokens
-    from agentrt.runtime.http.run import make_server
-    from agentrt.runtime.server import ServerConfig, bind, create_app
+class _Service:
+    """The object in the server's process: a runtime, and the server on a thread."""
 
-    tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
-    config = ServerConfig(port=0, tokens=tokens)
-    with bind(config) as listener, LocalRuntime.open("nano", exact()) as runtime:
-        _let_think(runtime, reasoning_tokens)
-        server = make_server(create_app(runtime, config), config)
+    def __init__(self, reasoning_tokens: int) -> None:
+        from agentrt.runtime import LocalRuntime
+        from agentrt.runtime.http.identity import Tokens
+        from agentrt.runtime.http.run import make_server
+        from agentrt.runtime.server import ServerConfig, bind, create_app
+
+        config = ServerConfig(port=0, tokens=Tokens((f"app {app}", token_of(app)) for app in range(APPS)))
+        self._runtime = LocalRuntime.open("nano", exact())
+        self._switches = ToolCacheSwitches(self._runtime)
+        reason_before_calls(self._runtime, reasoning_tokens)
+        self._bound = bind(config)
+        listener = self._bound.__enter__()
         listener.listen(1024)
+        self._port = int(listener.getsockname()[1])
+        self._server = make_server(create_app(self._runtime, config), config)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._thread.start()
+        self._loop = asyncio.new_event_loop()
 
-        def end() -> None:
-            connection.recv()
-            server.should_exit = True
+    def port(self) -> int:
+        return self._port
 
-        threading.Thread(target=end, daemon=True).start()
-        connection.send(listener.getsockname()[1])
-        server.run(sockets=[listener])
+    def use(self, optimizations: Optimizations) -> None:
+        self._switches.optimizations = optimizations
 
+    def accepted_per_draft(self) -> float | None:
+        drafts = self._switches.drafts
+        return self._runtime.statistics().engine.accepted_tokens / drafts if drafts else None
 
-def _let_think(runtime: LocalRuntime, count: int) -> None:
-    """Make answers that may call tools begin with ``tokens`` tokens of text, followed by a call."""
-    processor, tokenizer = runtime._input_processor, runtime._tokenizer
-    process = processor.process
-    # They end with a full stop: white space before a call is not part of the content that clients send back.
-    # The call begins as nano begins calls: behind a text, which it never learned, it may spell it otherwise.
-    begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
-    thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
+    def generate_s(self, options: dict[str, Any]) -> float:
+        return self._loop.run_until_complete(self._generate(options))
 
-    def process_thinking(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        request = process(messages, **options)
-        if request.grammar_matcher is None or messages[-1]["role"] == "tool":
-            return request
-        thinking: Any = _Thinking(request.grammar_matcher, thoughts)
-        return dataclasses.replace(request, grammar_matcher=thinking)
+    async def _generate(self, options: dict[str, Any]) -> float:
+        began = time.perf_counter()
+        await self._runtime.agenerate(**options)
+        return time.perf_counter() - began
 
-    processor.process = process_thinking  # type: ignore[method-assign]
+    def first_text_s(self, options: dict[str, Any]) -> float:
+        return self._loop.run_until_complete(self._first_text(options))
 
+    async def _first_text(self, options: dict[str, Any]) -> float:
+        began, seconds = time.perf_counter(), 0.0
+        async for event in self._runtime.stream(**options):
+            if not seconds and isinstance(event, TextDelta):
+                seconds = time.perf_counter() - began
+        return seconds
 
-class _Thinking:
-    """Constraint on an answer: fixed tokens first, then another constraint.
-
-    Stands for the reasoning of a larger model: only the decode steps matter, so
-    the text is always the same.
-    """
-
-    def __init__(self, inner: Any, tokens: Sequence[int]) -> None:
-        self._inner = inner
-        self._left = list(reversed(tokens))
-
-    @property
-    def error(self) -> str | None:
-        return self._inner.error  # type: ignore[no-any-return]
-
-    @property
-    def active(self) -> bool:
-        return bool(self._left) or self._inner.active
-
-    def mask_logits(self, logits: Any) -> Any:
-        if not self._left:
-            return self._inner.mask_logits(logits)
-        allowed = logits.copy()
-        allowed[:] = -float("inf")
-        allowed[self._left[-1]] = 0.0
-        return allowed
-
-    def accept_token(self, token: int) -> None:
-        if self._left:
-            self._left.pop()
-        self._inner.accept_token(token)
-
-    def reset(self) -> None:
-        self._inner.reset()
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._bound.__exit__(None, None, None)
+        self._runtime.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from agentrt.calls import ToolCall, canonical_key
 
 from ..speculation.agent_tasks import agent_tasks
 
@@ -29,15 +30,27 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A prompt, the offered tools, the called tool's result, and its latency."""
+    """A prompt, the call that it leads to, the tool's result, and its latency."""
 
     prompt: str
-    tools: list[dict[str, Any]]
+    call: ToolCall
     output: str
     latency_s: float
 
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The offered tool, with one possible call: a model unable to solve the task makes that call."""
+        properties = {key: {"enum": [value]} for key, value in self.call.arguments.items()}
+        parameters = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+        return [{"type": "function", "function": {"name": self.call.name, "parameters": parameters}}]
 
-def tasks_of(workloads: Path | None, count: int, most_s: float, seed: int) -> tuple[str, list[Task]]:
+
+def tasks_of(workloads: Path | None, count: int, most_s: float, seed: str) -> tuple[str, list[Task]]:
     """Return the source of the tasks, and ``count`` of them; tools take 0 to ``most_s`` seconds, uniformly.
 
     They are BFCL's multi-turn tasks in the folder ``workloads``, each with its first request and first call;
@@ -47,28 +60,19 @@ def tasks_of(workloads: Path | None, count: int, most_s: float, seed: int) -> tu
         WorkloadNotFoundError: the folder has no such tasks, or too few.
         WorkloadFormatError: a line cannot be read.
     """
-    drawn = random.Random(seed)
-    source, recorded = agent_tasks(workloads, count, calls=1)
+    source, found = agent_tasks(workloads, count, calls=1, seed=seed)
     made = []
-    for number, task in enumerate(recorded):
+    for number, task in enumerate(found):
+        prompt, call, output = task.request, task.calls[0], '{"status": "done"}'
         if workloads is None:
-            thing = _THINGS[number % len(_THINGS)]
-            prompt, output, name, key = _KINDS[number % len(_KINDS)]
-            prompt, output, tool = prompt.format(thing), output.format(thing), _only(name, {key: thing})
-        else:
-            call = task.calls[0]
-            prompt, output, tool = task.request, '{"status": "done"}', _only(call.name, call.arguments)
-        made.append(Task(f"{prompt} (request {seed}.{number})", [tool], output, drawn.uniform(0, most_s)))
+            prompt, call, output = _synthetic(number)
+        # Equal calls take equal times, so that the call alone says how long it takes.
+        latency_s = random.Random(f"{seed} {canonical_key(call.name, call.arguments)}").uniform(0, most_s)
+        made.append(Task(f"{prompt} (request {seed}.{number})", call, output, latency_s))
     return source, made
 
 
-def _only(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool with only one possible call, so that a model unable to solve the task makes that call."""
-    properties = {key: {"enum": [value]} for key, value in arguments.items()}
-    parameters = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+def _synthetic(number: int) -> tuple[str, ToolCall, str]:
+    thing = _THINGS[number % len(_THINGS)]
+    prompt, output, name, key = _KINDS[number % len(_KINDS)]
+    return prompt.format(thing), ToolCall(name, {key: thing}), output.format(thing)

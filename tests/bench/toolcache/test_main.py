@@ -1,71 +1,65 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from agentrt.bench.common.figures import draw
+from agentrt.bench.common.repetitions import Seeds
 from agentrt.bench.toolcache import main as toolcache
-from agentrt.bench.toolcache.tasks import tasks_of
-from agentrt.errors import WorkloadNotFoundError
+from agentrt.bench.toolcache import tools
+
+from .bfcl import write_bfcl
 
 pytestmark = pytest.mark.bench
-
-
-def write_bfcl(folder: Path, count: int) -> None:
-    """As many tasks of one call each."""
-    lines = []
-    for number in range(count):
-        call = {"name": "cd", "arguments": {"folder": f"folder {number}", "depth": number}}
-        turn = {"messages": [{"role": "user", "content": "Go there."}], "ground_truth": [call]}
-        lines.append(json.dumps({"id": f"task_{number}", "turns": [turn]}) + "\n")
-    (folder / "bfcl_multi_turn.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
-def test_tasks_of_bfcl_admit_their_call_alone(tmp_path: Path) -> None:
-    write_bfcl(tmp_path, 3)
-    (_, short), (_, long) = tasks_of(tmp_path, 3, 0.5, 0), tasks_of(tmp_path, 3, 3.0, 1)
-    assert len({task.prompt for task in (*short, *long)}) == 6
-    assert all(0 <= task.latency_s <= 0.5 for task in short)
-    for task in short:
-        (tool,) = task.tools
-        number = int(task.prompt.split(":")[0].removeprefix("task_"))
-        assert tool["function"]["name"] == "cd"
-        assert tool["function"]["parameters"]["properties"] == {
-            "folder": {"enum": [f"folder {number}"]},
-            "depth": {"enum": [number]},
-        }
-    with pytest.raises(WorkloadNotFoundError):
-        tasks_of(tmp_path, 4, 0.5, 0)
 
 
 @pytest.mark.parametrize("bfcl", [False, True])
 def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bfcl: bool) -> None:
     if bfcl:
         write_bfcl(tmp_path, 2)
-    monkeypatch.setattr(toolcache, "_SIZES", {True: (2, 2)})
-    monkeypatch.setattr(toolcache, "REASONING_TOKENS", 60)
+    size = toolcache.Size(1, {"short": 2, "long": 1}, requests=2, throughput_tasks=2, alphas=(1.0,))
+    monkeypatch.setattr(toolcache, "SIZES", {True: size})
+    monkeypatch.setattr(toolcache, "REASONING_TOKENS", 200)
     monkeypatch.setattr(toolcache, "LATENCIES", {"short": 0.0, "long": 0.2})
+    monkeypatch.setattr(tools, "DRAFT_S", 0.0)
     told: list[str] = []
-    report = toolcache.run(quick=True, workloads=tmp_path if bfcl else None, progress=told.append)
-    assert told
+    report = toolcache.run(
+        quick=True, workloads=tmp_path if bfcl else None, progress=told.append, seeds=Seeds(2, 3)
+    )
+    assert [line.split(",")[0] for line in told] == ["repetition with seed 3", "repetition with seed 4"]
     figures = report.figures
     assert figures["tokens_identical"] == 1
     assert figures["o2_tokens_per_forward"] > 5  # tools that take no time are always there before the call
     assert {
         "eq6_attainment",
+        "eq6_attainment_over_client_side",
         "extra_time_saved_pct_over_client_side",
+        "engine_alpha0_slowdown_pct",
+        "reasoning_slowdown_pct",
+        "o2_call_ms_saved",
         "o3_reentry_ms_saved",
         "throughput_ratio_m8",
         "server_overhead_ms_p50",
         "stream_ttft_overhead_ms_p50",
     } <= set(figures)
-    sides = report.tables[0]
+    sides, optimizations, _, spread = report.tables
     assert [row[:2] for row in sides.rows[:4]] == [
         ("short", side) for side in ("vanilla", "prefix-cached", "client-side", "engine-side")
     ]
-    assert sides.rows[3][4] == 1.0
+    assert sides.rows[3][-1] == 1.0
+    # The switches work: only O3 answers calls, and only right drafts are answered.
+    answered = {(row[0], row[1]): row[-1] for row in optimizations.rows}
+    assert answered == {
+        (1.0, "client-side"): 0.0,
+        (1.0, "engine-side, both off"): 0.0,
+        (1.0, "engine-side, O2 only"): 0.0,
+        (1.0, "engine-side, O3 only"): 1.0,
+        (1.0, "engine-side"): 1.0,
+        (0.0, "client-side"): 0.0,
+        (0.0, "engine-side"): 0.0,
+    }
+    assert {row[-1] for row in spread.rows} == {2}  # repetitions
     (drawn,) = draw(report, tmp_path)
     picture = drawn.read_text(encoding="utf-8")
     assert all(word in picture for word in ("prefix-cached", "client-side", "engine-side", "short", "long"))

@@ -1,0 +1,115 @@
+"""The runtime that the tool cache bench serves: it reasons before it calls, and O2 and O3 have switches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .sides import Optimizations
+
+if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime.drafting.drafter import Drafter
+    from agentrt.runtime.request.request import Request
+    from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
+    from agentrt.runtime.toolcache.outputs import ToolOutputs
+
+_THOUGHT = "Let me look. "
+
+
+class ToolCacheSwitches:
+    """Switches of the tool cache of one runtime, and the number of its drafts."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        """Replace the methods by which ``runtime`` chooses the drafter and the tool cache of a request."""
+        self.optimizations = Optimizations()
+        """What the tool cache does for the requests that start from now on."""
+        self.drafts = 0
+        """Drafts of calls so far; each is verified in one forward pass."""
+        self._new_drafter = runtime._drafter
+        self._new_tool_cache = runtime._tool_cache
+        runtime._drafter = self._drafter  # type: ignore[method-assign]
+        runtime._tool_cache = self._tool_cache  # type: ignore[method-assign]
+
+    def _drafter(self, tool_cache: ToolCacheDrafter | None) -> Drafter | None:
+        drafter = self._new_drafter(tool_cache)
+        if drafter is None or not self.optimizations.verifies_calls:
+            return None
+        return _CountedDrafter(drafter, self)
+
+    def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
+        cache = self._new_tool_cache(request, outputs)
+        if cache is not None and not self.optimizations.answers_calls:
+            cache.answer_turn = _answer_none  # type: ignore[method-assign]
+        return cache
+
+
+class _CountedDrafter:
+    def __init__(self, drafter: Drafter, switches: ToolCacheSwitches) -> None:
+        self._drafter = drafter
+        self._switches = switches
+
+    def draft(self, token: int) -> Sequence[int]:
+        draft = self._drafter.draft(token)
+        self._switches.drafts += bool(draft)
+        return draft
+
+
+def _answer_none(end_token: int, text: str, total_tokens: int) -> None:
+    pass
+
+
+def reason_before_calls(runtime: LocalRuntime, count: int) -> None:
+    """Make answers that may call tools begin with ``count`` tokens of text, followed by a call."""
+    processor, tokenizer = runtime._input_processor, runtime._tokenizer
+    process = processor.process
+    # They end with a full stop: white space before a call is not part of the content that clients send back.
+    # The call begins as nano begins calls: behind a text, which it never learned, it may spell it otherwise.
+    begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
+    thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
+
+    def process_reasoning(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        request = process(messages, **options)
+        if request.grammar_matcher is None or messages[-1]["role"] == "tool":
+            return request
+        reasoning: Any = _Reasoning(request.grammar_matcher, thoughts)
+        return dataclasses.replace(request, grammar_matcher=reasoning)
+
+    processor.process = process_reasoning  # type: ignore[method-assign]
+
+
+class _Reasoning:
+    """Constraint on an answer: fixed tokens first, then another constraint.
+
+    Stands for the reasoning of a larger model: only the decode steps matter, so
+    the text is always the same.
+    """
+
+    def __init__(self, inner: Any, tokens: Sequence[int]) -> None:
+        self._inner = inner
+        self._left = list(reversed(tokens))
+
+    @property
+    def error(self) -> str | None:
+        return self._inner.error  # type: ignore[no-any-return]
+
+    @property
+    def active(self) -> bool:
+        return bool(self._left) or self._inner.active
+
+    def mask_logits(self, logits: Any) -> Any:
+        if not self._left:
+            return self._inner.mask_logits(logits)
+        allowed = logits.copy()
+        allowed[:] = -float("inf")
+        allowed[self._left[-1]] = 0.0
+        return allowed
+
+    def accept_token(self, token: int) -> None:
+        if self._left:
+            self._left.pop()
+        self._inner.accept_token(token)
+
+    def reset(self) -> None:
+        self._inner.reset()

@@ -11,6 +11,7 @@ Importing this module also makes :func:`agentrt.speculable` accept LangChain's t
 from __future__ import annotations
 
 from agentrt.errors import MissingExtraError
+from agentrt.tools.scopes import register_scope_source
 from agentrt.tools.speculable import register_tool_type
 
 try:
@@ -20,9 +21,11 @@ except ModuleNotFoundError as error:
 
 from .chat_model import ChatAgentRT
 from .recorder import RunRecorder
+from .scopes import langgraph_run
 from .speculate import report_of, speculate
 from .tools import make_speculable
 
 __all__ = ["ChatAgentRT", "RunRecorder", "report_of", "speculate"]
 
 register_tool_type(BaseTool, make_speculable)
+register_scope_source(langgraph_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,12 @@ def openai_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """Convert a history; calls that the model's server has answered become ordinary tool turns."""
     converted = convert_to_openai_messages(in_turns(messages))
     return converted if isinstance(converted, list) else [converted]
+
+
+def answered_ids(messages: Sequence[BaseMessage]) -> list[str]:
+    """Return the ids of the calls whose results end a history."""
+    results = itertools.takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
+    return [message.tool_call_id for message in results if isinstance(message, ToolMessage)]
 
 
 def in_turns(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -13,8 +13,6 @@ from agentrt.dialects.dialect import Dialect
 from agentrt.dialects.endpoint import EndpointDialect
 from agentrt.errors import ConfigurationError
 
-from .scopes import scope_of_run
-
 if TYPE_CHECKING:
     from langchain_openai.chat_models.base import BaseChatOpenAI
 
@@ -52,7 +50,7 @@ def find_openai_part(
     from .chat_openai import ToolCacheChatOpenAI
 
     cache = ToolCacheEndpoint.if_wanted(tool_cache)
-    endpoint = EndpointDialect(dialect, scope=scope_of_run)
+    endpoint = EndpointDialect(dialect)
     mixins = () if cache is None else (ToolCacheChatOpenAI,)
     return OpenAIPart(mixins, _prioritized_clients(model, endpoint), cache)  # type: ignore[arg-type]
 

@@ -7,18 +7,13 @@ from typing import Any
 
 from langchain_core.runnables.config import var_child_runnable_config
 
-from agentrt.tools.scopes import current_scope
 
-
-def scope_of_run() -> Hashable | None:
+def langgraph_run() -> Hashable | None:
     """Return a key that only the model requests and tool calls of one run share; None if there is no run.
 
-    It is the scope set by :func:`agentrt.run_scope`, else the thread of a checkpointer, which also outlives
-    an interrupted run, else the control object that LangGraph keeps for each run.
+    It is the thread of a checkpointer, which also outlives an interrupted run, else the control object that
+    LangGraph keeps for each run.
     """
-    scope = current_scope()
-    if scope is not None:
-        return scope
     settings: dict[str, Any] = (var_child_runnable_config.get() or {}).get("configurable") or {}
     thread: str | None = settings.get("thread_id")
     if thread is not None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
 from pydantic import PrivateAttr
+
+from agentrt.tools.scopes import reserve_turn
 
 from ..transparent_subclass import transparent_subclass
 from .bound_tools import BoundTools
@@ -69,6 +71,12 @@ class SpeculatingChatModel(_Base):
                     results = [await super()._agenerate(messages, *args, **kwargs)]
             turns.bind(results[0].generations[0].message)
         return results[0]
+
+    async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
+        """Generate answers, each in a task of its own: their contexts are not that of the caller."""
+        if self._agentrt_tools is not None and self._agentrt_tools.speculable:
+            reserve_turn()
+        return await super().agenerate(*args, **kwargs)
 
     def _agentrt_start(
         self,

@@ -15,10 +15,11 @@ from langchain_core.tools import Tool as SingleInputTool
 from pydantic import PrivateAttr
 
 from agentrt.errors import NotSpeculableError
+from agentrt.tools.claiming_function import claiming_function, plain_function, running
+from agentrt.tools.scopes import current_scope
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
-from .scopes import scope_of_run
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
 _CALL = "__agentrt_call__"
@@ -38,13 +39,17 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     copy = tool.model_copy()
     base = plain_class(type(tool))
     object.__setattr__(copy, "__class__", _speculable_class(base))
-    copy._agentrt = SpeculableTool(
+    described = copy._agentrt = SpeculableTool(
         tool.name,
         bind=functools.partial(_bind, base, copy),
-        call=functools.partial(base._run, copy, **_config_for(tool)) if _has_sync(tool) else None,
-        acall=functools.partial(base._arun, copy, **_config_for(tool)) if _has_async(base, tool) else None,
+        call=_sync_runner(base, copy) if _has_sync(tool) else None,
+        acall=_async_runner(base, copy) if _has_async(base, tool) else None,
         options=options,
     )
+    for name in ("func", "coroutine"):  # where the tool has one: agents may call it instead of the tool
+        function = getattr(copy, name, None)
+        if inspect.isroutine(function):
+            setattr(copy, name, claiming_function(plain_function(function), described))
     return copy
 
 
@@ -78,10 +83,16 @@ class SpeculableMixin(_Base):
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         call = kwargs.pop(_CALL, None)
-        run = functools.partial(super()._run, *args, **kwargs)  # type: ignore[safe-super]
+        method = super()._run  # type: ignore[safe-super]
+
+        def run() -> Any:
+            with running(self._agentrt):
+                return method(*args, **kwargs)
+
         if call is None:
             return run()
-        return self._agentrt.claim(call.id, call.invocation, run, scope_of_run())
+        key = functools.partial(self._agentrt.key, call.invocation)
+        return self._agentrt.claim(call.id, key, run, current_scope())
 
 
 class SpeculableAsyncMixin(SpeculableMixin):
@@ -89,10 +100,16 @@ class SpeculableAsyncMixin(SpeculableMixin):
 
     async def _arun(self, *args: Any, **kwargs: Any) -> Any:
         call = kwargs.pop(_CALL, None)
-        run = functools.partial(super()._arun, *args, **kwargs)
+        method = super()._arun
+
+        async def run() -> Any:
+            with running(self._agentrt):
+                return await method(*args, **kwargs)
+
         if call is None:
             return await run()
-        return await self._agentrt.aclaim(call.id, call.invocation, run, scope_of_run())
+        key = functools.partial(self._agentrt.key, call.invocation)
+        return await self._agentrt.aclaim(call.id, key, run, current_scope())
 
 
 @functools.cache
@@ -107,6 +124,26 @@ def _bind(base: type[BaseTool], tool: BaseTool, arguments: Mapping[str, Any]) ->
     # Only a tool with a single input takes it by position.
     named = {**dict(zip(tool.args, args, strict=False)), **kwargs} if args else None
     return Invocation(args, kwargs, named)
+
+
+def _sync_runner(base: type[BaseTool], tool: Any) -> Callable[..., Any]:
+    config = _config_for(tool)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with running(tool._agentrt):
+            return base._run(tool, *args, **config, **kwargs)
+
+    return run
+
+
+def _async_runner(base: type[BaseTool], tool: Any) -> Callable[..., Any]:
+    config = _config_for(tool)
+
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        with running(tool._agentrt):
+            return await base._arun(tool, *args, **config, **kwargs)
+
+    return run
 
 
 def _config_for(tool: BaseTool) -> dict[str, Any]:

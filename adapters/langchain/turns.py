@@ -13,15 +13,15 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.ahead import AheadRequest
+from agentrt.tools.scopes import current_scope
 from agentrt.turns.turn import Turn
 
 from .bound_tools import BoundTools
 from .chat_model_request import ChatModelRequest
 from .chat_model_speculator import ChatModelSpeculator, tool_calls
-from .messages import openai_messages
+from .messages import answered_ids, openai_messages
 from .model_method import ModelMethod
 from .model_state import ModelState
-from .scopes import scope_of_run
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,11 @@ class TurnStarter:
 
         ``request`` is the model request itself, if the next one may be sent ahead.
         """
-        shared, scope = self.state.shared, scope_of_run()
+        shared, scope = self.state.shared, current_scope()
         if shared.ahead.enabled:
             ahead = shared.ahead.take(scope, "" if request is None else request.key)
             if ahead is not None:
+                ahead.turn.begin(answered_ids(messages))
                 return StartedTurn(ahead.turn, ahead)
         turn = Turn(
             shared,
@@ -94,6 +95,7 @@ class TurnStarter:
             scope=scope,
             main=request,
         )
+        turn.begin(answered_ids(messages))
         # Speculations must not report to the user's callbacks: most of them are not part of the run.
         context = copy_context()
         context.run(var_child_runnable_config.set, None)

@@ -10,6 +10,11 @@
 A sync client works alike, with :func:`run_tool`.
 """
 
+from agentrt.tools.scopes import register_scope_source
+
+from .scopes import pydantic_ai_run
 from .speculate import arun_tool, report_of, run_tool, speculate
 
 __all__ = ["arun_tool", "report_of", "run_tool", "speculate"]
+
+register_scope_source(pydantic_ai_run)

@@ -24,7 +24,7 @@ from agentrt.turns.turn import Turn
 from .client_state import ClientState
 from .lookahead_response import is_unread_response, parsed
 from .openai_model_request import OpenAIModelRequest, draft_request
-from .request_body import body_after_calls
+from .request_body import answered_ids, body_after_calls
 from .tool_call_reader import ChatCompletionReader, ResponseReader, ToolCallReader
 
 logger = logging.getLogger("agentrt")
@@ -178,6 +178,8 @@ def start_request(
     ahead = None
     if table.enabled:
         ahead = table.take(current_scope(), "" if request is None else request.key)
+        if ahead is not None:
+            ahead.turn.begin(answered_ids(path, body))
     turn = _start_turn(state, path, body, host, request) if ahead is None else ahead.turn
     return PendingAnswer(state, client, path, body, host, turn, reader, request, ahead)
 
@@ -212,5 +214,6 @@ def _start_turn(
         main=request,
         restrictions=Restrictions(not_offered(state.toolbox.tools, offered)),
     )
+    turn.begin(answered_ids(path, body))
     turn.start(host)
     return turn

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from agentrt.calls import ToolCall
 from agentrt.dialects.dialect import CHAT_COMPLETIONS
+from agentrt.turns.session_request import answered_ids as answered_in_messages
+
+_RESULT = "function_call_output"
 
 
 def body_after_calls(
@@ -29,6 +33,16 @@ def body_after_calls(
     for call, output in answered:
         items.append({"type": "function_call_output", "call_id": call.id, "output": output})
     return {**body, "input": items}
+
+
+def answered_ids(path: str, body: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the calls whose results end the history in ``body``."""
+    if path == CHAT_COMPLETIONS:
+        messages = body.get("messages")
+        return answered_in_messages(messages) if isinstance(messages, list) else []
+    items = reversed(_input_items(body))
+    results = takewhile(lambda item: isinstance(item, Mapping) and item.get("type") == _RESULT, items)
+    return [item.get("call_id") or "" for item in results]
 
 
 def history_and_rest(

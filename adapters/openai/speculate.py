@@ -45,10 +45,10 @@ def speculate(
     The copy is an instance of the client's class on the same connections, and sends the same requests. While
     the model answers ``chat.completions`` or ``responses``, the predictors predict its next call and the
     predicted tools run (SpecTools, Algorithm 2). Make the model's calls of ``tools`` with :func:`run_tool` or
-    :func:`arun_tool`, and calls of other tools as before.
+    :func:`arun_tool`, or call the functions themselves, and make calls of other tools as before.
 
-    One client may serve many runs at one time. If the endpoint's call ids are not unique, as those of OpenAI
-    are, name each run with :func:`agentrt.run_scope`: otherwise a repeated id is a miss.
+    One client may serve many runs at one time: a run is the context in which its requests are sent, or a run
+    of pydantic-ai. If one context or thread serves several in turn, name each with :func:`agentrt.run_scope`.
 
     With ``tool_cache``, results of speculations are submitted to an endpoint that lists ``cache-tool-output``
     among a model's capabilities, as ``agentrt serve`` does (SpecTools, Algorithm 4): in a streamed answer the

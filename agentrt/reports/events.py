@@ -153,6 +153,30 @@ class SpeculationWasted:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftUnclaimed:
+    """The model made a drafted call, and the call did not claim the speculation; ``reason`` says why.
+
+    The speculation is wasted, and the tool runs again if the agent makes the call. ``called`` says that the
+    call has reached the tool and is a :class:`CallMissed`, too.
+    """
+
+    turn: int
+    tool: str
+    predictor: str
+    reason: str
+    called: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationStopped:
+    """No call of ``tool`` is run speculatively any more; ``reason`` says why."""
+
+    turn: int
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DiscardFailed:
     """Discarding an unclaimed preparation of ``tool`` raised ``error``."""
 
@@ -199,6 +223,8 @@ SpeculationEvent: TypeAlias = (
     | CallClaimed
     | CallMissed
     | SpeculationWasted
+    | DraftUnclaimed
+    | SpeculationStopped
     | DiscardFailed
     | AheadStarted
     | AheadKept

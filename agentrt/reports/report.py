@@ -49,24 +49,33 @@ class TurnReport(BaseModel):
 class ToolReport(BaseModel):
     """Totals of one tool, or of all. Seconds and the cost of wasted runs are sums.
 
-    ``could_save_s`` is what running all drafted calls could have saved in addition.
+    ``could_save_s`` is what running all drafted calls could have saved in addition. ``unclaimed`` counts the
+    right drafts whose speculation was not claimed; ``unseen`` those of them whose call did not reach the tool
+    either, so that they are no misses. ``stopped`` says why the tool is not run speculatively any more.
     """
 
     model_config = ConfigDict(frozen=True)
 
     claims: int = 0
     misses: int = 0
+    unclaimed: int = 0
+    unseen: int = 0
     wasted: int = 0
     saved_s: float = 0.0
     could_save_s: float = 0.0
     wasted_s: float = 0.0
     wasted_cost: float = 0.0
+    stopped: str = ""
+
+    @property
+    def calls(self) -> int:
+        """The calls that the model made, as far as they are known."""
+        return self.claims + self.misses + self.unseen
 
     @property
     def claim_rate(self) -> float:
-        """The share of calls that had been predicted (SpecTools' alpha); 0 if there were none."""
-        calls = self.claims + self.misses
-        return self.claims / calls if calls else 0.0
+        """The share of calls that claimed a speculation (SpecTools' alpha); 0 if there were none."""
+        return self.claims / self.calls if self.calls else 0.0
 
 
 class PredictorReport(BaseModel):
@@ -124,15 +133,18 @@ class SpeculationReport(BaseModel):
         """Return a summary of a few lines."""
         total = self.total
         lines = [
-            f"{total.claims} of {total.claims + total.misses} calls claimed a speculation, saving "
+            f"{total.claims} of {total.calls} calls claimed a speculation, saving "
             f"{total.saved_s:.2f} s; {total.wasted} speculations of {total.wasted_s:.2f} s were wasted"
+            + (f", {total.unclaimed} of right drafts" if total.unclaimed else "")
         ]
         if total.could_save_s:
             lines.append(f"running all drafts could have saved {total.could_save_s:.2f} s more")
         lines += [
-            f"  {name}: {each.claims} of {each.claims + each.misses} calls claimed, "
+            f"  {name}: {each.claims} of {each.calls} calls claimed, "
             f"{each.saved_s:.2f} s saved, {each.wasted} wasted"
+            + (f", {each.unclaimed} right drafts not claimed" if each.unclaimed else "")
             + (f", {each.could_save_s:.2f} s more possible" if each.could_save_s else "")
+            + (f"; not run speculatively any more: {each.stopped}" if each.stopped else "")
             for name, each in sorted(self.tools.items())
         ]
         lines += [

@@ -21,6 +21,7 @@ from .events import (
     DraftArrived,
     DraftJudged,
     DraftRefused,
+    DraftUnclaimed,
     PredictorCharged,
     PredictorFailed,
     PredictorSkipped,
@@ -28,6 +29,7 @@ from .events import (
     SpeculationEvent,
     SpeculationObserver,
     SpeculationStarted,
+    SpeculationStopped,
     SpeculationWasted,
     TurnAnswered,
     TurnStarted,
@@ -98,6 +100,11 @@ class Reporter:
                 self._count(event.tool, misses=1, could_save_s=_could_save_s(turn, event))
             case SpeculationWasted():
                 self._count(event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost)
+            case DraftUnclaimed():
+                self._count(event.tool, unclaimed=1, unseen=int(not event.called))
+            case SpeculationStopped():
+                known = self._tools.get(event.tool, ToolReport())
+                self._tools[event.tool] = known.model_copy(update={"stopped": event.reason})
             case PredictorStarted():
                 self._count_of(event.predictor, started=1)
             case PredictorSkipped():
@@ -167,6 +174,10 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
             return turn.model_copy(update={"ahead_s": saved_s})
         case AheadWasted(reason=reason):
             return _with_problem(turn, f"a model request sent ahead was wasted: {reason}")
+        case DraftUnclaimed(tool=tool, reason=reason):
+            return _with_problem(turn, f"a right draft of {tool} was not claimed: {reason}")
+        case SpeculationStopped(tool=tool, reason=reason):
+            return _with_problem(turn, f"speculation of {tool} has stopped: {reason}")
         case DiscardFailed(tool=tool, error=error):
             return _with_problem(turn, f"a preparation of {tool} could not be discarded: {error}")
         case (
@@ -197,5 +208,5 @@ def _with_problem(turn: TurnReport, problem: str) -> TurnReport:
 def _sum(reports: Iterable[ToolReport]) -> ToolReport:
     total = ToolReport()
     for report in reports:
-        total = _plus(total, report.model_dump())
+        total = _plus(total, report.model_dump(exclude={"stopped"}))
     return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..tools.speculation import Speculation
-from .events import CallClaimed, CallMissed, SpeculationWasted
+from .events import CallClaimed, CallMissed, DraftUnclaimed, SpeculationWasted
 from .reporter import Reporter
 
 
@@ -31,6 +31,12 @@ class TurnRecorder:
     def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
         """Note a miss."""
         self._reporter.note(CallMissed(self._turn, tool, tool_s, reason, draft_s))
+
+    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool) -> None:
+        """Note a right draft whose speculation its call did not claim."""
+        draft = speculation.draft
+        why = speculation.lost_because or reason
+        self._reporter.note(DraftUnclaimed(self._turn, draft.tool, draft.predictor, why, called))
 
     def wasted(self, speculation: Speculation, reason: str) -> None:
         """Note a speculation that was not claimed."""

@@ -1,12 +1,18 @@
-"""Scopes of runs: a speculation can be claimed only within its own run."""
+"""Scopes of runs, and the turns of contexts: a speculation can be claimed only within its own run."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+ScopeSource = Callable[[], Hashable | None]
+"""Returns a key of the run of this code, as a framework knows it, or None."""
+
 _scope: ContextVar[Hashable | None] = ContextVar("agentrt_scope", default=None)
+_turn: ContextVar[TurnMark | None] = ContextVar("agentrt_turn", default=None)
+_sources: list[ScopeSource] = []
+_NO_RUN = object()
 
 
 @contextmanager
@@ -14,8 +20,8 @@ def run_scope(key: Hashable) -> Iterator[None]:
     """Mark the work inside the block as the run ``key``, such as the id of a conversation or user.
 
     A call is answered only from a speculation of its own run, even if an endpoint gives calls of different
-    runs equal ids. A :class:`~agentrt.SpeculationSession` is a run of its own, and LangGraph's runs have
-    scopes already; use this where one chat model or client serves many users without either.
+    runs equal ids. A :class:`~agentrt.SpeculationSession` is a run of its own, and the runs of LangGraph and
+    pydantic-ai have scopes already; use this where one context or thread serves many users without either.
     """
     previous = _scope.get()
     _scope.set(key)
@@ -25,6 +31,69 @@ def run_scope(key: Hashable) -> Iterator[None]:
         _scope.set(previous)  # no token: a session may be closed in another context than it was opened in
 
 
+def register_scope_source(source: ScopeSource) -> None:
+    """Let :func:`current_scope` ask ``source`` where there is no :func:`run_scope`."""
+    _sources.append(source)
+
+
 def current_scope() -> Hashable | None:
-    """Return the key of the innermost :func:`run_scope`, or None."""
-    return _scope.get()
+    """Return the key of the innermost :func:`run_scope`, else that of a framework's run, or None."""
+    scope = _scope.get()
+    if scope is not None:
+        return None if scope is _NO_RUN else scope
+    for source in _sources:
+        scope = source()
+        if scope is not None:
+            return scope
+    return None
+
+
+def leave_run() -> None:
+    """Let this context belong to no run and no turn, until it enters others."""
+    _scope.set(_NO_RUN)
+    _turn.set(None)
+
+
+class TurnMark:
+    """A turn, as the contexts know it in which its request was sent and its calls are made.
+
+    Where the run has no scope, the mark stands for it: tasks and threads that copy the context belong to it.
+    """
+
+    __slots__ = ("before", "begun", "run")
+
+    def __init__(self, before: TurnMark | None = None) -> None:
+        """``before`` is the mark of the turn before it in the same context."""
+        self.before = before
+        self.begun = False
+        self.run: Hashable = None
+
+
+def current_turn() -> TurnMark | None:
+    """Return the mark of the turn whose calls this context makes, or None."""
+    return _turn.get()
+
+
+def reserve_turn() -> None:
+    """Reserve the mark of a turn that will begin in a task made from this context.
+
+    What such a task sets in its own context is not seen here, where the calls are made.
+    """
+    before = _turn.get()
+    if before is not None and not before.begun:  # no turn has begun since it was reserved
+        before = before.before
+    _turn.set(TurnMark(before))
+
+
+def begin_turn(run: Hashable = None) -> tuple[TurnMark, TurnMark | None]:
+    """Return the mark of a turn that begins in this context, and that of the turn before it, if any.
+
+    ``run`` identifies the run as far as it is known: a turn of another run is not the one before.
+    """
+    mark = _turn.get()
+    if mark is None or mark.begun:
+        mark = TurnMark(mark)
+        _turn.set(mark)
+    before, mark.before = mark.before, None
+    mark.begun, mark.run = True, run
+    return mark, before if before is not None and before.run == run else None

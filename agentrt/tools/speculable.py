@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 from pydantic import TypeAdapter
 
 from ..errors import InvalidRequestError, NotSpeculableError
+from .claiming_function import claiming_function, plain_function
 from .speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
 Tool = TypeVar("Tool")
@@ -32,9 +33,10 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
         @tool
         def search_notes(query: str) -> str: ...
 
-    A function is returned unchanged but for a mark; a LangChain tool is returned as a copy that is an
-    instance of the same class. A sync function runs speculatively in a thread of its own, which Python cannot
-    stop: if the call is not made, the function runs to its end and its result is dropped.
+    A function is returned as one with the same signature that is answered from the speculation of its call,
+    if there is one; a LangChain tool as a copy that is an instance of the same class. A sync function runs
+    speculatively in a thread of its own, which Python cannot stop: if the call is not made, the function runs
+    to its end and its result is dropped.
 
     Raises:
         NotSpeculableError: ``tool`` is not a tool, or needs something that only the real call has.
@@ -44,8 +46,11 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
         return functools.partial(speculable, **options)
     parsed = SpeculableOptions(**options)
     if inspect.isfunction(tool):
-        setattr(tool, MARK, _from_function(tool, parsed))
-        return tool
+        function = plain_function(tool)
+        described = _from_function(function, parsed)
+        claiming = claiming_function(function, described)
+        setattr(claiming, MARK, described)
+        return claiming
     for base in type(tool).__mro__:
         for framework, module in _ADAPTERS.items():
             if base.__module__.partition(".")[0] == framework:

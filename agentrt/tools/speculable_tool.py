@@ -6,6 +6,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, TypeVar
 
@@ -14,7 +15,9 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 from ..calls import canonical_key
 from ..concurrency.threads import run_in_thread
 from ..settings import Settings
-from .claims import ClaimTable, aclaim, claim
+from .claim_table import ClaimTable
+from .claims import PendingClaim, aclaim, claim
+from .scopes import current_turn
 from .writes import write_log
 
 R = TypeVar("R")
@@ -159,34 +162,50 @@ class SpeculableTool:
             return f"its guard failed with {type(error).__name__}"
 
     def claim(
-        self, call_id: str | None, invocation: Invocation, run: Callable[[], R], scope: Hashable = None
+        self, call_id: str | None, key: Callable[[], str], run: Callable[[], R], scope: Hashable = None
     ) -> R:
-        """Answer the call with this id in this scope from its speculation, or else with ``run()``."""
-        pending = None if call_id is None else self.pending_claims.take(call_id, scope)
+        """Answer a call from its speculation, or else with ``run()``.
+
+        ``call_id`` is None if the call reaches the tool without its id. ``key`` returns its canonical key; if
+        it raises, nothing matches. ``scope`` is that of the run, None if it has none.
+        """
+        pending, key_made = self._take(call_id, key, scope)
         commit = self.options.commit
         if pending is not None and inspect.iscoroutinefunction(commit):
-            pending = pending.void("its commit is a coroutine function")
-        key = functools.partial(self.key, invocation)
+            reason = "its commit is a coroutine function"
+            pending.drop_unclaimed(reason, called=True)
+            pending = pending.missed(reason)
         try:
-            return claim(pending, self.name, key, run, commit)  # type: ignore[no-any-return]
+            return claim(pending, self.name, key_made, run, commit)  # type: ignore[no-any-return]
         finally:
             write_log.note(scope, self.name)
 
     async def aclaim(
         self,
         call_id: str | None,
-        invocation: Invocation,
+        key: Callable[[], str],
         run: Callable[[], Awaitable[R]],
         scope: Hashable = None,
     ) -> R:
         """:meth:`claim` for coroutines."""
-        pending = None if call_id is None else self.pending_claims.take(call_id, scope)
-        key = functools.partial(self.key, invocation)
+        pending, key_made = self._take(call_id, key, scope)
         commit = None if self.options.commit is None else functools.partial(self._phase, self.options.commit)
         try:
-            return await aclaim(pending, self.name, key, run, commit)
+            return await aclaim(pending, self.name, key_made, run, commit)
         finally:
             write_log.note(scope, self.name)
+
+    def _take(
+        self, call_id: str | None, key: Callable[[], str], scope: Hashable
+    ) -> tuple[PendingClaim | None, str | None]:
+        """Return the pending claim of a call, and the call's key; neither if nothing is pending."""
+        turn = current_turn()
+        if not len(self.pending_claims) or (call_id is None and turn is None and scope is None):
+            return None, None
+        made = None
+        with suppress(Exception):  # canonicalisers are the user's; one that fails gives no match
+            made = key()
+        return self.pending_claims.take(call_id, made, turn, scope), made
 
     async def adiscard(self, prepared: Any) -> None:
         """Discard an unclaimed preparation."""

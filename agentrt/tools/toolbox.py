@@ -43,7 +43,7 @@ class Toolbox:
                 "name", f"{tool.name} is a coroutine function. Call it from async code."
             )
         run = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
-        return tool.claim(call.id, invocation, run, scope)
+        return tool.claim(call.id, functools.partial(tool.key, invocation), run, scope)
 
     async def acall(self, call: ToolCall, scope: Hashable) -> Any:
         """:meth:`call` for async code. A sync tool runs in a thread, so that it cannot block the loop."""
@@ -55,7 +55,7 @@ class Toolbox:
             assert tool.call is not None
             function = functools.partial(tool.call, *invocation.args, **invocation.kwargs)
             run = functools.partial(run_in_thread, function, name=f"agentrt {tool.name}")
-        return await tool.aclaim(call.id, invocation, run, scope)
+        return await tool.aclaim(call.id, functools.partial(tool.key, invocation), run, scope)
 
     def _bind(self, call: ToolCall) -> tuple[SpeculableTool, Invocation]:
         check_call("call", call)

@@ -13,6 +13,7 @@ from ..reports.events import (
     CallClaimed,
     CallMissed,
     DraftJudged,
+    DraftUnclaimed,
     PredictorCharged,
     PredictorStarted,
     SpeculationEvent,
@@ -132,6 +133,8 @@ class Controller:
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
                 case CallMissed():
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
+                case DraftUnclaimed() if (pair := self._pairs.get((event.predictor, event.tool))) is not None:
+                    pair.add_unclaimed()
                 case SpeculationWasted():
                     self._spending.add(seconds=event.ran_s, money=event.cost)
 

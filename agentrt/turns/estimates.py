@@ -23,6 +23,10 @@ class Mean:
         self._sum = DECAY * self._sum + value
         self._weight = DECAY * self._weight + 1
 
+    def correct_last(self, change: float) -> None:
+        """Change the value of a recent observation by ``change``."""
+        self._sum = max(0.0, self._sum + change)
+
     @property
     def value(self) -> float | None:
         """The mean; None before the first observation."""
@@ -71,6 +75,11 @@ class ToolEstimate:
         self.correct = DECAY * self.correct + correct
         if correct:
             self.lead_s.add(lead_s)
+
+    def add_unclaimed(self) -> None:
+        """Count a draft that was added as right as a wrong one: its speculation was not claimed."""
+        self.precision.correct_last(-1.0)
+        self.correct = max(0.0, self.correct - 1)
 
 
 class PredictorEstimate:

@@ -22,7 +22,7 @@ from ..tools.offered import offered_tools
 from ..tools.restrictions import Restrictions, not_offered
 from ..tools.scopes import run_scope
 from ..tools.toolbox import Toolbox
-from .session_request import Message, Model, SessionRequest, answer_of, calls_of
+from .session_request import Message, Model, SessionRequest, answer_of, answered_ids, calls_of
 from .shared import SharedState
 from .turn import Turn
 
@@ -118,12 +118,14 @@ class SpeculationSession:
         Raises:
             ConfigurationError: the session is not open.
         """
-        return self._start(functools.partial(DraftRequest, messages, tools, self._shared.samples), tools)
+        request = functools.partial(DraftRequest, messages, tools, self._shared.samples)
+        return self._start(messages, tools, request)
 
     def _start(
         self,
+        messages: Sequence[Message],
+        tools: Sequence[Message],
         request: Callable[[], DraftRequest],
-        tools: Sequence[Mapping[str, Any]],
         main: SessionRequest | None = None,
     ) -> Turn:
         if self._host is None:
@@ -138,6 +140,7 @@ class SpeculationSession:
             restrictions=Restrictions(not_offered(self._toolbox.tools, offered_tools(tools) or None)),
         )
         self._turns.add(turn)
+        turn.begin(answered_ids(messages))
         turn.start(self._host)
         return turn
 
@@ -162,11 +165,12 @@ class SpeculationSession:
         table = self._shared.ahead
         ahead = table.take(self._scope, main.key) if table.enabled else None
         if ahead is None:
-            with self._start(main.request, tools, main) as turn:
+            with self._start(messages, tools, main.request, main) as turn:
                 answer = await answer_of(model, messages, tools)
                 turn.bind(calls_of(answer))
             return answer
         self._turns.add(ahead.turn)
+        ahead.turn.begin(answered_ids(messages))
         with ahead.turn as turn:
             try:
                 (answer,) = [message async for message in ahead.answer()]

@@ -71,6 +71,16 @@ async def answer_of(model: Model, messages: Sequence[Message], tools: Sequence[M
     return answer
 
 
+def answered_ids(messages: Sequence[Message]) -> list[str]:
+    """Return the ids of the calls whose results end a history in the shape of chat completions."""
+    ids = []
+    for message in reversed(messages):
+        if not isinstance(message, Mapping) or message.get("role") != "tool":
+            break
+        ids.append(message.get("tool_call_id") or "")
+    return ids
+
+
 def calls_of(message: Message) -> list[ToolCall]:
     """Return the calls of an assistant's message, without those whose arguments are not JSON.
 

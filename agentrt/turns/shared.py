@@ -14,6 +14,7 @@ from ..lookahead.ahead import AheadTable
 from ..reports.events import SpeculationObserver
 from ..reports.reporter import Reporter
 from ..reports.tracing import tracing_observers
+from .claim_watch import ClaimWatch
 from .controller import Controller
 
 
@@ -26,6 +27,7 @@ class SharedState:
     controller: Controller
     reporter: Reporter
     ahead: AheadTable[Any]
+    watch: ClaimWatch
 
     @classmethod
     def create(
@@ -42,10 +44,11 @@ class SharedState:
         check_setting("config", config, (SpeculationConfig, NoneType), "a SpeculationConfig(...), or None")
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
+        watch = ClaimWatch(lambda event: reporter.note(event))
         reporter = Reporter(
-            turns_kept=chosen.report_turns, observers=(controller, *tracing_observers(), *observers)
+            turns_kept=chosen.report_turns, observers=(controller, watch, *tracing_observers(), *observers)
         )
-        return cls(samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter))
+        return cls(samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter), watch)
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return itself: a deep copy of a model or session learns from, and reports to, the same state."""

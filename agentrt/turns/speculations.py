@@ -99,6 +99,9 @@ class TurnSpeculations:
         self.drafts.add(draft)
         if tool.name in self._restrictions.refused:
             return self._restrictions.refused[tool.name]
+        stopped = self._shared.watch.stopped(tool.name)
+        if stopped is not None:
+            return stopped
         as_coroutine = tool.speculative_acall is not None and may_run_coroutines
         if not as_coroutine and tool.speculative_call is None:
             return "a coroutine tool cannot run speculatively in a sync turn"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from types import TracebackType
@@ -31,6 +31,7 @@ from ..reports.events import (
     TurnAnswered,
 )
 from ..tools.restrictions import UNRESTRICTED, Restrictions
+from ..tools.scopes import TurnMark, begin_turn, leave_run
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Speculation
 from ..tools.writes import write_log
@@ -38,6 +39,7 @@ from .controller import Decision
 from .shared import SharedState
 from .speculations import ResultListener, TurnSpeculations
 
+_MADE_OTHERWISE = "the run went on without claiming it"
 _MAX_DRAFTS = 256
 """Of one predictor in one turn, so that an endless one fills neither the memory nor the loop."""
 
@@ -78,6 +80,7 @@ class Turn:
         self._predictors = predictors
         self._request = functools.cache(request)
         self._scope = scope
+        self._mark = TurnMark()
         self._main = main
         self._earlier = earlier
         self._known = anyio.Event()
@@ -107,10 +110,24 @@ class Turn:
         self.discard()
 
     def start(self, host: Host) -> None:
-        """Start the predictors on ``host``, in a copy of the current context."""
+        """Start the predictors on ``host``, in a copy of the current context that belongs to no run."""
         self._host = host
         self._caller_context = copy_context()
-        host.start(self._run)
+        context = copy_context()
+        context.run(leave_run)  # a tool that is run speculatively makes no calls of the model
+        context.run(host.start, self._run)
+
+    def begin(self, answered: Collection[str] = ()) -> None:
+        """Note that the model request is sent in this context, which will make the calls of its answer.
+
+        ``answered`` are the ids of the calls whose results end the request's history. They, and the calls of
+        the turn before in this context, have been made: what they could have claimed is dropped.
+        """
+        self._mark, before = begin_turn((self._reporter, self._scope))
+        for tool in self._tools.values():
+            if before is not None:
+                tool.pending_claims.drop_turn(before, _MADE_OTHERWISE)
+            tool.pending_claims.drop_calls(answered, self._scope, _MADE_OTHERWISE)
 
     @property
     def number(self) -> int:
@@ -140,6 +157,9 @@ class Turn:
         Raises:
             InvalidRequestError: ``calls`` is no list of tool calls with parsed arguments. Nothing was bound.
         """
+        self._bind(calls, generation_s=generation_s, leave_claims=True)
+
+    def _bind(self, calls: Sequence[ToolCall], *, generation_s: float | None, leave_claims: bool) -> None:
         check_field("calls", calls, Sequence, "a list of ToolCall")
         for call in calls:
             check_call("calls", call)
@@ -151,24 +171,25 @@ class Turn:
         for draft, correct in self._speculations.drafts.judged(keys):
             judged = DraftJudged(self._number, draft.predictor, draft.tool, correct, draft.draft_s)
             self._reporter.note(judged)
-        for call, key in zip(calls, keys, strict=True):
-            if call.name in self._tools and call.id is not None:
-                pending = self._speculations.pending_claim(key)
-                self._tools[call.name].pending_claims.add(call.id, pending, self._scope)
+        if leave_claims:
+            self._leave_claims(calls, keys)
         self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
         self._starter.answered(keys, self._scope)
         self._close("the model did not make this call")
         self._teach(calls)
+
+    def _leave_claims(self, calls: Sequence[ToolCall], keys: Sequence[str | None]) -> None:
+        for call, key in zip(calls, keys, strict=True):
+            if call.name in self._tools:
+                pending = self._speculations.pending_claim(key)
+                self._tools[call.name].pending_claims.add(call.id, pending, self._mark, self._scope)
 
     def bind_answered(self, calls: Sequence[ToolCall]) -> None:
         """Take calls that the engine has answered, with results that :meth:`on_finished` handed out."""
         keys = [self._key_of(call) for call in calls]
         used = [self._speculations.cache.take(key) for key in keys if key is not None]
         self._starter.close("the engine answered the call")
-        self.bind(calls)
-        for call in calls:
-            if call.name in self._tools and call.id is not None:
-                self._tools[call.name].pending_claims.take(call.id, self._scope)  # the agent will not make it
+        self._bind(calls, generation_s=None, leave_claims=False)  # the agent will not make them
         for speculation in used:
             if speculation is not None and speculation.done and speculation.result().usable:
                 self._speculations.recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=0.0)
@@ -190,6 +211,8 @@ class Turn:
     def abandon(self) -> None:
         """Drop all speculations, including those that are bound and not yet claimed."""
         self.discard()
+        for tool in self._tools.values():
+            tool.pending_claims.drop_turn(self._mark, "the session was closed")
         self._speculations.drop("the session was closed")
 
     def _key_of(self, call: ToolCall) -> str | None:
@@ -277,6 +300,9 @@ class Turn:
     def _decide(self, predictor: str) -> Decision:
         if self._tools and not self._restrictions.permitted(self._tools):
             return Decision(False, reason=next(iter(self._restrictions.refused.values())))
+        stopped = [self._shared.watch.stopped(tool) for tool in self._restrictions.permitted(self._tools)]
+        if stopped and all(stopped):
+            return Decision(False, reason="none of the tools is run speculatively any more")
         return self._shared.controller.should_predict(predictor, self._shared.samples, monotonic())
 
     def _charge(self, predictor: str, cost: DraftCost) -> None:

@@ -14,6 +14,7 @@ from agentrt.reports.events import (
     CallClaimed,
     CallMissed,
     DraftJudged,
+    DraftUnclaimed,
     PredictorCharged,
     PredictorStarted,
     SpeculationStarted,
@@ -70,6 +71,17 @@ class Workload:
 
 def workload(config: SpeculationConfig | None = None, **given: float) -> Workload:
     return Workload(Controller(config or SpeculationConfig()), **given)  # type: ignore[arg-type]
+
+
+def test_right_drafts_that_are_not_claimed_count_as_wrong() -> None:
+    claimed, unclaimed = workload(), workload()
+    for load in (claimed, unclaimed):
+        for _ in range(20):
+            load.turn(1)
+    for _ in range(20):
+        unclaimed.controller.on_event(DraftUnclaimed(1, "look", "p", "expired"))
+    decide = (claimed.controller.should_run, unclaimed.controller.should_run)
+    assert [should_run("p", "look", 0.0, draft_s=0.1).speculate for should_run in decide] == [True, False]
 
 
 def test_the_first_turn_already_speculates_with_all_samples() -> None:

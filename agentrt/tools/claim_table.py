@@ -1,0 +1,171 @@
+"""The pending claims of one tool: which of them a call that reaches the tool may take."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+
+from ..concurrency.clock import monotonic
+from .claims import PendingClaim
+from .scopes import TurnMark
+
+_MAX_IDS_REMEMBERED = 4096
+_AMBIGUOUS = "equal calls of its run could not be told apart"
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """A pending claim with the run, the turn and the id of its call."""
+
+    pending: PendingClaim
+    run: Hashable
+    turn: TurnMark
+    call_id: str | None
+    added_at: float
+
+
+class ClaimTable:
+    """The pending claims of one tool, by run. Thread-safe, bounded, each kept ``ttl`` seconds.
+
+    A run is its scope, or its turn's mark where it has none. A call takes a pending claim of its own run: the
+    one with its id, or, if the call has no id or the id is there more than once, the one with its canonical
+    key. If equal calls of several turns of the run are pending then, they cannot be told apart, and all are
+    misses. Outside its context a turn without a scope is known only by the ids of its calls: there an id
+    counts if it has been issued once.
+    """
+
+    def __init__(self, *, ttl: float, max_pending: int = 256, clock: Callable[[], float] = monotonic) -> None:
+        """``ttl`` is in seconds of ``clock``; beyond ``max_pending`` the oldest is dropped."""
+        self._ttl = ttl
+        self._max_pending = max_pending
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[_Entry, None] = OrderedDict()
+        self._runs: dict[Hashable, list[_Entry]] = {}
+        self._by_id: dict[str, _Entry] = {}  # of turns without a scope
+        self._issued: OrderedDict[str, None] = OrderedDict()  # the last ids of such turns
+
+    def __len__(self) -> int:
+        """The number of pending claims, including expired ones that are not swept yet."""
+        return len(self._entries)
+
+    def add(self, call_id: str | None, pending: PendingClaim, turn: TurnMark, scope: Hashable = None) -> None:
+        """Keep ``pending`` for a call of ``turn``; ``scope`` is that of the run, None if it has none."""
+        run = turn if scope is None else scope
+        entry = _Entry(pending, run, turn, call_id or None, self._clock())
+        with self._lock:
+            dropped = self._sweep()
+            self._entries[entry] = None
+            self._runs.setdefault(run, []).append(entry)
+            if scope is None and entry.call_id is not None:
+                self._issue(entry.call_id, entry)
+            while len(self._entries) > self._max_pending:
+                oldest = next(iter(self._entries))
+                self._remove(oldest)
+                dropped.append((oldest, "too many calls were left unmade"))
+        _drop_unclaimed(dropped)
+
+    def take(
+        self, call_id: str | None, key: str | None, turn: TurnMark | None, scope: Hashable = None
+    ) -> PendingClaim | None:
+        """Remove and return the pending claim of a call, None if there is none.
+
+        ``key`` is the call's canonical key, None if it has none; ``turn`` and ``scope`` are those of the
+        context in which it is made.
+        """
+        run = turn if scope is None else scope
+        with self._lock:
+            dropped = self._sweep()
+            found, ambiguous = self._find(call_id or None, key, run, known_by_id=scope is None)
+            if found is not None:
+                self._remove(found)
+            voided = [entry.pending for entry in ambiguous]
+            for entry in ambiguous:
+                entry.pending = entry.pending.missed(_AMBIGUOUS)
+        _drop_unclaimed(dropped)
+        for pending in voided:
+            pending.drop_unclaimed(_AMBIGUOUS, called=True)
+        return None if found is None else found.pending
+
+    def drop_turn(self, turn: TurnMark, reason: str) -> None:
+        """Drop the pending claims of ``turn``: its calls were made otherwise, or will not be made."""
+        if not self._entries:
+            return
+        with self._lock:
+            found = [entry for entry in self._entries if entry.turn is turn]
+            for entry in found:
+                self._remove(entry)
+        _drop_unclaimed([(entry, reason) for entry in found])
+
+    def drop_calls(self, call_ids: Collection[str], scope: Hashable, reason: str) -> None:
+        """Drop the pending claims of these calls of a run, None for one without a scope."""
+        if not self._entries or not call_ids:
+            return
+        with self._lock:
+            of_run = self._runs.get(scope, ()) if scope is not None else self._by_id.values()
+            found = [entry for entry in of_run if entry.call_id in call_ids]
+            for entry in found:
+                self._remove(entry)
+        _drop_unclaimed([(entry, reason) for entry in found])
+
+    def _find(
+        self, call_id: str | None, key: str | None, run: Hashable, *, known_by_id: bool
+    ) -> tuple[_Entry | None, list[_Entry]]:
+        """Return the entry of a call, and all entries that it may be if that cannot be said."""
+        of_run = self._runs.get(run, [])
+        if call_id is None:
+            return _by_key(of_run, key)
+        with_id = [entry for entry in of_run if entry.call_id == call_id]
+        if len(with_id) == 1:
+            return with_id[0], []
+        if with_id:
+            return _by_key(with_id, key)
+        if known_by_id and call_id in self._by_id:
+            return self._by_id[call_id], []
+        return _by_key([entry for entry in of_run if entry.call_id is None], key)
+
+    def _issue(self, call_id: str, entry: _Entry) -> None:
+        if call_id in self._issued:
+            self._by_id.pop(call_id, None)
+        else:
+            self._by_id[call_id] = entry
+        self._issued[call_id] = None
+        self._issued.move_to_end(call_id)
+        if len(self._issued) > _MAX_IDS_REMEMBERED:
+            self._issued.popitem(last=False)
+
+    def _remove(self, entry: _Entry) -> None:
+        del self._entries[entry]
+        of_run = self._runs[entry.run]
+        of_run.remove(entry)
+        if not of_run:
+            del self._runs[entry.run]
+        if entry.call_id is not None and self._by_id.get(entry.call_id) is entry:
+            del self._by_id[entry.call_id]
+
+    def _sweep(self) -> list[tuple[_Entry, str]]:
+        oldest = self._clock() - self._ttl
+        dropped = []
+        while self._entries:
+            entry = next(iter(self._entries))
+            if entry.added_at >= oldest:
+                break
+            self._remove(entry)
+            dropped.append((entry, "its call was not made in time"))
+        return dropped
+
+
+def _by_key(entries: list[_Entry], key: str | None) -> tuple[_Entry | None, list[_Entry]]:
+    """Return the oldest entry with this key, and all of them if they are of several turns."""
+    equal = [entry for entry in entries if key is not None and entry.pending.key == key]
+    if not equal:
+        return None, []
+    several_turns = any(entry.turn is not equal[0].turn for entry in equal)
+    return equal[0], equal if several_turns else []
+
+
+def _drop_unclaimed(dropped: list[tuple[_Entry, str]]) -> None:
+    for entry, reason in dropped:
+        entry.pending.drop_unclaimed(reason)

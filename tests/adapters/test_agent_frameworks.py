@@ -1,0 +1,39 @@
+"""An unchanged agent of every framework claims each call, and runs its tool once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.adapters import agent_frameworks
+from tests.adapters.agent_frameworks import TURNS, Outcome
+
+OWN = {
+    **agent_frameworks.session_agents(),
+    **agent_frameworks.langchain_agents(),
+    **agent_frameworks.openai_client_agents(),
+}
+FRAMEWORKS = agent_frameworks.framework_agents()
+
+
+def check(outcome: Outcome) -> None:
+    asked = [str(turn) for turn in range(TURNS - 1)]
+    assert outcome.runs == asked, str(outcome.report)
+    assert outcome.results == [f"found {q}" for q in asked]
+    assert outcome.double_runs == 0
+    total = outcome.report.total
+    assert (total.claims, total.misses, total.unclaimed, total.wasted) == (TURNS - 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("run", OWN.values(), ids=OWN)
+def test_each_call_runs_once(run: Callable[[], Outcome]) -> None:
+    check(run())
+
+
+@pytest.mark.parametrize(("module", "run"), FRAMEWORKS.values(), ids=FRAMEWORKS)
+def test_each_call_runs_once_in_frameworks_on_the_openai_client(
+    module: str, run: Callable[[], Outcome]
+) -> None:
+    pytest.importorskip(module, reason=f"needs the extra bench: {module} is not installed")
+    check(run())

@@ -12,6 +12,7 @@
     ├── ModelError
     │   ├── ModelNotFoundError       no model at that name or path
     │   ├── ModelFormatError         the model is incomplete or unsupported
+    │   ├── ModelDownloadError       the model cannot be downloaded, or is not what it should be
     │   └── ProfileFormatError       the stored profile of a model is damaged
     ├── RequestError                 this request cannot be served (also a ValueError)
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
@@ -59,6 +60,7 @@ __all__ = [
     "InvalidRequestError",
     "KernelFailedError",
     "MissingExtraError",
+    "ModelDownloadError",
     "ModelError",
     "ModelFormatError",
     "ModelNotFoundError",
@@ -133,6 +135,10 @@ class ModelNotFoundError(ModelError, FileNotFoundError):
 
 class ModelFormatError(ModelError):
     """A model directory exists but is incomplete, truncated or of an unsupported kind."""
+
+
+class ModelDownloadError(ModelError):
+    """A model cannot be downloaded, or differs from its stated digest."""
 
 
 class ProfileFormatError(ModelError):

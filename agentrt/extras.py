@@ -17,6 +17,7 @@ Extra = Literal[
     "openai",
     "otel",
     "runtime",
+    "hub",
     "gateway",
     "serve",
     "demo",
@@ -33,6 +34,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "openai": ("openai",),
     "otel": ("opentelemetry",),
     "runtime": ("llguidance", "numpy", "openvino", "openvino_genai", "openvino_tokenizers", "platformdirs"),
+    "hub": ("httpx2", "huggingface_hub"),
     "gateway": ("fastapi", "h11", "httpx", "pydantic_core", "starlette", "uvicorn"),
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
@@ -44,10 +46,11 @@ MODULES: dict[Extra, tuple[str, ...]] = {
 
 INCLUDES: dict[Extra, tuple[Extra, ...]] = {
     "langchain-openai": ("langgraph",),
+    "hub": ("cli", "runtime"),
     "gateway": ("cli",),
     "serve": ("gateway", "runtime"),
     "demo": ("cli", "langgraph", "runtime"),
-    "all": ("demo", "langchain-openai", "mcp", "openai", "otel", "serve"),
+    "all": ("demo", "hub", "langchain-openai", "mcp", "openai", "otel", "serve"),
     "bench": ("all",),
 }
 """The extras that an extra includes."""

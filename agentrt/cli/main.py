@@ -16,6 +16,7 @@ from .demo import demo
 from .doctor import doctor
 from .gateway import gateway
 from .profile import profile
+from .pull import pull
 from .serve import serve
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -46,4 +47,5 @@ app.command()(serve)
 app.command()(gateway)
 app.command()(doctor)
 app.command()(profile)
+app.command()(pull)
 app.command()(bench)

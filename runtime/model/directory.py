@@ -15,6 +15,8 @@ from typing import Any
 
 from agentrt.errors import ModelFormatError, ModelNotFoundError
 
+from ..hub.names import parse_name
+from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .gguf import convert_gguf
 
@@ -54,8 +56,9 @@ class ModelDirectory:
 def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | None = None) -> ModelDirectory:
     """Find a model and check that all of its files exist and are complete.
 
-    ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``), the path of a directory as
-    ``optimum-cli export openvino`` writes it, or the path of a GGUF file. A GGUF file is converted when it is
+    ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``) or of a pulled one (see
+    :mod:`agentrt.runtime.hub`), the path of a directory as ``optimum-cli export openvino`` writes it, or the
+    path of a GGUF file. A GGUF file is converted when it is
     first opened; see :func:`convert_gguf`, also for ``cache_folder``.
 
     Raises:
@@ -63,12 +66,7 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
         ModelFormatError: a file is missing, truncated or unreadable; the message names it.
     """
     name = _name(model)
-    path = _EMBEDDED.get(name) or Path(name).expanduser()
-    if not path.exists():
-        raise ModelNotFoundError(
-            f"there is no model {name!r}: it is neither an embedded model ({_KNOWN}) nor a path that exists. "
-            "Check the spelling, or give a GGUF file or the directory of an exported OpenVINO model."
-        )
+    path = _find(name)
     model_id = name if name in _EMBEDDED else path.resolve().name
     if path.is_file() and path.suffix.lower() == ".gguf":
         path, model_id = convert_gguf(path, cache_folder), path.stem
@@ -87,6 +85,25 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
         model_id=model_id,
         context_length=_context_length(config, path),
         end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
+    )
+
+
+def _find(name: str) -> Path:
+    """Return where the model of this name or path lies."""
+    path = _EMBEDDED.get(name) or Path(name).expanduser()
+    if path.exists():
+        return path
+    pulled = find_pulled(name)
+    if pulled is not None:
+        return pulled
+    if parse_name(name) is not None:
+        raise ModelNotFoundError(
+            f"there is no path {name!r}, and no such model was pulled. Check the path, or download it: "
+            f"agentrt pull {name}"
+        )
+    raise ModelNotFoundError(
+        f"there is no model {name!r}: it is neither an embedded model ({_KNOWN}) nor a path that exists. "
+        "Check the spelling, or give a GGUF file or the directory of an exported OpenVINO model."
     )
 
 

@@ -1,0 +1,41 @@
+"""``agentrt pull``: download a model by name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..extras import require_extra
+
+
+def pull(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="OWNER/NAME (an OpenVINO model on the Hugging Face hub), OWNER/NAME:QUANTISATION (a GGUF "
+            "file), or an https address."
+        ),
+    ],
+    sha256: Annotated[
+        str | None, typer.Option(help="The digest that a file from an address must have.")
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="A branch, tag or commit of the repository.")] = None,
+) -> None:
+    """Download a model. Its name can then be given wherever a model is named."""
+    require_extra("hub")
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    from agentrt.runtime.hub.pull import pull_model
+
+    console = Console()
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("download", visible=False)
+
+        def show(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total, visible=True)
+
+        path = pull_model(name, sha256=sha256, revision=revision, progress=show)
+    console.print(f"{path}\nTry it: agentrt chat --model {name}", highlight=False, soft_wrap=True)

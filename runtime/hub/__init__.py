@@ -1,0 +1,1 @@
+"""Models from the Hugging Face hub and from https addresses: names, downloads, and where they lie."""

@@ -1,0 +1,93 @@
+"""Downloads one file from an https address: resumed where it broke off, and verified before it is used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+
+from agentrt.errors import ModelDownloadError
+
+Progress = Callable[[int, int | None], None]
+"""Takes the bytes that are there and the bytes of the whole file, None if the server does not say."""
+
+_TIMEOUT_S = 30.0
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def download_file(url: str, folder: Path, sha256: str, progress: Progress | None = None) -> Path:
+    """Download ``url`` into ``folder``, in a folder named after its digest, and return the file's path.
+
+    A file that is there already is not downloaded again. ``sha256`` is the hexadecimal digest that the file
+    must have.
+
+    Raises:
+        ModelDownloadError: the address is not https, the server refuses or cannot be reached, the disk is
+            full, or the file has another digest. What was downloaded is kept, unless the digest is wrong.
+    """
+    address = urlsplit(url)
+    if address.scheme != "https" and address.hostname not in _LOCAL:
+        raise ModelDownloadError(
+            f"{url} is not an https address. Use https, which nobody can change on its way."
+        )
+    digest = sha256.lower()
+    name = Path(unquote(address.path)).name or "model.gguf"
+    target = folder / "downloads" / digest / name
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{name}.part")
+    try:
+        _fetch(url, partial, progress or (lambda done, total: None))
+    except httpx2.HTTPError as error:
+        raise ModelDownloadError(
+            f"{url} could not be downloaded ({type(error).__name__}: {error}). "
+            "Check the network and the address, and pull it again: it goes on where it broke off."
+        ) from error
+    except OSError as error:
+        raise ModelDownloadError(
+            f"{url} could not be stored in {target.parent} ({error.strerror or error}). "
+            "Free some space, and pull it again: it goes on where it broke off."
+        ) from error
+    if _digest(partial) != digest:
+        partial.unlink()
+        raise ModelDownloadError(
+            f"{url} is not the file with SHA-256 {digest}. It was deleted. Check the address and the digest."
+        )
+    partial.replace(target)
+    return target
+
+
+def _fetch(url: str, partial: Path, progress: Progress) -> None:
+    """Download what is missing of ``partial``."""
+    done = partial.stat().st_size if partial.exists() else 0
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
+    with httpx2.stream("GET", url, headers=headers, follow_redirects=True, timeout=_TIMEOUT_S) as answer:
+        if answer.status_code == httpx2.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return  # all of it is there
+        answer.raise_for_status()
+        if answer.status_code != httpx2.codes.PARTIAL_CONTENT:
+            done = 0
+        length = answer.headers.get("content-length")
+        total = None if length is None else done + int(length)
+        if total is not None and total - done > shutil.disk_usage(partial.parent).free:
+            raise OSError(None, f"{(total - done) / 1e9:.1f} GB do not fit on the disk")
+        with partial.open("ab" if done else "wb") as file:
+            for piece in answer.iter_raw():
+                file.write(piece)
+                done += len(piece)
+                progress(done, total)
+            file.flush()
+            os.fsync(file.fileno())
+    if total is not None and done != total:
+        raise httpx2.ReadError(f"only {done} of {total} bytes came")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -153,18 +153,14 @@ def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[Base
 
 
 def open_runtime(model: str) -> LocalRuntime:
-    """Load ``"nano"`` or the OpenVINO model in a folder."""
-    return LocalRuntime.open(
-        model,
-        RuntimeConfig(
-            # On a model as small as nano more threads only wait for each other.
-            threads=1 if model == "nano" else None,
-            # Which requests share a batch depends on timing, and in low precision the batch changes the last
-            # bits of the logits. The demo promises equal transcripts, so it computes in full precision.
-            inference_precision="f32",
-            kv_cache_precision="f32",
-        ),
-    )
+    """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file."""
+    if model != "nano":
+        return LocalRuntime.open(model)
+    # On a model as small as nano more threads only wait for each other. Which requests share a batch depends
+    # on timing, and in low precision the batch changes the last bits of the logits: the demo promises equal
+    # transcripts of nano, so it computes in full precision.
+    config = RuntimeConfig(threads=1, inference_precision="f32", kv_cache_precision="f32")
+    return LocalRuntime.open(model, config)
 
 
 # 3. The agent. By default LangChain ends the run when a tool raises. This middleware returns the error to

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
@@ -57,6 +57,7 @@ class Turn:
     model_calls: int
     model_seconds: float
     tool_seconds: float
+    tool_calls: int
     counts: SpeculationCounts
 
 
@@ -72,6 +73,13 @@ class Comparison:
     """The agent's answer about each file, by path."""
     tokens_per_second: float
     """Tokens that the model sampled for all requests together."""
+    exact: bool
+    """Whether the model computes in full precision, so that equal transcripts are promised."""
+
+    @property
+    def tools_ran(self) -> bool:
+        """Whether the model called any tool."""
+        return any(turn.tool_calls for turn in (*self.plain, *self.speculative))
 
     def differences(self) -> str:
         """Return a diff of both transcripts; empty if they are equal, as they must be."""
@@ -157,7 +165,8 @@ async def _compare(
             raise failures.exceptions[0] from failures
         written = runtime.statistics().engine.sampled_tokens - written
         rate = written / (time.perf_counter() - began)
-    return Comparison(tuple(plain), tuple(speculated), *background.result(), rate)
+    exact = runtime.config.inference_precision == "f32"
+    return Comparison(tuple(plain), tuple(speculated), *background.result(), rate, exact)
 
 
 async def _background(
@@ -180,6 +189,7 @@ async def _turn(agent: Agent, request: str, view: View, counter: SpeculationCoun
         stopwatch.model_calls,
         stopwatch.model_seconds,
         stopwatch.tool_seconds,
+        sum(isinstance(message, ToolMessage) for message in messages),
         counter.take(),
     )
 

@@ -66,9 +66,22 @@ def summarize(comparison: Comparison, console: Console) -> None:
         f"Beside that, {len(comparison.digest)} new mails were digested and {len(comparison.index)} "
         f"files indexed. The model wrote {comparison.tokens_per_second:.0f} tokens per second in all."
     )
+    if not comparison.tools_ran:
+        console.print(
+            "The model called no tool, so there was nothing to speculate on. Use a model that was trained to "
+            "call tools: agentrt models --recommended",
+            style="bold red",
+        )
     difference = comparison.differences()
-    if difference:
+    if difference and comparison.exact:
         console.print("The two agents did not say the same. That is a fault of agentrt:", style="bold red")
+        console.print(difference, markup=False, soft_wrap=True)
+    elif difference:
+        console.print(
+            "The two agents did not say the same word for word. In the model's own precision a batch changes "
+            "the last bits of a token's probability, and which requests share a batch depends on timing:",
+            style="yellow",
+        )
         console.print(difference, markup=False, soft_wrap=True)
     else:
         console.print("Both agents said and did the same, word for word.", style="green")

@@ -139,15 +139,31 @@ def test_a_background_task_that_fails_ends_the_demo_with_its_error(
         compare(little, 0, PlainView(Console(file=io.StringIO())), requests=["Hello!"])
 
 
-def test_agents_that_differ_are_an_error_exit(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = Turn("Hello!", "ai Hi!", 0.2, 1, 0.1, 0.0, SpeculationCounts())
-    other = dataclasses.replace(turn, transcript="ai Bye!")
-    monkeypatch.setattr(
-        comparison_module, "compare", lambda *_, **__: Comparison((turn,), (other,), {}, {}, 1.0)
-    )
+@pytest.mark.parametrize(
+    ("transcript", "calls", "exact", "code", "text"),
+    [
+        ("ai Bye!", 1, True, 1, "+ai Bye!"),
+        ("ai Bye!", 1, False, 0, "+ai Bye!"),
+        ("ai Hi!", 1, True, 0, "word for word"),
+        ("ai Hi!", 0, True, 1, "The model called no tool"),
+    ],
+)
+def test_agents_that_differ_or_call_no_tool_are_an_error_exit(
+    little: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    transcript: str,
+    calls: int,
+    exact: bool,
+    code: int,
+    text: str,
+) -> None:
+    turn = Turn("Hello!", "ai Hi!", 0.2, 1, 0.1, 0.0, calls, SpeculationCounts())
+    other = dataclasses.replace(turn, transcript=transcript)
+    comparison = Comparison((turn,), (other,), {}, {}, 1.0, exact)
+    monkeypatch.setattr(comparison_module, "compare", lambda *_, **__: comparison)
     result = CliRunner().invoke(app, ["demo", "--data", str(little)])
-    assert result.exit_code == 1
-    assert "+ai Bye!" in result.output
+    assert result.exit_code == code
+    assert text in result.output
 
 
 def test_chat_answers_from_the_terminal() -> None:

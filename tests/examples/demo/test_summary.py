@@ -8,8 +8,8 @@ from agentrt.examples.demo.comparison import Comparison, Turn
 from agentrt.examples.demo.summary import introduce, summarize
 
 PLAIN = (
-    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, SpeculationCounts()),
-    Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, SpeculationCounts()),
+    Turn("Weather in [Oslo]?", "call get_weather\nai It rains.", 1.0, 2, 0.4, 0.5, 1, SpeculationCounts()),
+    Turn("Hello!", "ai Hi!", 0.25, 1, 0.24, 0.0, 0, SpeculationCounts()),
 )
 FASTER = (
     dataclasses.replace(
@@ -20,7 +20,8 @@ FASTER = (
 
 
 def compared(plain: tuple[Turn, ...], speculative: tuple[Turn, ...]) -> Comparison:
-    return Comparison(plain, speculative, {"m1": "about the roof"}, {"a": "about a", "b": "about b"}, 123.4)
+    digest, index = {"m1": "about the roof"}, {"a": "about a", "b": "about b"}
+    return Comparison(plain, speculative, digest, index, 123.4, exact=True)
 
 
 def printed(comparison: Comparison) -> list[str]:
@@ -62,6 +63,23 @@ def test_it_shows_where_the_agents_differ() -> None:
     assert "+ai It snows." in text
     assert "word for word" not in text
     assert compared(PLAIN, FASTER).differences() == ""
+
+
+def test_in_low_precision_a_difference_is_no_fault() -> None:
+    other = dataclasses.replace(PLAIN[0], transcript="call get_weather\nai It snows.")
+    comparison = dataclasses.replace(compared(PLAIN, (other, PLAIN[1])), exact=False)
+    text = "\n".join(printed(comparison))
+    assert "fault of agentrt" not in text
+    assert "the model's own precision" in text
+    assert "+ai It snows." in text
+
+
+def test_a_model_that_calls_no_tool_is_a_failure() -> None:
+    assert compared(PLAIN, FASTER).tools_ran
+    silent = tuple(dataclasses.replace(turn, tool_calls=0) for turn in PLAIN)
+    comparison = compared(silent, silent)
+    assert not comparison.tools_ran
+    assert "The model called no tool" in "\n".join(printed(comparison))
 
 
 def test_the_introduction_says_what_is_made_up() -> None:

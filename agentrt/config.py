@@ -14,9 +14,11 @@ __all__ = ["Budget", "SpeculationConfig", "TurnAhead"]
 class Budget(Settings):
     """The most that speculation may waste; None is no bound.
 
-    ``runs`` and ``seconds`` count speculations that are not claimed; ``runs`` includes those still running.
-    ``tokens`` counts the tokens that predictors read and write, ``money`` the cost of predictors and of
-    unclaimed runs, in the currency of their prices. Spending decays evenly over ``per_seconds``, or never.
+    ``runs`` and ``seconds`` count speculations that are not claimed, from their start: a running one has the
+    tool's mean time. ``tokens`` counts the tokens that predictors read and write, ``money`` the cost of
+    predictors and of unclaimed runs, in the currency of their prices; a predictor's request counts when it is
+    sent, by an estimate, and by its usage once that is known. Spending decays evenly over ``per_seconds``, or
+    never.
     """
 
     runs: NonNegativeInt | None = None

@@ -41,15 +41,34 @@ class AnswerStream:
 
 @dataclass(frozen=True, slots=True)
 class DraftCost:
-    """The cost of one prediction: tokens read and written, and money, in the user's currency."""
+    """A cost of predicting: tokens read and written, and money, in the user's currency.
+
+    Negative amounts take back what an estimate charged too much.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     money: float = 0.0
 
+    def __add__(self, other: DraftCost) -> DraftCost:
+        """Return both costs together."""
+        return DraftCost(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.money + other.money,
+        )
+
+    def __sub__(self, other: DraftCost) -> DraftCost:
+        """Return what this cost is more than ``other``."""
+        return self + DraftCost(-other.input_tokens, -other.output_tokens, -other.money)
+
 
 def _ignore_cost(cost: DraftCost) -> None:
     pass
+
+
+def _always(cost: DraftCost) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +79,10 @@ class DraftRequest:
     drafts to sample (SpecTools' λ). A predictor must not change them: they belong to the model request.
     ``answer`` is the main model's answer as it is written, where the caller streams it. ``speculable`` names
     the tools that can be speculated, None if they are unknown: drafts of other tools are refused. ``ahead``
-    says that the last message is a call whose result is not known yet. A predictor reports its cost by
-    calling ``spend``, from any thread.
+    says that the last message is a call whose result is not known yet. Before a predictor sends or computes
+    something that costs, it asks ``affords`` whether the budget allows that, and charges it by ``spend``, so
+    that it counts also if the prediction is cut off; both from any thread. See
+    :class:`agentrt.draft_charge.DraftCharge`.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -71,6 +92,7 @@ class DraftRequest:
     ahead: bool = False
     answer: AnswerStream = field(default_factory=AnswerStream, compare=False, repr=False)
     spend: Callable[[DraftCost], None] = field(default=_ignore_cost, compare=False, repr=False)
+    affords: Callable[[DraftCost], bool] = field(default=_always, compare=False, repr=False)
 
 
 @runtime_checkable

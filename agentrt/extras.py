@@ -28,7 +28,7 @@ Extra = Literal[
 
 MODULES: dict[Extra, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
-    "langgraph": ("langchain", "langchain_core", "langgraph"),
+    "langgraph": ("langchain", "langchain_core", "langgraph", "langsmith"),
     "langchain-openai": ("langchain_openai",),
     "mcp": ("mcp",),
     "openai": ("openai",),

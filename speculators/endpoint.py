@@ -18,6 +18,7 @@ from agentrt.concurrency.threads import wait_for
 from agentrt.dialects.dialect import Dialect
 from agentrt.dialects.endpoint import EndpointDialect
 from agentrt.dialects.openai_client import PrioritizedAsyncClient
+from agentrt.draft_charge import DraftCharge, estimated_tokens
 from agentrt.drafts import DraftCost, DraftRequest
 from agentrt.errors import ConfigurationError, MissingExtraError, PredictorPausedError
 
@@ -33,6 +34,10 @@ class EndpointSpeculator:
     predict worse; the temperatures of the others rise in equal steps to ``temperature``. Each different call
     is yielded once, and when ``agreement`` samples have made the same call the rest are cancelled, because
     they would hardly add another.
+
+    A request is charged when it is sent, with one input token for each four bytes of its messages and tools,
+    and corrected by the usage in its answer. One that is cut off stays charged; one that the endpoint refused
+    or that did not reach it does not. None is sent that the budget does not allow.
 
     Nothing is retried: an endpoint that is down, slow or writes garbage costs its drafts, which the report
     says, and nothing else. After a refusal with ``Retry-After``, no request is sent until that time.
@@ -120,9 +125,10 @@ class EndpointSpeculator:
     async def _sample_all(self, request: DraftRequest, put: Callable[[ToolCall], None]) -> None:
         samples = self._samples or request.samples
         steps = max(samples - 1, 1)
+        input_tokens = estimated_tokens(request)
         temperatures = [self._temperature * step / steps for step in range(samples)]
         votes = CallVotes(self._agreement)
-        drafts = merge([self._sample(request, each) for each in temperatures], errors_last=True)
+        drafts = merge([self._sample(request, each, input_tokens) for each in temperatures], errors_last=True)
         async with aclosing(drafts):
             async for sample, call in drafts:
                 if votes.add(call, sample):
@@ -130,7 +136,12 @@ class EndpointSpeculator:
                 if votes.agreed:
                     return
 
-    async def _sample(self, request: DraftRequest, temperature: float) -> AsyncIterator[ToolCall]:
+    async def _sample(
+        self, request: DraftRequest, temperature: float, input_tokens: int
+    ) -> AsyncIterator[ToolCall]:
+        charge = DraftCharge(request, self._price)
+        if not charge.send(input_tokens):
+            return
         try:
             completion = await self._client.chat.completions.create(
                 model=self._model,
@@ -140,9 +151,13 @@ class EndpointSpeculator:
                 max_completion_tokens=self._max_tokens,
             )
         except Exception as error:
+            if _is_refusal(error):
+                charge.cancel()
             self._pause_if_limited(error)
             raise
-        request.spend(self._cost(completion.usage))
+        charge.correct(
+            _tokens(completion.usage, "prompt", input_tokens), _tokens(completion.usage, "completion", 0)
+        )
         for call in self._calls(completion):
             yield call
 
@@ -154,11 +169,7 @@ class EndpointSpeculator:
             if pause_s is not None:
                 self._paused_until = self._clock() + min(pause_s, _LONGEST_PAUSE_S)
 
-    def _cost(self, usage: Any) -> DraftCost:
-        tokens = [getattr(usage, f"{kind}_tokens", None) for kind in ("prompt", "completion")]
-        input_tokens, output_tokens = (
-            count if isinstance(count, int) and count > 0 else 0 for count in tokens
-        )
+    def _price(self, input_tokens: int, output_tokens: int) -> DraftCost:
         input_price, output_price = self._prices
         money = (input_tokens * input_price + output_tokens * output_price) / 1e6
         return DraftCost(input_tokens, output_tokens, money)
@@ -179,6 +190,18 @@ class EndpointSpeculator:
 @functools.cache
 def _client_class(base: Any) -> Any:
     return type(base.__name__, (PrioritizedAsyncClient, base), {"__doc__": base.__doc__})
+
+
+def _tokens(usage: Any, kind: str, estimated: int) -> int:
+    """Return a count of an answer's usage, or the estimate where the answer has none that can be right."""
+    count = getattr(usage, f"{kind}_tokens", None)
+    return count if isinstance(count, int) and count > 0 else estimated
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an error of the client says that no model has read the request."""
+    not_connected = type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout", "PoolTimeout")
+    return not_connected or isinstance(getattr(error, "status_code", None), int)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -23,6 +23,7 @@ from agentrt.calls import (
 )
 from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.threads import start_in_thread
+from agentrt.draft_charge import DraftCharge
 from agentrt.drafts import DraftRequest
 from agentrt.errors import (
     ConfigurationError,
@@ -52,6 +53,9 @@ class LocalSpeculator:
     Two cases are not stopped: the other samples, because OpenVINO GenAI cannot stop a batch (they are limited
     to 8 tokens more than the greedy one instead), and a model that decodes ``max_tokens`` in 50 ms, because
     inspecting its tokens would take longer. One turn decodes at a time; others wait.
+
+    Tokens are charged when they are read, and those written also if the sample is stopped. A prompt that the
+    budget does not allow is not read.
     """
 
     def __init__(
@@ -146,14 +150,20 @@ class LocalSpeculator:
                 raise PromptTooLongError(
                     length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
                 )
+            charge = DraftCharge(request)
+            if not charge.send(length):
+                return
             greedy = self._decode(tokens, cancelled)
+            charge.correct(length, len(greedy))
             if cancelled.is_set() or self._begins_with_text(greedy):
                 return
             yield from self._calls(greedy)
             drawn = (self._samples or request.samples) - 1
             if drawn and not cancelled.is_set():
                 longest = min(self._max_tokens, len(greedy) + _TOKENS_MORE)
-                for sample in self._pipeline.generate(tokens, self._settings(longest, drawn)).tokens:
+                drawn_samples = self._pipeline.generate(tokens, self._settings(longest, drawn)).tokens
+                charge.correct(length, len(greedy) + sum(map(len, drawn_samples)))
+                for sample in drawn_samples:
                     yield from self._calls(sample)
 
     def _decode(self, prompt: Any, cancelled: threading.Event) -> list[int]:

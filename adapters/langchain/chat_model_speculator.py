@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from agentrt.calls import ToolCall
 from agentrt.concurrency.merge import merge
 from agentrt.concurrency.threads import run_in_thread
+from agentrt.draft_charge import DraftCharge, estimated_tokens
 from agentrt.drafts import DraftRequest
 
 
@@ -19,7 +20,8 @@ class ChatModelSpeculator:
     """Lets a (smaller) chat model predict the main model's next call in one turn.
 
     Its requests have no callbacks, so that they appear neither in the user's stream nor in the user's traces
-    and token counts.
+    and token counts. Each is charged when it is sent, with one input token for each four bytes of its
+    messages and tools, and corrected by the usage in its answer.
     """
 
     def __init__(
@@ -35,13 +37,24 @@ class ChatModelSpeculator:
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of ``request.samples`` answers as they come; equal ones may repeat."""
         model = self._model.bind_tools(self._tools)
+        input_tokens = estimated_tokens(request)
+
+        def charged(message: AIMessage, charge: DraftCharge) -> AIMessage:
+            if (usage := message.usage_metadata) is not None:
+                charge.correct(usage["input_tokens"], usage["output_tokens"])
+            return message
 
         async def sample() -> AsyncIterator[AIMessage]:
-            if self._use_async:
-                yield await model.ainvoke(self._messages, {"callbacks": []})
+            charge = DraftCharge(request)
+            if not charge.send(input_tokens):
                 return
+            if self._use_async:
+                yield charged(await model.ainvoke(self._messages, {"callbacks": []}), charge)
+                return
+            # In the thread, because a request that is cut off is answered and billed all the same.
             yield await run_in_thread(
-                lambda: model.invoke(self._messages, {"callbacks": []}), name=f"agentrt draft {self.name}"
+                lambda: charged(model.invoke(self._messages, {"callbacks": []}), charge),
+                name=f"agentrt draft {self.name}",
             )
 
         async with aclosing(merge([sample() for _ in range(request.samples)], errors_last=True)) as answers:

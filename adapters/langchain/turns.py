@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
-from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables.config import var_child_runnable_config
 
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.ahead import AheadRequest
@@ -22,6 +20,7 @@ from .chat_model_speculator import ChatModelSpeculator, tool_calls
 from .messages import answered_ids, openai_messages
 from .model_method import ModelMethod
 from .model_state import ModelState
+from .silent_context import silent_context
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,7 @@ class TurnStarter:
             main=request,
         )
         turn.begin(answered_ids(messages))
-        # Speculations must not report to the user's callbacks: most of them are not part of the run.
-        context = copy_context()
-        context.run(var_child_runnable_config.set, None)
-        context.run(turn.start, self.method.host)
+        silent_context().run(turn.start, self.method.host)
         return StartedTurn(turn)
 
     def model_request(

@@ -70,11 +70,20 @@ class DraftJudged:
 
 @dataclass(frozen=True, slots=True)
 class PredictorCharged:
-    """A predictor reported the cost of its drafts."""
+    """A predictor was charged ``cost`` for what it sent or computed; negative amounts correct estimates."""
 
     turn: int
     predictor: str
     cost: DraftCost
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorStopped:
+    """A predictor may send no more in this turn; ``reason`` says why."""
+
+    turn: int
+    predictor: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +97,12 @@ class PredictorFailed:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationStarted:
-    """A speculative run of ``tool`` began, for a draft of ``predictor``."""
+    """A speculative run of ``tool`` began, for a draft of ``predictor``; a run costs ``cost``."""
 
     turn: int
     tool: str
     predictor: str = ""
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +119,7 @@ class CallClaimed:
     """A call was answered by a speculation (a hit).
 
     The tool ran ``tool_s`` seconds, of which the agent waited ``waited_s``; the draft had come
-    ``draft_s`` seconds into the turn, from ``predictor``.
+    ``draft_s`` seconds into the turn, from ``predictor``. The run costs ``cost``, as without speculation.
     """
 
     turn: int
@@ -118,6 +128,7 @@ class CallClaimed:
     waited_s: float
     draft_s: float
     predictor: str = ""
+    cost: float = 0.0
 
     @property
     def saved_s(self) -> float:
@@ -217,6 +228,7 @@ SpeculationEvent: TypeAlias = (
     | DraftRefused
     | DraftJudged
     | PredictorCharged
+    | PredictorStopped
     | PredictorFailed
     | SpeculationStarted
     | TurnAnswered

@@ -26,6 +26,7 @@ from .events import (
     PredictorFailed,
     PredictorSkipped,
     PredictorStarted,
+    PredictorStopped,
     SpeculationEvent,
     SpeculationObserver,
     SpeculationStarted,
@@ -144,6 +145,8 @@ def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
             return _with_problem(turn, f"{predictor} failed: {error}")
         case PredictorSkipped(predictor=predictor, reason=reason):
             return _with_problem(turn, f"{predictor} was not started: {reason}")
+        case PredictorStopped(predictor=predictor, reason=reason):
+            return _with_problem(turn, f"{predictor} was stopped: {reason}")
         case TurnAnswered(generation_s=generation_s, tools=tools):
             return turn.model_copy(update={"generation_s": generation_s, "tools": tools})
         case CallClaimed():

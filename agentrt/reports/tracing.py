@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..drafts import DraftCost
 from .events import (
     CallClaimed,
     CallMissed,
@@ -43,6 +44,7 @@ class _OpenTurn:
     started_ns: int
     runs: dict[str, list[int]] = field(default_factory=dict)
     drafts: int = 0
+    costs: dict[str, DraftCost] = field(default_factory=dict)
 
 
 class SpanObserver:
@@ -50,13 +52,15 @@ class SpanObserver:
 
     The turn's span is named ``speculate``; a speculation is an ``execute_tool {name}`` span with the
     conventions' ``gen_ai.*`` attributes and its outcome in ``agentrt.*`` attributes. The framework traces
-    real runs, so no call appears twice. Like events, spans carry no arguments and no results.
+    real runs, so no call appears twice. Like events, spans carry no arguments and no results. What other
+    instrumentation traces of drafts and speculative runs is below the turn's span, not the user's.
     """
 
     def __init__(self) -> None:
         """Use the process's tracer, whether it is configured now or later."""
-        from opentelemetry import trace
+        from opentelemetry import context, trace
 
+        self._context = context
         self._trace = trace
         self._tracer = trace.get_tracer("agentrt")
         self._lock = threading.Lock()
@@ -74,12 +78,14 @@ class SpanObserver:
         match event:
             case DraftArrived():
                 turn.drafts += 1
-            case PredictorCharged(cost=cost):
-                tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
-                turn.span.add_event("agentrt.draft", {"agentrt.predictor": event.predictor, **tokens})
+            case PredictorCharged(predictor=predictor, cost=cost):
+                turn.costs[predictor] = turn.costs.get(predictor, DraftCost()) + cost
             case SpeculationStarted():
                 turn.runs.setdefault(event.tool, []).append(time.time_ns())
             case TurnAnswered():
+                for predictor, cost in turn.costs.items():
+                    tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
+                    turn.span.add_event("agentrt.draft", {"agentrt.predictor": predictor, **tokens})
                 turn.span.set_attribute("agentrt.drafts", turn.drafts)
                 turn.span.set_attribute("agentrt.tool_calls", event.tools)
                 turn.span.end()
@@ -89,6 +95,13 @@ class SpanObserver:
                 self._run(turn, event.tool, event.predictor, event.ran_s, "wasted", 0.0)
             case CallMissed():
                 turn.span.add_event("agentrt.miss", {"gen_ai.tool.name": event.tool})
+
+    def enter(self, number: int) -> None:
+        """Make the span of turn ``number`` the current one for the rest of this context."""
+        with self._lock:
+            turn = self._turns.get(number)
+        if turn is not None:
+            self._context.attach(self._trace.set_span_in_context(turn.span))
 
     def _begin(self, number: int) -> None:
         now = time.time_ns()

@@ -25,6 +25,7 @@ class TurnRecorder:
                 waited_s,
                 speculation.draft.draft_s,
                 speculation.draft.predictor,
+                speculation.cost,
             )
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from ..config import Budget
 
 _UNITS = ("runs", "seconds", "tokens", "money")
@@ -18,6 +20,7 @@ class Spending:
         self._spent = dict.fromkeys(self._limits, 0.0)
         self._per_seconds = budget.per_seconds
         self._decayed_at: float | None = None
+        self._running: dict[Hashable, list[float]] = {}
 
     def add(self, *, runs: int = 0, seconds: float = 0.0, tokens: int = 0, money: float = 0.0) -> None:
         """Spend; a negative amount gives back what turned out not to be wasted."""
@@ -25,11 +28,34 @@ class Spending:
             if unit in self._spent:
                 self._spent[unit] = max(0.0, self._spent[unit] + amount)
 
-    def exhausted(self, now: float, *, money: float = 0.0) -> str | None:
-        """Return why the budget allows no more, if ``money`` is to be spent next; None if it does."""
+    def start_run(self, run: Hashable, *, seconds: float, money: float) -> None:
+        """Spend a run that is expected to take ``seconds`` and costs ``money``."""
+        self._running.setdefault(run, []).append(seconds)
+        self.add(runs=1, seconds=seconds, money=money)
+
+    def claim_run(self, run: Hashable, *, money: float) -> None:
+        """Give back what a run has spent: it was not wasted."""
+        self.add(runs=-1, seconds=-self._expected(run), money=-money)
+
+    def waste_run(self, run: Hashable, *, seconds: float) -> None:
+        """Replace the seconds that were expected of a run by the measured ones."""
+        self.add(seconds=seconds - self._expected(run))
+
+    def _expected(self, run: Hashable) -> float:
+        open_runs = self._running.get(run)
+        if not open_runs:
+            return 0.0
+        seconds = open_runs.pop()
+        if not open_runs:
+            del self._running[run]
+        return seconds
+
+    def exhausted(self, now: float, *, tokens: int = 0, money: float = 0.0) -> str | None:
+        """Return why the budget allows no more, if this much is to be spent next; None if it does."""
         self._decay(now)
+        due = {"tokens": tokens, "money": money}
         for unit, limit in self._limits.items():
-            if self._spent[unit] >= limit or (unit == "money" and self._spent[unit] + money > limit):
+            if self._spent[unit] >= limit or self._spent[unit] + due.get(unit, 0) > limit:
                 return f"the budget of {limit:g} {unit} is spent"
         return None
 

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from ..config import SpeculationConfig
+from ..drafts import DraftCost
 from ..perfmodel import saved_seconds
 from ..reports.events import (
     CallClaimed,
@@ -85,6 +86,12 @@ class Controller:
             known.backing_off, known.skipped = hopeless, 0
             return Decision(True, 1 if hopeless else chosen)
 
+    def budget_spent(self, now: float, cost: DraftCost) -> str | None:
+        """Return why the budget does not allow a predictor ``cost`` more; None if it does."""
+        with self._lock:
+            tokens = cost.input_tokens + cost.output_tokens
+            return self._spending.exhausted(now, tokens=tokens, money=cost.money)
+
     def should_run(
         self, predictor: str, tool: str, now: float, *, draft_s: float, cost: float = 0.0
     ) -> Decision:
@@ -127,16 +134,18 @@ class Controller:
                     for predictor, drafts in self._turns.pop(event.turn, {}).items():
                         self._judge(predictor, drafts, event.generation_s)
                 case SpeculationStarted():
-                    self._spending.add(runs=1)
+                    expected_s = self._tool_s[event.tool].value if event.tool in self._tool_s else None
+                    run = (event.turn, event.tool)
+                    self._spending.start_run(run, seconds=expected_s or 0.0, money=event.cost)
                 case CallClaimed():
-                    self._spending.add(runs=-1)
+                    self._spending.claim_run((event.turn, event.tool), money=event.cost)
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
                 case CallMissed():
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
                 case DraftUnclaimed() if (pair := self._pairs.get((event.predictor, event.tool))) is not None:
                     pair.add_unclaimed()
                 case SpeculationWasted():
-                    self._spending.add(seconds=event.ran_s, money=event.cost)
+                    self._spending.waste_run((event.turn, event.tool), seconds=event.ran_s)
 
     def _best_samples(self, predictor: str, known: PredictorEstimate, most: int) -> tuple[int, float]:
         """Return the number of samples with the highest expected seconds saved a turn, and those seconds."""

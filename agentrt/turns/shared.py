@@ -13,14 +13,14 @@ from ..errors import ConfigurationError
 from ..lookahead.ahead import AheadTable
 from ..reports.events import SpeculationObserver
 from ..reports.reporter import Reporter
-from ..reports.tracing import tracing_observers
+from ..reports.tracing import SpanObserver, tracing_observers
 from .claim_watch import ClaimWatch
 from .controller import Controller
 
 
 @dataclass(frozen=True, slots=True)
 class SharedState:
-    """Settings, controller, report and requests sent ahead; ``samples`` is SpecTools' λ."""
+    """Settings, controller, report, requests sent ahead and spans; ``samples`` is SpecTools' λ."""
 
     samples: int
     config: SpeculationConfig
@@ -28,6 +28,7 @@ class SharedState:
     reporter: Reporter
     ahead: AheadTable[Any]
     watch: ClaimWatch
+    spans: tuple[SpanObserver, ...]
 
     @classmethod
     def create(
@@ -45,10 +46,11 @@ class SharedState:
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
         watch = ClaimWatch(lambda event: reporter.note(event))
-        reporter = Reporter(
-            turns_kept=chosen.report_turns, observers=(controller, watch, *tracing_observers(), *observers)
+        spans = tracing_observers()
+        reporter = Reporter(turns_kept=chosen.report_turns, observers=(controller, watch, *spans, *observers))
+        return cls(
+            samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter), watch, spans
         )
-        return cls(samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter), watch)
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return itself: a deep copy of a model or session learns from, and reports to, the same state."""

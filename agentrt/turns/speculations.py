@@ -132,7 +132,7 @@ class TurnSpeculations:
         self._started.append((call, speculation))
         for listener in tuple(self._listeners):
             self._notify_when_over(listener, call, speculation)
-        self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor))
+        self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor, cost))
         start_speculation(tool, invocation, speculation, group, self._note_discard_failure)
         if self._leaves_the_process(tool):
             self._starter.started(call, speculation)

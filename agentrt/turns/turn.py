@@ -28,6 +28,7 @@ from ..reports.events import (
     PredictorFailed,
     PredictorSkipped,
     PredictorStarted,
+    PredictorStopped,
     TurnAnswered,
 )
 from ..tools.restrictions import UNRESTRICTED, Restrictions
@@ -110,12 +111,16 @@ class Turn:
         self.discard()
 
     def start(self, host: Host) -> None:
-        """Start the predictors on ``host``, in a copy of the current context that belongs to no run."""
+        """Start the predictors on ``host``, in a context that belongs to no run, below the turn's span."""
         self._host = host
         self._caller_context = copy_context()
-        context = copy_context()
-        context.run(leave_run)  # a tool that is run speculatively makes no calls of the model
-        context.run(host.start, self._run)
+        copy_context().run(self._start_apart, host)
+
+    def _start_apart(self, host: Host) -> None:
+        leave_run()  # a tool that is run speculatively makes no calls of the model
+        for spans in self._shared.spans:
+            spans.enter(self._number)
+        host.start(self._run)
 
     def begin(self, answered: Collection[str] = ()) -> None:
         """Note that the model request is sent in this context, which will make the calls of its answer.
@@ -271,6 +276,7 @@ class Turn:
                 speculable=self._restrictions.permitted(self._tools),
                 answer=self._answer,
                 spend=functools.partial(self._charge, name),
+                affords=functools.partial(self._affords, name),
             )
             left = _MAX_DRAFTS
             async for call in predictor.drafts(request):
@@ -307,6 +313,12 @@ class Turn:
 
     def _charge(self, predictor: str, cost: DraftCost) -> None:
         self._reporter.note(PredictorCharged(self._number, predictor, cost))
+
+    def _affords(self, predictor: str, cost: DraftCost) -> bool:
+        spent = self._shared.controller.budget_spent(monotonic(), cost)
+        if spent is not None:
+            self._reporter.note(PredictorStopped(self._number, predictor, spent))
+        return spent is None
 
     def _note_failure(self, predictor: Speculator, error: BaseException) -> None:
         # The error's text is left out: it may hold API keys and arguments.

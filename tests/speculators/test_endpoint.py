@@ -9,6 +9,8 @@ import math
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,10 +18,13 @@ import httpx
 import openai
 import pytest
 
-from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
+from agentrt import DraftRequest, SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.calls import ToolCallFormat
+from agentrt.config import Budget
+from agentrt.draft_charge import estimated_tokens
 from agentrt.drafts import DraftCost
 from agentrt.errors import ConfigurationError, PredictorPausedError
+from agentrt.reports.events import PredictorCharged, PredictorSkipped, PredictorStopped
 from agentrt.speculators import EndpointSpeculator, Speculator
 from agentrt.testing import mock_endpoint
 
@@ -243,8 +248,21 @@ def test_the_rest_is_not_waited_for_once_enough_samples_agree(endpoint: Endpoint
     assert not endpoint.release.is_set()
 
 
-def test_the_cost_of_samples_is_reported(endpoint: Endpoint) -> None:
+def spent_on(predictor: EndpointSpeculator, samples: int = 1) -> DraftCost:
+    """What one prediction without drafts costs in all."""
     spent: list[DraftCost] = []
+
+    async def ask() -> None:
+        request = DraftRequest(MESSAGES, TOOLS, samples, spend=spent.append)
+        with suppress(openai.OpenAIError):
+            assert [call async for call in predictor.drafts(request)] == []
+
+    asyncio.run(ask())
+    total = sum(spent, DraftCost())
+    return replace(total, money=round(total.money, 9))
+
+
+def test_the_cost_is_that_of_the_usage_and_estimated_where_there_is_none(endpoint: Endpoint) -> None:
     usages: list[Any] = [
         {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100},
         None,
@@ -252,14 +270,68 @@ def test_the_cost_of_samples_is_reported(endpoint: Endpoint) -> None:
     ]
     endpoint.answer = lambda n: {**completion(), "usage": usages[n - 1]}
     predictor = speculator(endpoint, input_price=2.0, output_price=10.0)
+    estimated = DraftCost(40, 0, 8e-05)
+    assert estimated_tokens(DraftRequest(MESSAGES, TOOLS)) == 40
+    assert [spent_on(predictor) for _ in usages] == [DraftCost(1000, 100, 0.003), estimated, estimated]
 
-    async def ask() -> None:
-        request = DraftRequest(MESSAGES, TOOLS, spend=spent.append)
-        assert [call async for call in predictor.drafts(request)] == []
 
-    for _ in usages:
-        asyncio.run(ask())
-    assert spent == [DraftCost(1000, 100, 0.003), DraftCost(), DraftCost()]
+def test_a_request_that_no_model_has_read_costs_nothing(endpoint: Endpoint) -> None:
+    def answer(number: int) -> Any:
+        if number > 2:
+            raise httpx.ConnectError("connection refused")
+        return 500 if number == 1 else 429, {"error": {"message": "not now"}}
+
+    endpoint.answer = answer
+    assert [spent_on(speculator(endpoint)) for _ in range(3)] == [DraftCost()] * 3
+
+
+def cut_off(endpoint: Endpoint, turns: int, budget: Budget, *, samples: int) -> Any:
+    """Turns whose main model answers once each sample has been sent or refused, and none is answered."""
+    endpoint.held_from = 1
+    endpoint.answer = lambda n: completion()
+    settled = threading.Semaphore(0)
+
+    class Watch:
+        def on_event(self, event: Any) -> None:
+            if isinstance(event, (PredictorCharged, PredictorStopped)):
+                settled.release()
+            elif isinstance(event, PredictorSkipped):
+                settled.release(samples)
+
+    async def main() -> Any:
+        predictor = speculator(endpoint, input_price=1e6)
+        config = SpeculationConfig(budget=budget)
+        async with SpeculationSession(
+            [], [predictor], samples=samples, config=config, observers=[Watch()]
+        ) as session:
+            for _ in range(turns):
+                with session.turn(MESSAGES, TOOLS) as turn:
+                    for _ in range(samples):
+                        assert await asyncio.to_thread(settled.acquire, timeout=20)
+                    turn.bind([])
+            return session.report()
+
+    return asyncio.run(main())
+
+
+def test_requests_that_are_cut_off_have_cost_what_they_sent(endpoint: Endpoint) -> None:
+    report = cut_off(endpoint, 5, Budget(), samples=2)
+    (spent,) = report.predictors.values()
+    assert (spent.input_tokens, spent.output_tokens, spent.money) == (400, 0, pytest.approx(400))
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+@pytest.mark.parametrize("budget", [Budget(tokens=7 * 40), Budget(money=7 * 40 + 0.001)])
+def test_a_budget_of_seven_requests_stops_a_predictor_that_is_always_cut_off(
+    endpoint: Endpoint, budget: Budget, samples: int
+) -> None:
+    report = cut_off(endpoint, 12 if samples == 1 else 4, budget, samples=samples)
+    (spent,) = report.predictors.values()
+    assert spent.input_tokens == 7 * 40
+    assert len(endpoint.requests) <= 7
+    problems = [problem for turn in report.turns for problem in turn.problems]
+    assert problems
+    assert all("is spent" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agentrt import DraftRequest, ToolCall
+from agentrt.drafts import DraftCost
 from agentrt.errors import ConfigurationError, ModelFormatError, ModelNotFoundError, PromptTooLongError
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, Speculator
@@ -145,6 +146,49 @@ def test_a_draft_that_is_cancelled_while_it_waits_computes_nothing(
         asyncio.run(abandon(speculator, at_once))
     join_drafts(speculator)
     assert held.generations == 0
+
+
+def cost_of(speculator: LocalSpeculator, samples: int, *, affordable: bool = True) -> DraftCost:
+    spent: list[DraftCost] = []
+
+    async def ask() -> None:
+        request = DraftRequest(MESSAGES, TOOLS, samples, spend=spent.append, affords=lambda cost: affordable)
+        async for _ in speculator.drafts(request):
+            pass
+
+    asyncio.run(ask())
+    return sum(spent, DraftCost())
+
+
+def test_tokens_read_and_written_are_charged(speculator: LocalSpeculator) -> None:
+    greedy, three = cost_of(speculator, 1), cost_of(speculator, 3)
+    assert greedy.input_tokens == three.input_tokens > 20
+    assert 5 < greedy.output_tokens < 100
+    assert three.output_tokens > 2 * greedy.output_tokens
+    assert cost_of(speculator, 1, affordable=False) == DraftCost()
+
+
+def test_a_draft_that_is_stopped_has_cost_its_prompt_and_what_it_wrote(
+    speculator: LocalSpeculator, held: Held
+) -> None:
+    spent: list[DraftCost] = []
+
+    async def ask() -> None:
+        async for _ in speculator.drafts(DraftRequest(MESSAGES, TOOLS, 3, spend=spent.append)):
+            raise AssertionError("there can be no draft yet")
+
+    async def main() -> None:
+        task = asyncio.create_task(ask())
+        await asyncio.to_thread(held.generating.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert len(spent) == 1  # the prompt, charged before it was read
+    held.go_on.set()
+    join_drafts(speculator)
+    assert sum(spent, DraftCost()).output_tokens == 1
 
 
 def test_an_answer_is_neither_written_to_its_end_nor_sampled(speculator: LocalSpeculator, held: Held) -> None:

@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from agentrt import DraftRequest, ToolCall
 from agentrt.adapters.langchain.chat_model_speculator import ChatModelSpeculator, tool_calls
+from agentrt.drafts import DraftCost
 from tests.adapters.doubles import ScriptedChat
 
 
@@ -58,6 +59,83 @@ def test_one_sample_that_fails_does_not_take_the_others_along() -> None:
     with pytest.raises(ConnectionError):
         asyncio.run(collect())
     assert len(found) == 2
+
+
+class Metered(ScriptedChat):
+    """Reports its usage, as a provider does."""
+
+    def _begin(self, messages: list[Any]) -> AIMessage:
+        message = super()._begin(messages)
+        message.usage_metadata = {"input_tokens": 1000, "output_tokens": 20, "total_tokens": 1020}
+        return message
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+@pytest.mark.parametrize(("model", "cost"), [(Metered, DraftCost(3000, 60)), (ScriptedChat, DraftCost(18))])
+def test_samples_are_charged_by_their_usage_or_by_the_estimate(
+    model: type[ScriptedChat], cost: DraftCost, use_async: bool
+) -> None:
+    spent: list[DraftCost] = []
+
+    async def ask() -> None:
+        speculator = ChatModelSpeculator(model(), [HumanMessage("hi")], [], use_async=use_async)
+        request = DraftRequest([{"role": "x"}], [], 3, spend=spent.append)
+        assert [call async for call in speculator.drafts(request)] == []
+
+    asyncio.run(ask())
+    assert sum(spent, DraftCost()) == cost
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+def test_samples_that_are_cut_off_have_cost_what_they_sent(use_async: bool) -> None:
+    spent: list[DraftCost] = []
+    asked, go_on = threading.Semaphore(0), threading.Event()
+
+    class Slow(Metered):
+        def _generate(self, *args: Any, **kwargs: Any) -> Any:
+            asked.release()
+            assert go_on.wait(20)
+            return super()._generate(*args, **kwargs)
+
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            asked.release()
+            await asyncio.Event().wait()
+
+    async def ask() -> None:
+        speculator = ChatModelSpeculator(Slow(), [HumanMessage("hi")], [], use_async=use_async)
+        request = DraftRequest([{"role": "x"}], [], 2, spend=spent.append)
+        async for _ in speculator.drafts(request):
+            raise AssertionError("there can be no draft yet")
+
+    async def main() -> None:
+        task = asyncio.create_task(ask())
+        for _ in range(2):
+            await asyncio.to_thread(asked.acquire)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert sum(spent, DraftCost()) == DraftCost(12)
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("agentrt draft"):
+            thread.join(20)
+    # A thread cannot be stopped: the provider answers the request, and bills it.
+    assert sum(spent, DraftCost()) == (DraftCost(12) if use_async else DraftCost(2000, 40))
+
+
+def test_a_sample_that_the_budget_does_not_allow_is_not_sent() -> None:
+    model = ScriptedChat()
+    spent: list[DraftCost] = []
+
+    async def ask() -> None:
+        speculator = ChatModelSpeculator(model, [HumanMessage("hi")], [], use_async=True)
+        request = DraftRequest([], [], 3, spend=spent.append, affords=lambda cost: len(spent) < 2)
+        assert [call async for call in speculator.drafts(request)] == []
+
+    asyncio.run(ask())
+    assert len(model.asked) == len(spent) == 2
 
 
 def test_only_well_formed_calls_of_an_answer_count() -> None:

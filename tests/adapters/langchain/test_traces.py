@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
-from langchain_core.tools import tool
+from langchain_core.tools import BaseTool, tool
+from langchain_core.tracers.context import collect_runs, register_configure_hook
+from langgraph.config import get_stream_writer
+from langsmith import Client
+from langsmith.utils import get_env_var
+from pydantic import Field
 
 from agentrt import speculable
-from agentrt.adapters.langchain import speculate
+from agentrt.adapters.langchain import report_of, speculate
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import ScriptedChat
 from tests.adapters.langchain.graphs import (
@@ -63,3 +73,222 @@ def test_a_speculation_does_not_see_the_users_callbacks() -> None:
 
     run_in_virtual_time(main)
     assert configs == [None]
+
+
+class Counted(ScriptedChat):
+    """Reports ten tokens read and five written, under the model's prefix as its name."""
+
+    def _begin(self, messages: list[Any]) -> AIMessage:
+        message = super()._begin(messages)
+        message.usage_metadata = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+        message.response_metadata = {"model_name": self.prefix}
+        return message
+
+
+USER: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+class Seen:
+    """What a tool that asks a model sees and does in each of its runs."""
+
+    def __init__(self) -> None:
+        self.users: list[str] = []
+        self.has_run = threading.Event()
+
+    def look_up(self, q: str) -> str:
+        self.users.append(USER.get())
+        RunnableLambda(lambda text: text).invoke(q)
+        Counted(prefix="inner").invoke(q)
+        self.has_run.set()
+        return q
+
+
+def tools_of(seen: Seen, *, is_async: bool) -> list[BaseTool]:
+    @speculable
+    @tool("look")
+    async def alook(q: str) -> str:
+        """Look something up."""
+        return seen.look_up(q)
+
+    @speculable
+    @tool
+    def look(q: str) -> str:
+        """Look something up."""
+        return seen.look_up(q)
+
+    return [alook if is_async else look]
+
+
+def run_agent(model: Any, tools: list[BaseTool], *, is_async: bool, **config: Any) -> None:
+    app = agent(model, tools)
+    if is_async:
+        asyncio.run(app.ainvoke(INPUT, config))
+    else:
+        app.invoke(INPUT, config)
+
+
+class Draft(Counted):
+    """Lets a test wait for its requests."""
+
+    prefix: str = "draft"
+    requests: Any = Field(default_factory=lambda: threading.Semaphore(0))
+
+    def _begin(self, messages: list[Any]) -> AIMessage:
+        self.requests.release()
+        return super()._begin(messages)
+
+
+class Last(Counted):
+    """Answers when its draft has been asked and the tool has run: what they report comes in time."""
+
+    draft: Any
+    seen: Any
+
+    def _wait(self) -> None:
+        assert self.draft.requests.acquire(timeout=20)
+        assert self.seen.has_run.wait(20)
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        self._wait()
+        return super()._generate(*args, **kwargs)
+
+    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+        await asyncio.to_thread(self._wait)
+        return await super()._agenerate(*args, **kwargs)
+
+
+def one_call_model(seen: Seen, *, right: bool = True) -> Any:
+    """Return a speculating model that calls ``look`` once, beside a draft model."""
+    draft = Draft(script=[[("look", {"q": "q0" if right else "another"})]])
+    return speculate(Last(script=[[("look", {"q": "q0"})]], draft=draft, seen=seen), draft)
+
+
+def run_beside_drafts(seen: Seen, *, is_async: bool, right: bool, **config: Any) -> Any:
+    """Run one call of ``look`` beside a draft model; return the speculating model."""
+    model = one_call_model(seen, right=right)
+    run_agent(model, tools_of(seen, is_async=is_async), is_async=is_async, **config)
+    return model
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_users_token_count_is_that_of_the_models_the_user_runs(is_async: bool) -> None:
+    with get_usage_metadata_callback() as usage:
+        model = run_beside_drafts(Seen(), is_async=is_async, right=False)
+    assert report_of(model).total.wasted == 1
+    # The wrong draft's run asked the inner model as well; only the real call's request is the user's.
+    assert {name: counted["input_tokens"] for name, counted in usage.usage_metadata.items()} == {
+        "main": 20,
+        "inner": 10,
+    }
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_collected_runs_are_those_of_the_agent(is_async: bool, right: bool) -> None:
+    with collect_runs() as collected:
+        run_beside_drafts(Seen(), is_async=is_async, right=right)
+    assert [run.name for run in collected.traced_runs] == [
+        "Last",
+        "look",
+        "Last",
+        "LangGraph",
+    ]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_claimed_call_is_one_run_of_the_tool_in_the_users_callbacks(is_async: bool) -> None:
+    tracer = Tracer()
+    model = run_beside_drafts(Seen(), is_async=is_async, right=True, callbacks=[tracer])
+    assert report_of(model).total.claims == 1
+    assert [seen for seen in tracer.seen if seen.startswith("tool")] == ["tool {'q': 'q0'}", "tool end"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_speculation_sees_the_users_own_context_variables(is_async: bool) -> None:
+    seen = Seen()
+    token = USER.set("ada")
+    try:
+        run_beside_drafts(seen, is_async=is_async, right=False)
+    finally:
+        USER.reset(token)
+    assert seen.users == ["ada", "ada"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_of_a_registered_hook_sees_no_speculation(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Tracer] = []
+
+    class Hooked(Tracer):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr("langchain_core.tracers.context._configure_hooks", [])
+    chosen: ContextVar[Tracer | None] = ContextVar("chosen", default=None)
+    register_configure_hook(chosen, True)
+    register_configure_hook(ContextVar("hooked", default=None), True, Hooked, "TRACE_BY_HOOK")
+    monkeypatch.setenv("TRACE_BY_HOOK", "true")
+    token = chosen.set(tracer := Tracer())
+    try:
+        run_beside_drafts(Seen(), is_async=is_async, right=True)
+    finally:
+        chosen.reset(token)
+    assert tracer.seen.count("model") == 2
+    assert sum(each.seen.count("model") for each in made) == 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_langsmith_traces_the_agent_and_no_speculation(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced: list[str] = []
+    tracer = "langchain_core.tracers.langchain"
+    client = Client(api_key="unused", auto_batch_tracing=False)
+    monkeypatch.setattr(f"{tracer}.get_client", lambda: client)
+    monkeypatch.setattr("langsmith.run_trees.get_cached_client", lambda **_: client)
+    monkeypatch.setattr(
+        f"{tracer}.LangChainTracer._persist_run_single", lambda self, run: traced.append(run.name)
+    )
+    monkeypatch.setattr(f"{tracer}.LangChainTracer._update_run_single", lambda self, run: None)
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    get_env_var.cache_clear()
+    try:
+        run_beside_drafts(Seen(), is_async=is_async, right=True)
+    finally:
+        monkeypatch.undo()
+        get_env_var.cache_clear()
+    assert traced.count("LangGraph") == traced.count("look") == 1
+    assert traced.count("Last") == 2
+    assert not {"Draft", "Counted", "RunnableLambda"} & set(traced)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_tool_writes_to_the_graphs_stream_arrives_once(is_async: bool) -> None:
+    seen = Seen()
+
+    def write(q: str) -> str:
+        seen.has_run.set()
+        get_stream_writer()(f"looking for {q}")
+        return q
+
+    @speculable
+    @tool("look")
+    async def alook(q: str) -> str:
+        """Look something up."""
+        return write(q)
+
+    @speculable
+    @tool
+    def look(q: str) -> str:
+        """Look something up."""
+        return write(q)
+
+    app = agent(one_call_model(seen), [alook if is_async else look])
+
+    async def astream() -> list[Any]:
+        return [piece async for piece in app.astream(INPUT, stream_mode="custom")]
+
+    pieces = asyncio.run(astream()) if is_async else list(app.stream(INPUT, stream_mode="custom"))
+    assert pieces == ["looking for q0"]

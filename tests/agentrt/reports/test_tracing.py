@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,10 +15,19 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from agentrt import SpeculationSession, ToolCall, speculable
-from agentrt.reports.events import CallClaimed, DraftArrived, SpeculationStarted, TurnAnswered, TurnStarted
+from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
+from agentrt.drafts import DraftCost
+from agentrt.reports.events import (
+    CallClaimed,
+    DraftArrived,
+    PredictorCharged,
+    SpeculationStarted,
+    TurnAnswered,
+    TurnStarted,
+)
 from agentrt.reports.tracing import SpanObserver
 from agentrt.testing import ScriptedSpeculator
+from agentrt.turns.turn import Turn
 
 
 @pytest.fixture
@@ -63,6 +74,64 @@ def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemory
     assert turn.attributes["agentrt.tool_calls"] == ("look",)
     exported = " ".join(span.to_json() for each in spans.values() for span in each)
     assert not any(word in exported for word in ("private", 'wrong"', "secret"))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_drafts_and_speculations_trace_is_below_the_turn(
+    exporter: InMemorySpanExporter, is_async: bool
+) -> None:
+    """An instrumented client puts the tokens of its request on a span below the current one."""
+    ran = threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        with trace.get_tracer("client").start_as_current_span("inside the tool"):
+            ran.set()
+        return q
+
+    class Predictor:
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            with trace.get_tracer("client").start_as_current_span("chat draft"):
+                pass
+            yield ToolCall("look", {"q": "a"})
+
+    def run(turn: Turn) -> None:
+        with trace.get_tracer("client").start_as_current_span("chat main"):
+            assert ran.wait(20)
+        turn.bind([])
+
+    async def arun() -> None:
+        async with SpeculationSession([look], [Predictor()]) as session:
+            with trace.get_tracer("user").start_as_current_span("user"), session.turn([], []) as turn:
+                await asyncio.to_thread(run, turn)
+
+    if is_async:
+        asyncio.run(arun())
+    else:
+        with (
+            SpeculationSession([look], [Predictor()]) as session,
+            trace.get_tracer("user").start_as_current_span("user"),
+            session.turn([], []) as turn,
+        ):
+            run(turn)
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    parents = {name: spans[name].parent.span_id for name in ("chat draft", "inside the tool", "chat main")}
+    speculate, user = spans["speculate"].context.span_id, spans["user"].context.span_id
+    assert parents == {"chat draft": speculate, "inside the tool": speculate, "chat main": user}
+
+
+def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpanExporter) -> None:
+    observer = SpanObserver()
+    for event in (
+        TurnStarted(1),
+        PredictorCharged(1, "p", DraftCost(100, 0)),
+        PredictorCharged(1, "p", DraftCost(-10, 7)),
+        TurnAnswered(1, 1.0, ()),
+    ):
+        observer.on_event(event)
+    (span,) = exporter.get_finished_spans()
+    ((_, attributes),) = [(event.name, dict(event.attributes or {})) for event in span.events]
+    assert attributes == {"agentrt.predictor": "p", "input_tokens": 90, "output_tokens": 7}
 
 
 def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter) -> None:

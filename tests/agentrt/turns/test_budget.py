@@ -61,6 +61,21 @@ def test_never_more_than_the_budget_and_its_refill(
     assert allowed <= 5 + 5 * now / per_seconds + 1
 
 
+def test_a_run_is_spent_from_its_start_and_given_back_if_it_is_claimed() -> None:
+    spending = Spending(Budget(runs=9, seconds=10, money=1.0))
+    spending.start_run("a", seconds=6, money=0.4)
+    spending.start_run("b", seconds=6, money=0.4)
+    assert spending.exhausted(0.0) == "the budget of 10 seconds is spent"
+    spending.claim_run("a", money=0.4)
+    assert spending.exhausted(0.0, money=0.6) is None
+    assert spending.exhausted(0.0, money=0.7) == "the budget of 1 money is spent"
+    spending.waste_run("b", seconds=1)
+    spending.start_run("c", seconds=8, money=0.0)
+    assert spending.exhausted(0.0) is None
+    spending.start_run("d", seconds=1, money=0.0)
+    assert spending.exhausted(0.0) == "the budget of 10 seconds is spent"
+
+
 def test_invalid_budgets_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="runs"):
         Budget(runs=-1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import WorkloadNotFoundError
 from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
 
@@ -29,20 +30,33 @@ class BenchName(enum.StrEnum):
     TOOLCACHE = "toolcache"
 
 
-_NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
     BenchName.ENGINE: ("runtime",),
     BenchName.SCHEDULER: ("runtime",),
-    BenchName.SPECULATION: ("langgraph",),
+    BenchName.SPECULATION: ("bench",),
     BenchName.TOOLCACHE: ("serve", "openai"),
 }
-"""What a bench cannot start without. Comparisons and figures may need more, which the ``bench`` extra has."""
+"""What a bench imports. It is asked for before the bench begins its work."""
+
+_SEEDED = {BenchName.SPECULATION}
+"""The benches that take ``--seeds`` and ``--seed``."""
+
+
+def _check_workloads(folder: Path | None) -> Path | None:
+    """Refuse a folder without any workload before the work begins."""
+    if folder is not None and not any(folder.glob("*.jsonl")):
+        raise WorkloadNotFoundError(f"{folder} holds no *.jsonl file. Name the folder of the workloads.")
+    return folder
 
 
 def bench(
     name: Annotated[BenchName, typer.Argument(help="What to measure.")],
     json: JsonFile = None,
     workloads: Annotated[
-        Path | None, typer.Option(help="A folder with recorded workloads.", exists=True, file_okay=False)
+        Path | None,
+        typer.Option(
+            help="A folder with recorded workloads.", exists=True, file_okay=False, callback=_check_workloads
+        ),
     ] = None,
     peer: Annotated[
         list[str] | None,
@@ -51,6 +65,10 @@ def bench(
             "llama_cpp or vllm. docs/scheduling.md says how to start it. Can be given several times.",
         ),
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many times to repeat, each time with another seed.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The first seed, 0 by default.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure the same figures with less work, in at most two minutes.")
     ] = False,
@@ -59,16 +77,25 @@ def bench(
 
     The bench NAME is agentrt.bench.NAME.main.
     """
+    for extra in NEEDED_EXTRAS[name]:
+        require_extra(extra)
     options: dict[str, Any] = {}
     if peer:
         if name is not BenchName.SCHEDULER:
             raise typer.BadParameter("is an option of the scheduler bench only", param_hint="--peer")
-        with needs_extra("bench"):
-            from agentrt.bench.scheduler.peer import PeerAddress
+        require_extra("bench")
+        from agentrt.bench.scheduler.peer import PeerAddress
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
-    for extra in _NEEDED_EXTRAS[name]:
-        require_extra(extra)
+    if name in _SEEDED:
+        from agentrt.bench.common.repetitions import Seeds
+
+        options["seeds"] = Seeds(seeds, seed or 0)
+    elif seeds is not None or seed is not None:
+        raise typer.BadParameter(
+            f"is an option of {', '.join(sorted(_SEEDED))} only",
+            param_hint="--seed" if seeds is None else "--seeds",
+        )
     with needs_extra("bench"):
         module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)

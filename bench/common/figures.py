@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,44 +53,53 @@ def _table(report: BenchReport, title: str) -> Table:
     )
 
 
-def _series(table: Table) -> dict[float, list[Sequence[Any]]]:
-    series: dict[float, list[Sequence[Any]]] = {}
+def _series(table: Table) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each kind of drafts, the table's first column, as mappings from column to cell."""
+    series: dict[str, list[dict[str, Any]]] = {}
     for row in table.rows:
-        series.setdefault(float(row[0] or 0), []).append(row)
+        series.setdefault(str(row[0]), []).append(dict(zip(table.columns, row, strict=True)))
     return series
 
 
+def _line(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str, label: str) -> None:
+    """Draw medians as a line and minimum and maximum over the repetitions as bars."""
+    medians = [row[y] for row in rows]
+    below = [row[y] - row[f"{y} min"] for row in rows]
+    above = [row[f"{y} max"] - row[y] for row in rows]
+    xs = [row[x] for row in rows]
+    axes.errorbar(xs, medians, yerr=(below, above), fmt="o-", markersize=4, capsize=2, label=label)
+
+
+def _annotate_samples(axes: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str) -> None:
+    for row in rows:
+        place = (row[x], row[y])
+        axes.annotate(f"{row['samples']}x", place, textcoords="offset points", xytext=(3, 4), fontsize=7)
+
+
 def _throughput(axes: Any, report: BenchReport) -> None:
-    for chance, rows in _series(_table(report, "samples a turn")).items():
-        rates = [100 * row[2] for row in rows]
-        axes.plot(rates, [row[3] for row in rows], "o-", markersize=4, label=f"{chance:.0%} a sample")
-        for row, rate in zip(rows, rates, strict=True):
-            axes.annotate(f"{row[1]}x", (rate, row[3]), textcoords="offset points", xytext=(3, 4), fontsize=7)
-    axes.set(xlabel="claim rate, %", ylabel="more tokens per second")
+    for drafts, rows in _series(_table(report, "samples a turn")).items():
+        _line(axes, rows, "claim rate", "more tokens/s", drafts)
+        _annotate_samples(axes, rows, "claim rate", "more tokens/s")
+    axes.set(xlabel="claim rate", ylabel="more tokens per second, mean of the agents")
     axes.set_title("Throughput by claim rate and samples a turn (SpecTools, Fig. 5)", fontsize=9)
-    axes.legend(title="predictor is right")
+    axes.legend(title="drafts", fontsize=7)
 
 
 def _time_saved(axes: Any, report: BenchReport) -> None:
-    table = _table(report, "time saved by tool latency")
-    latencies = [row[0] for row in table.rows]
-    for place, column in enumerate(table.columns[1:], 1):
-        label = column.removeprefix("saved % at ")
-        axes.plot(latencies, [row[place] for row in table.rows], "o-", markersize=4, label=label)
-    axes.set(xlabel="mean tool latency, s (the model takes 2 s a turn)", ylabel="time saved, %")
+    for drafts, rows in _series(_table(report, "time saved by tool latency")).items():
+        _line(axes, rows, "tool s", "saved %", drafts)
+    axes.set(xlabel="mean tool latency, s", ylabel="time saved, %")
     axes.set_title("Time saved by tool latency, one sample a turn (SpecTools, Fig. 6)", fontsize=9)
-    axes.legend(title="predictor is right")
+    axes.legend(title="drafts", fontsize=7)
 
 
 def _cost(axes: Any, report: BenchReport) -> None:
-    for chance, rows in _series(_table(report, "samples a turn")).items():
-        costs = [row[6] for row in rows]
-        axes.plot(costs, [row[4] for row in rows], "o-", markersize=4, label=f"{chance:.0%} a sample")
-        for row, cost in zip(rows, costs, strict=True):
-            axes.annotate(f"{row[1]}x", (cost, row[4]), textcoords="offset points", xytext=(3, 4), fontsize=7)
+    for drafts, rows in _series(_table(report, "samples a turn")).items():
+        _line(axes, rows, "added cost %", "saved %", drafts)
+        _annotate_samples(axes, rows, "added cost %", "saved %")
     axes.set(xlabel="added cost, % of the main model's", ylabel="time saved, %")
     axes.set_title("Time saved by added cost (SpecTools, Fig. 7)", fontsize=9)
-    axes.legend(title="predictor is right")
+    axes.legend(title="drafts", fontsize=7)
 
 
 def _engine_side(axes: Any, report: BenchReport) -> None:

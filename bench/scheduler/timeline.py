@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agentrt.errors import InvalidRequestError, MissingExtraError
+from agentrt.errors import AgentRTError, InvalidRequestError, MissingExtraError
 
 from ..common.report import BenchReport, Table
 
@@ -122,15 +123,30 @@ def _matplotlib() -> tuple[Any, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Draw the first argument (a trace, a report, or ``figure-4``) into the path of the second."""
-    source, target = map(Path, arguments)
-    if arguments[0] == "figure-4":
+    """Draw the first argument (a trace, a report, or ``figure-4``) into the path of the second.
+
+    Raises:
+        SystemExit: an argument is missing, or the file cannot be read or drawn; the reason is on standard
+            error.
+    """
+    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.scheduler.timeline")
+    parser.add_argument("source", help="TRACE.json, REPORT.json, or figure-4 for a simulated Fig. 4")
+    parser.add_argument("target", type=Path, help="a picture for a trace, a folder for everything else")
+    given = parser.parse_args(arguments)
+    try:
+        _draw(given.source, given.target)
+    except (AgentRTError, OSError, ValueError, KeyError) as error:
+        parser.error(f"cannot draw {given.source} into {given.target}: {error}")
+
+
+def _draw(source: str, target: Path) -> None:
+    if source == "figure-4":
         from ..scheduler.simulated import figure4
 
         for policy, trace in figure4().items():
             draw_trace(trace.to_chrome(), target / f"agent-xpu-figure-4-{policy}.svg")
         return
-    content = json.loads(source.read_text(encoding="utf-8"))
+    content = json.loads(Path(source).read_text(encoding="utf-8"))
     if "traceEvents" in content:
         draw_trace(content, target)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -12,13 +13,24 @@ import httpx2
 from openai import AsyncOpenAI
 from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncResponsesToolRunner
 
+from agentrt.adapters.openai import arun_tool, speculate
 from agentrt.calls import ToolCall
 from agentrt.concurrency.clock import monotonic
+from agentrt.speculators import StreamSpeculator
 
-from .peers import Oracle, StreamedTask
+from .peers import (
+    CALLS_SHARE,
+    SAME_INFORMATION,
+    SIMULATED_DRAFTS,
+    SimulatedDrafts,
+    StreamedTask,
+    Timed,
+    TimedRuns,
+    run_in_turn,
+)
 from .timed_agents import TimedTool, Times
 
-_CALL_SHARE = 0.15  # of an answer's time that each of its calls takes
+EAGER_RUNNER = "openai eager runner"
 
 
 class _Endpoint:
@@ -60,16 +72,17 @@ class _Endpoint:
         async def at(share: float) -> None:
             await asyncio.sleep(began + share * self._generation_s - monotonic())
 
+        share = CALLS_SHARE / max(1, len(calls))
         yield event("response.created", response=response("in_progress"))
         for index, call in enumerate(calls):
-            await at(1 - _CALL_SHARE * (len(calls) - index))
+            await at(1 - share * (len(calls) - index))
             text = json.dumps(call.arguments)
             item = {"type": "function_call", "id": f"f{id}_{index}", "call_id": f"c{id}_{index}",
                     "name": call.name, "arguments": text, "status": "completed"}  # fmt: skip
             place = {"output_index": index, "item_id": item["id"]}
             begun = {**item, "arguments": "", "status": "in_progress"}
             yield event("response.output_item.added", output_index=index, item=begun)
-            await at(1 - _CALL_SHARE * (len(calls) - index - 1))
+            await at(1 - share * (len(calls) - index - 1))
             yield event("response.function_call_arguments.delta", delta=text, **place)
             yield event("response.function_call_arguments.done", arguments=text, name=call.name, **place)
             yield event("response.output_item.done", output_index=index, item=item)
@@ -91,67 +104,64 @@ class _Endpoint:
         yield event("response.completed", response=response("completed"))
 
 
-async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[str, tuple[float, list[Any]]]:
-    """Run the tasks with the eager runner and with agentrt; return seconds and the calls of the tools."""
-    from agentrt.adapters.openai import arun_tool, speculate
-    from agentrt.speculators import StreamSpeculator
+async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[str, Timed]:
+    """Run the tasks with the eager runner and with agentrt without and with simulated drafts.
 
+    A transcript is the last answer and the calls in the order in which they were made.
+    """
     client = _Endpoint(tasks, times.generation).client()
     names = sorted({call.name for task in tasks for turn in task.turns for call in turn})
     parameters = {"type": "object", "properties": {}, "additionalProperties": True}
     schemas: list[Any] = [
         {"type": "function", "name": name, "parameters": parameters, "strict": False} for name in names
     ]
-    asked: list[Any] = []
+    runs = TimedRuns(times)
+    tools: list[Any] = [TimedTool(name, runs.run) for name in names]
+    simulated = SimulatedDrafts(tasks, times.draft, times.seed)
+    stream = speculate(client, [StreamSpeculator()], tools=tools)
+    drafts = speculate(client, [simulated, StreamSpeculator()], tools=tools)
+    return await run_in_turn(
+        tasks,
+        {
+            EAGER_RUNNER: functools.partial(_by_runner, client, schemas, runs),
+            SAME_INFORMATION: functools.partial(_by_agentrt, stream, schemas),
+            SIMULATED_DRAFTS: functools.partial(_by_agentrt, drafts, schemas),
+        },
+    )
 
-    async def run(name: str, arguments: dict[str, Any]) -> str:
-        await asyncio.sleep(times.tool)
-        return f"{name} found {sorted(arguments)}"
+
+async def _by_runner(client: AsyncOpenAI, schemas: Sequence[Any], runs: TimedRuns, task: StreamedTask) -> Any:
+    made: list[Any] = []
 
     def registered(schema: Any) -> AsyncRegisteredFunction:
         async def execute(arguments: dict[str, object]) -> str:
-            asked.append((schema["name"], arguments))
-            return await run(schema["name"], arguments)
+            made.append((schema["name"], arguments))
+            return await runs.run(schema["name"], arguments)
 
         return AsyncRegisteredFunction(schema, execute, independent=True)
 
     runner = AsyncResponsesToolRunner(functions=[registered(schema) for schema in schemas])
+    parameters: Any = {"model": "m", "input": [{"role": "user", "content": task.request}]}
+    response = await runner.run(
+        client, parameters, max_steps=20, stream=True, eager=True, max_concurrent_calls=8
+    )
+    return response.output_text, made
 
-    async def by_runner(task: StreamedTask) -> str:
-        parameters: Any = {"model": "m", "input": [{"role": "user", "content": task.request}]}
-        response = await runner.run(
-            client, parameters, max_steps=20, stream=True, eager=True, max_concurrent_calls=8
-        )
-        return response.output_text
 
-    tools = [TimedTool(name, run) for name in names]
-    predictors = [Oracle(tasks, times.draft, wrong_every=5), StreamSpeculator()]
-    fast = speculate(client, predictors, tools=tools)  # type: ignore[arg-type]
-
-    async def by_agentrt(task: StreamedTask) -> str:
-        items: list[Any] = [{"role": "user", "content": task.request}]
-        while True:
-            final: Any = None
-            async for event in await fast.responses.create(
-                model="m", input=items, tools=schemas, stream=True
-            ):
-                final = event.response if event.type == "response.completed" else final
-            made = [item for item in final.output if item.type == "function_call"]
-            if not made:
-                return str(final.output_text)
-            asked.extend((item.name, json.loads(item.arguments)) for item in made)
-            said = await asyncio.gather(*(arun_tool(fast, item) for item in made))
-            items += [item.model_dump(exclude_none=True) for item in made]
-            items += [
-                {"type": "function_call_output", "call_id": item.call_id, "output": text}
-                for item, text in zip(made, said, strict=True)
-            ]
-
-    results = {}
-    for name, do in (("openai eager runner", by_runner), ("agentrt", by_agentrt)):
-        await do(tasks[0])  # warm
-        asked.clear()
-        began = monotonic()
-        said = [await do(task) for task in tasks]
-        results[name] = (monotonic() - began, [said, list(asked)])
-    return results
+async def _by_agentrt(client: Any, schemas: Sequence[Any], task: StreamedTask) -> Any:
+    items: list[Any] = [{"role": "user", "content": task.request}]
+    made: list[Any] = []
+    while True:
+        final: Any = None
+        async for event in await client.responses.create(model="m", input=items, tools=schemas, stream=True):
+            final = event.response if event.type == "response.completed" else final
+        calls = [item for item in final.output if item.type == "function_call"]
+        if not calls:
+            return str(final.output_text), made
+        made.extend((item.name, json.loads(item.arguments)) for item in calls)
+        said = await asyncio.gather(*(arun_tool(client, item) for item in calls))
+        items += [item.model_dump(exclude_none=True) for item in calls]
+        items += [
+            {"type": "function_call_output", "call_id": item.call_id, "output": text}
+            for item, text in zip(calls, said, strict=True)
+        ]

@@ -1,35 +1,40 @@
 """The same streamed agents with an alternative from PyPI: eager-tools-langgraph.
 
 It and OpenAI's eager runner start a call as soon as its arguments are complete in the stream; they
-predict none.
+predict none. ``StreamSpeculator`` has the same information; a predictor that drafts before the model has
+written anything has more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eager_tools_langgraph import eager_middleware
+from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agentrt.calls import ToolCall
+from agentrt.adapters.langchain import speculate
+from agentrt.calls import ToolCall, canonical_key
 from agentrt.concurrency.clock import monotonic
 from agentrt.drafts import DraftRequest
+from agentrt.speculators import StreamSpeculator
 from agentrt.tools.speculable import speculable
 
 from .timed_agents import Times
 
-_PIECES = 20  # of a streamed answer; the calls are in the last of them
-_CALL_PIECES = 3  # that each call takes
-METHOD = (
-    "Peers, in the same run on the same streamed answers, T = G, four turns in five drafted right: "
-    "ratio_vs_* is the peer's time by agentrt's, over tasks of one and of two calls a turn."
-)
+CALLS_SHARE = 0.6  # of an answer's time that its calls take together; they come last
+_PIECES = 20  # of a streamed answer
+SAME_INFORMATION = "agentrt, same information"
+SIMULATED_DRAFTS = "agentrt, simulated drafts"
+_RIGHT = 0.8  # of the simulated drafts
 Script = tuple[tuple[ToolCall, ...], ...]
 
 
@@ -39,6 +44,14 @@ class StreamedTask:
 
     request: str
     turns: Script
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What one side needed for all tasks, in seconds, and what it said."""
+
+    seconds: float
+    transcripts: list[Any]
 
 
 def streamed_tasks(calls: Sequence[Sequence[ToolCall]], calls_a_turn: int) -> list[StreamedTask]:
@@ -55,26 +68,26 @@ def streamed_tasks(calls: Sequence[Sequence[ToolCall]], calls_a_turn: int) -> li
     ]
 
 
-class Oracle:
-    """Predictor that drafts whole turns, each right with a set chance, after the draft's time."""
+class SimulatedDrafts:
+    """Predictor that knows the tasks and drafts whole turns, four in five of them right."""
 
-    def __init__(self, tasks: Sequence[StreamedTask], draft_s: float, wrong_every: int) -> None:
-        """One turn in ``wrong_every`` gets a wrong draft."""
-        self.name = "oracle"
+    def __init__(self, tasks: Sequence[StreamedTask], draft_s: float, seed: int) -> None:
+        """``draft_s`` is the time of a draft in seconds; ``seed`` decides which turns are drafted right."""
+        self.name = "simulated drafts"
         self._turns = {task.request: task.turns for task in tasks}
         self._draft_s = draft_s
-        self._wrong_every = wrong_every
+        self._seed = seed
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of the turn."""
         await asyncio.sleep(self._draft_s)
-        asked = next(message for message in request.messages if message["role"] == "user")
-        turns = self._turns[asked["content"]]
+        asked = next(message for message in request.messages if message["role"] == "user")["content"]
+        turns = self._turns[asked]
         turn = sum(message["role"] == "assistant" for message in request.messages)
         if turn < len(turns):
-            wrong = (turn + len(asked["content"])) % self._wrong_every == 0
+            right = random.Random(f"{self._seed} {asked} {turn}").random() < _RIGHT
             for call in turns[turn]:
-                yield ToolCall(call.name, {**call.arguments, "draft": 1}) if wrong else call
+                yield call if right else ToolCall(call.name, {**call.arguments, "draft": 1})
 
 
 class StreamedChat(BaseChatModel):
@@ -102,11 +115,12 @@ class StreamedChat(BaseChatModel):
         turn = sum(isinstance(message, AIMessage) for message in messages)
         turns = self.tasks[str(asked.content)]
         calls = turns[turn] if turn < len(turns) else ()
-        pieces = [AIMessageChunk(content="" if calls else "word ")] * (_PIECES - _CALL_PIECES * len(calls))
+        parts = int(CALLS_SHARE * _PIECES / max(1, len(calls)))
+        pieces = [AIMessageChunk(content="" if calls else "word ")] * (_PIECES - parts * len(calls))
         for index, call in enumerate(calls):
             text = json.dumps(call.arguments)
-            for part in range(_CALL_PIECES):
-                size = -(-len(text) // _CALL_PIECES)
+            size = -(-len(text) // parts)
+            for part in range(parts):
                 piece = {
                     "name": call.name if part == 0 else None,
                     "args": text[part * size : (part + 1) * size],
@@ -136,54 +150,78 @@ class EagerTool:
         return said
 
 
-def timed_tools(names: Sequence[str], tool_s: float) -> list[BaseTool]:
-    """Return LangChain tools of these names that accept any arguments and take ``tool_s`` seconds."""
+class TimedRuns:
+    """Runs of tools, whose seconds depend on the call and the seed only, as those of the simulated agents."""
 
-    def make(name: str) -> BaseTool:
+    def __init__(self, times: Times) -> None:
+        """``times`` has the mean, spread and seed."""
+        self._times = times
+
+    async def run(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return a result after the call's time."""
+        await asyncio.sleep(self._times.drawn(self._times.tool, canonical_key(name, arguments)))
+        return f"{name} found {sorted(arguments)}"
+
+    def langchain_tools(self, names: Sequence[str]) -> list[BaseTool]:
+        """Return LangChain tools of these names that accept any arguments."""
+        return [self._langchain_tool(name) for name in names]
+
+    def _langchain_tool(self, name: str) -> BaseTool:
         async def run(**arguments: Any) -> str:
-            await asyncio.sleep(tool_s)
-            return f"{name} found {sorted(arguments)}"
+            return await self.run(name, arguments)
 
         schema = {"type": "object", "properties": {}, "additionalProperties": True}
         return StructuredTool.from_function(
             coroutine=run, name=name, description=name, args_schema=schema, infer_schema=False
         )
 
-    return [make(name) for name in names]
 
-
-async def compare(tasks: Sequence[StreamedTask], times: Times) -> dict[str, tuple[float, list[Any]]]:
-    """Run the tasks plain, with eager-tools-langgraph, and with agentrt; return seconds and transcripts."""
-    from eager_tools_langgraph import eager_middleware
-    from langchain.agents import create_agent
-
-    from agentrt.adapters.langchain import speculate
-    from agentrt.speculators import StreamSpeculator
-
+async def compare(tasks: Sequence[StreamedTask], times: Times) -> dict[str, Timed]:
+    """Run the tasks plain, with eager-tools-langgraph, and with agentrt without and with simulated drafts."""
     model = StreamedChat(tasks={task.request: task.turns for task in tasks}, generation_s=times.generation)
     names = sorted({call.name for task in tasks for turn in task.turns for call in turn})
-    tools = timed_tools(names, times.tool)
+    runs = TimedRuns(times)
+    tools = runs.langchain_tools(names)
     eager = {tool.name: EagerTool(tool.name, tool.coroutine) for tool in tools}  # type: ignore[attr-defined]
-    predictors: list[Any] = [Oracle(tasks, times.draft, wrong_every=5), StreamSpeculator()]
-    agents = {
-        "plain": create_agent(model, tools),
-        "eager-tools-langgraph": create_agent(
-            model.bind_tools(tools),
-            tools,
-            middleware=[eager_middleware(eager)],
-        ),
-        "agentrt": create_agent(speculate(model, predictors), [speculable(tool) for tool in tools]),
-    }
-    results = {name: await _do_all(agent, tasks[:1]) for name, agent in agents.items()}  # warm
-    for name in agents:
-        results[name] = await _do_all(agents[name], tasks)
-    return results
+    simulated = SimulatedDrafts(tasks, times.draft, times.seed)
+    return await run_in_turn(
+        tasks,
+        {
+            "plain": _asker(create_agent(model, tools)),
+            "eager-tools-langgraph": _asker(
+                create_agent(model.bind_tools(tools), tools, middleware=[eager_middleware(eager)])
+            ),
+            SAME_INFORMATION: _asker(
+                create_agent(speculate(model, StreamSpeculator()), [speculable(tool) for tool in tools])
+            ),
+            SIMULATED_DRAFTS: _asker(
+                create_agent(
+                    speculate(model, [simulated, StreamSpeculator()]),
+                    [speculable(tool) for tool in runs.langchain_tools(names)],
+                )
+            ),
+        },
+    )
 
 
-async def _do_all(agent: Any, tasks: Sequence[StreamedTask]) -> tuple[float, list[Any]]:
-    began = monotonic()
-    said = []
+async def run_in_turn(
+    tasks: Sequence[StreamedTask], sides: Mapping[str, Callable[[StreamedTask], Awaitable[Any]]]
+) -> dict[str, Timed]:
+    """Let every side do the first task once without counting it, and then each task, the sides in turn."""
+    for do in sides.values():
+        await do(tasks[0])
+    seconds = dict.fromkeys(sides, 0.0)
+    said: dict[str, list[Any]] = {name: [] for name in sides}
     for task in tasks:
+        for name, do in sides.items():
+            began = monotonic()
+            said[name].append(await do(task))
+            seconds[name] += monotonic() - began
+    return {name: Timed(seconds[name], said[name]) for name in sides}
+
+
+def _asker(agent: Any) -> Callable[[StreamedTask], Awaitable[Any]]:
+    async def do(task: StreamedTask) -> Any:
         last: list[Any] = []
         async for kind, part in agent.astream(
             {"messages": [("user", task.request)]},
@@ -191,5 +229,6 @@ async def _do_all(agent: Any, tasks: Sequence[StreamedTask]) -> tuple[float, lis
             stream_mode=["messages", "values"],
         ):
             last = part["messages"] if kind == "values" else last
-        said.append([(m.type, m.text, repr(getattr(m, "tool_calls", None))) for m in last])
-    return monotonic() - began, said
+        return [(m.type, m.text, repr(getattr(m, "tool_calls", None))) for m in last]
+
+    return do

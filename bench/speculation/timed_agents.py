@@ -7,7 +7,7 @@ import json
 import random
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from agentrt.calls import ToolCall, canonical_key
@@ -27,16 +27,29 @@ _TOKENS = 80  # of an answer, as they count for throughput
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Mean seconds of a turn of the model (G), of a draft (g) and of a tool (T); ``spread`` is relative."""
+    """Mean seconds of a turn of the model (G), of a draft (g) and of a tool (T).
+
+    G and T are drawn from normal distributions whose relative standard deviation is ``spread``. ``seed`` is
+    that of the draws, and of which drafts are right.
+    """
 
     generation: float
     draft: float
     tool: float
     spread: float = 0.0
+    seed: int = 0
+
+    def random(self, place: str) -> random.Random:
+        """Return the source of random numbers of one place in a task."""
+        return random.Random(f"{self.seed} {place}")
+
+    def drawn(self, mean: float, place: str) -> float:
+        """Draw the seconds of one place in a task, at least 0."""
+        return max(0.0, self.random(place).gauss(mean, self.spread * mean))
 
 
 class TimedWorld:
-    """The model and the tools of some tasks; outputs and times depend on the task and step only."""
+    """The model and the tools of some tasks; outputs and times depend on task, step and seed only."""
 
     def __init__(self, tasks: Sequence[Task], times: Times) -> None:
         """``times`` are those of the model, the predictor and the tools."""
@@ -60,7 +73,7 @@ class TimedWorld:
         """Return the model's answer to this history, after its generation time."""
         began = monotonic()
         task, made = self.place(messages)
-        await asyncio.sleep(self._drawn(self.times.generation, f"{task.id} {made}"))
+        await asyncio.sleep(self.times.drawn(self.times.generation, f"{task.id} {made}"))
         call = self.next_call(messages)
         if call is None:
             return {"role": "assistant", "content": _WORDS}
@@ -73,12 +86,9 @@ class TimedWorld:
         """Return a tool's result, after its time."""
         began = monotonic()
         key = canonical_key(name, arguments)
-        await asyncio.sleep(self._drawn(self.times.tool, key))
+        await asyncio.sleep(self.times.drawn(self.times.tool, key))
         self.runs.append(monotonic() - began)
         return f"{name} found {len(key)} of {len(arguments)}"
-
-    def _drawn(self, mean: float, seed: str) -> float:
-        return max(0.0, random.Random(seed).gauss(mean, self.times.spread * mean))
 
 
 class TimedTool:
@@ -100,12 +110,12 @@ class TimedTool:
         )
 
 
-class TimedPredictor:
-    """Predictor whose samples are right with a set chance each, after the draft's time; looks ahead."""
+class SimulatedPredictor:
+    """Predictor without a model: it knows the tasks, and each sample is right with a set chance."""
 
     def __init__(self, world: TimedWorld, chance: float, *, looks_ahead: bool = False) -> None:
         """``chance`` is the probability that one sample is right; samples are independent."""
-        self.name = f"right {chance:.0%} a sample"
+        self.name = f"simulated, right {chance:.0%} a sample"
         self.looks_ahead = looks_ahead
         self._world = world
         self._chance = chance
@@ -120,26 +130,27 @@ class TimedPredictor:
         )
         for sample in range(request.samples if call is not None else 0):
             assert call is not None
-            right = random.Random(f"{task.id} {made} {sample}").random() < self._chance
+            right = self._world.times.random(f"{task.id} {made} {sample}").random() < self._chance
             yield call if right else ToolCall(call.name, {**call.arguments, "draft": sample})
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Results of a fleet of agents: seconds of each, transcripts, and the reports."""
+    """Results of agents that ran at the same time; ``seconds`` and ``turns`` are of each agent."""
 
     seconds: tuple[float, ...]
+    turns: tuple[int, ...]
     transcripts: tuple[Any, ...]
-    turns: int
-    wall_s: float
     generation_s: float
     tool_s: float
     reports: tuple[SpeculationReport, ...] = ()
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of all agents divided by the time until the last one finished."""
-        return _TOKENS * self.turns / self.wall_s
+        """Mean over the agents of the tokens per second of each (SpecTools §5)."""
+        return statistics.fmean(
+            _TOKENS * turns / seconds for turns, seconds in zip(self.turns, self.seconds, strict=True)
+        )
 
     @property
     def claims(self) -> int:
@@ -171,27 +182,59 @@ class Fleet:
         return sum(one.input_tokens for one in each), sum(one.output_tokens for one in each)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same agents with the same seed, plain and speculative."""
+
+    plain: Fleet
+    fast: Fleet
+
+    @property
+    def saved_pct(self) -> float:
+        """Mean over the agents of the percentage of its time that each saved (SpecTools §5)."""
+        seconds = zip(self.plain.seconds, self.fast.seconds, strict=True)
+        return statistics.fmean(100 * (1 - fast / plain) for plain, fast in seconds)
+
+    @property
+    def speedup(self) -> float:
+        """Plain by speculative time of all agents."""
+        return sum(self.plain.seconds) / sum(self.fast.seconds)
+
+    @property
+    def throughput_ratio(self) -> float:
+        """Speculative by plain tokens per second."""
+        return self.fast.tokens_per_second / self.plain.tokens_per_second
+
+    @property
+    def more_tokens_per_second(self) -> float:
+        """Tokens per second that speculation adds."""
+        return self.fast.tokens_per_second - self.plain.tokens_per_second
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """Speculation settings of a fleet."""
 
     chance: float = 1.0
     samples: int = 1
     looks_ahead: bool = False
-    config: SpeculationConfig | None = field(default=None)
+    config: SpeculationConfig | None = None
 
 
-async def run_fleet(tasks: Sequence[Task], times: Times, agents: int, setup: Setup | None) -> Fleet:
-    """Run the tasks on ``agents`` agents, distributed evenly; ``setup`` None runs them plain."""
-    world = TimedWorld(tasks, times)
-    began = monotonic()
-    hands = [tasks[number::agents] for number in range(agents)]
-    done = await asyncio.gather(*(_do_all(world, hand, setup) for hand in hands if hand))
+def hands(tasks: Sequence[Task], agents: int, each: int) -> list[list[Task]]:
+    """Deal ``each`` tasks to every agent; agents may share a task, but none gets one twice."""
+    assert each <= len(tasks)
+    return [[tasks[(agent * each + place) % len(tasks)] for place in range(each)] for agent in range(agents)]
+
+
+async def run_fleet(dealt: Sequence[Sequence[Task]], times: Times, setup: Setup | None) -> Fleet:
+    """Run one agent for each hand of tasks, all at the same time; ``setup`` None runs them plain."""
+    world = TimedWorld([task for hand in dealt for task in hand], times)
+    done = await asyncio.gather(*(_do_all(world, hand, setup) for hand in dealt))
     return Fleet(
         seconds=tuple(seconds for seconds, _, _ in done),
+        turns=tuple(sum(len(task.calls) + 1 for task in hand) for hand in dealt),
         transcripts=tuple(said for _, said, _ in done),
-        turns=sum(len(task.calls) + 1 for task in tasks),
-        wall_s=monotonic() - began,
         generation_s=statistics.fmean(world.generations),
         tool_s=statistics.fmean(world.runs),
         reports=tuple(report for _, _, report in done if report is not None),
@@ -205,7 +248,7 @@ async def _do_all(
     if setup is None:
         said = [await _do(world, task, None) for task in tasks]
         return monotonic() - began, said, None
-    predictor = TimedPredictor(world, setup.chance, looks_ahead=setup.looks_ahead)
+    predictor = SimulatedPredictor(world, setup.chance, looks_ahead=setup.looks_ahead)
     async with SpeculationSession(
         world.tools, [predictor], samples=setup.samples, config=setup.config
     ) as session:

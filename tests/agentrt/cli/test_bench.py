@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.cli.main import app
+from agentrt.errors import WorkloadNotFoundError
 
 REPORT = BenchReport(
     bench="engine",
@@ -55,6 +56,7 @@ def test_a_peer_that_cannot_be_measured_is_refused_before_the_work(
 
 
 def test_it_runs_the_bench_and_shows_its_figures(given: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "traces.jsonl").touch()
     result = CliRunner().invoke(app, ["bench", "engine", "--quick", "--workloads", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert given == {"quick": True, "workloads": tmp_path}
@@ -77,6 +79,23 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(
     result = CliRunner().invoke(app, ["bench", "engine", "--json", str(tmp_path / "nowhere" / "report.json")])
     assert result.exit_code == 2
     assert "there is no folder" in result.output
+    assert given == {}
+
+
+def test_a_folder_without_workloads_is_refused_before_the_work(given: dict[str, Any], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "engine", "--workloads", str(tmp_path)])
+    assert isinstance(result.exception, WorkloadNotFoundError)
+    assert given == {}
+    result = CliRunner().invoke(app, ["bench", "engine", "--workloads", str(tmp_path / "nowhere")])
+    assert (result.exit_code, given) == (2, {})
+    assert "does not exist" in result.output
+
+
+@pytest.mark.parametrize("option", ["--seed", "--seeds"])
+def test_seeds_are_refused_where_nothing_is_drawn(given: dict[str, Any], option: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "engine", option, "3"])
+    assert result.exit_code == 2
+    assert option in result.output
     assert given == {}
 
 

@@ -70,3 +70,19 @@ def test_figure_4_shows_every_policy(tmp_path: Path) -> None:
     for name in drawn:
         kind = "mixed" if "iteration" in name else "prefill"
         assert f"reactive {kind}" in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "required: source, target"),
+        (["trace.json"], "required: target"),
+        (["no-such-trace.json", "picture.svg"], "No such file"),
+    ],
+)
+def test_what_cannot_be_drawn_is_a_usage_error(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        timeline.main(arguments)
+    assert problem in capsys.readouterr().err

@@ -1,0 +1,75 @@
+"""agentrt against its peers: on the same information, and with simulated drafts, which know more."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ..common.repetitions import spread_cells, spread_columns
+from ..common.report import Cell, Table
+from .agent_tasks import Task
+from .openai_peer import EAGER_RUNNER, compare_openai
+from .peers import SAME_INFORMATION, SIMULATED_DRAFTS, Timed, compare, streamed_tasks
+from .timed_agents import Times
+
+METHOD = (
+    "Peers: eager-tools-langgraph beside a LangGraph agent, and OpenAI's eager runner beside a loop on the "
+    "OpenAI client, on the same streamed answers of one, two or four calls a turn, which take 60 % of an "
+    "answer's time; G = {generation:g} s, T normally distributed around G with a spread of 50 %, sides in "
+    "turn, {seeds} seed(s). The peers start a call when its arguments are complete in the stream. "
+    "'Same information' is agentrt with StreamSpeculator, which sees just that; 'simulated drafts' adds a "
+    "predictor that knows the tasks and is right in four turns of five, which the peers have no place for. "
+    "A ratio is the peer's time by agentrt's, over all tasks, the median over the seeds."
+)
+CALLS_A_TURN = (1, 2, 4)
+SPREAD = 0.5  # of the tools' times: where all take equally long, the last call alone decides
+_EAGER_TOOLS = "eager-tools-langgraph"
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Figures, table and equality of the transcripts of all sides."""
+
+    figures: dict[str, float]
+    table: Table
+    equal: list[bool]
+
+
+def measure_peers(
+    tasks: Sequence[Task], generation_s: float, seeds: Sequence[int], progress: Callable[[str], None]
+) -> Peers:
+    """Measure both peers, each on the tasks with one, two and four calls a turn."""
+    times = Times(generation_s, generation_s / 10, generation_s, SPREAD)
+    rows: list[tuple[Cell, ...]] = []
+    equal: list[bool] = []
+    figures: dict[str, float] = {}
+    for peer, name, run in (
+        (_EAGER_TOOLS, "eager_tools", compare),
+        (EAGER_RUNNER, "openai_eager_runner", compare_openai),
+    ):
+        totals: dict[str, list[float]] = {}
+        for calls_a_turn in CALLS_A_TURN:
+            progress(f"{peer}, {calls_a_turn} call(s) a turn")
+            streamed = streamed_tasks([task.calls for task in tasks], calls_a_turn)
+            runs = [asyncio.run(run(streamed, replace(times, seed=seed))) for seed in seeds]
+            equal += [_all_equal(each) for each in runs]
+            for side in runs[0]:
+                seconds = [each[side].seconds for each in runs]
+                rows.append((peer, calls_a_turn, side, *spread_cells(seconds, 3)))
+                totals[side] = [
+                    a + b for a, b in zip(totals.get(side, [0.0] * len(seeds)), seconds, strict=True)
+                ]
+        for side, suffix in ((SAME_INFORMATION, "same_information"), (SIMULATED_DRAFTS, "simulated_drafts")):
+            ratios = [theirs / ours for theirs, ours in zip(totals[peer], totals[side], strict=True)]
+            figures[f"ratio_vs_{name}_{suffix}"] = statistics.median(ratios)
+    columns = ("peer", "calls a turn", "side", *spread_columns("seconds"))
+    return Peers(
+        figures, Table(title="peers, the same streamed answers", columns=columns, rows=tuple(rows)), equal
+    )
+
+
+def _all_equal(sides: dict[str, Timed]) -> bool:
+    first, *others = (side.transcripts for side in sides.values())
+    return all(other == first for other in others)

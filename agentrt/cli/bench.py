@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,8 +39,14 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 }
 """What a bench imports. It is asked for before the bench begins its work."""
 
-_SEEDED = {BenchName.SPECULATION}
-"""The benches that take ``--seeds`` and ``--seed``."""
+_BENCHES_WITH: dict[str, set[BenchName]] = {
+    "--draft": {BenchName.SPECULATION},
+    "--model": {BenchName.SPECULATION},
+    "--peer": {BenchName.SCHEDULER},
+    "--seed": {BenchName.SPECULATION, BenchName.TOOLCACHE},
+    "--seeds": {BenchName.SPECULATION, BenchName.TOOLCACHE},
+}
+"""The options that not all benches take."""
 
 
 def _check_workloads(folder: Path | None) -> Path | None:
@@ -65,6 +72,14 @@ def bench(
             "llama_cpp or vllm. docs/scheduling.md says how to start it. Can be given several times.",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A main model to measure with: a GGUF file, an OpenVINO directory, or nano."),
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(help="A draft model for --model, named alike. Can be given several times."),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many times to repeat, each time with another seed.")
     ] = None,
@@ -77,25 +92,24 @@ def bench(
 
     The bench NAME is agentrt.bench.NAME.main.
     """
+    given = {"--draft": draft, "--model": model, "--peer": peer, "--seed": seed, "--seeds": seeds}
+    _refuse_options_of_others(name, [option for option, value in given.items() if value is not None])
+    if (model is None) is not (draft is None):
+        raise typer.BadParameter("both are needed, or neither", param_hint="--model and --draft")
     for extra in NEEDED_EXTRAS[name]:
         require_extra(extra)
     options: dict[str, Any] = {}
     if peer:
-        if name is not BenchName.SCHEDULER:
-            raise typer.BadParameter("is an option of the scheduler bench only", param_hint="--peer")
         require_extra("bench")
         from agentrt.bench.scheduler.peer import PeerAddress
 
         options["peers"] = [PeerAddress.parse(text) for text in peer]
-    if name in _SEEDED:
+    if name in _BENCHES_WITH["--seeds"]:
         from agentrt.bench.common.repetitions import Seeds
 
         options["seeds"] = Seeds(seeds, seed or 0)
-    elif seeds is not None or seed is not None:
-        raise typer.BadParameter(
-            f"is an option of {', '.join(sorted(_SEEDED))} only",
-            param_hint="--seed" if seeds is None else "--seeds",
-        )
+    if model is not None:
+        options |= {"model": model, "drafts": draft}
     with needs_extra("bench"):
         module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
@@ -103,6 +117,13 @@ def bench(
     if json is not None:
         with write_errors(json):
             report.write(json)
+
+
+def _refuse_options_of_others(name: BenchName, given: Iterable[str]) -> None:
+    for option in given:
+        if name not in _BENCHES_WITH[option]:
+            only = ", ".join(sorted(_BENCHES_WITH[option]))
+            raise typer.BadParameter(f"is an option of bench {only} only", param_hint=option)
 
 
 def _progress(line: str) -> None:

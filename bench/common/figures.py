@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentrt.errors import InvalidRequestError
+from agentrt.errors import AgentRTError, InvalidRequestError
 
 from .report import BenchReport, Table
 
@@ -36,12 +37,19 @@ def draw(report: BenchReport, folder: Path) -> list[Path]:
     written = []
     # The same report gives the same files: no dates, no random ids.
     with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
-        for name, drawing in _DRAWINGS[report.bench].items():
+        for name, drawing in _drawings(report).items():
             figure = Figure(figsize=(5.2, 3.4), layout="constrained")
             drawing(figure.add_subplot(), report)
             figure.savefig(folder / name, metadata={"Date": None})
             written.append(folder / name)
     return written
+
+
+def _drawings(report: BenchReport) -> dict[str, Callable[[Any, BenchReport], None]]:
+    drawings = dict(_DRAWINGS[report.bench])
+    if any(table.title.startswith(_SIDES) for table in report.tables):
+        drawings["figure-8-sides.svg"] = _sides
+    return drawings
 
 
 def _table(report: BenchReport, title: str) -> Table:
@@ -126,6 +134,22 @@ def _engine_side(axes: Any, report: BenchReport) -> None:
     axes.legend()
 
 
+_SIDES = "time saved by where speculation ends"
+
+
+def _sides(axes: Any, report: BenchReport) -> None:
+    """Draw Figure 8 for given models, whose tools take a multiple of the main model's time."""
+    sides: dict[str, list[dict[str, Any]]] = {}
+    for rows in _series(_table(report, _SIDES)).values():
+        for row in rows:
+            sides.setdefault(f"{row['side']}, {row['drafts']}", []).append(row)
+    for side, rows in sides.items():
+        _line(axes, rows, "tool s", "saved %", side)
+    axes.set(xlabel="tool latency, s", ylabel="time saved, %")
+    axes.set_title("Time saved by where speculation ends (SpecTools, Fig. 8)", fontsize=9)
+    axes.legend(fontsize=7)
+
+
 _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
     "speculation": {
         "figure-5-throughput.svg": _throughput,
@@ -136,6 +160,23 @@ _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
 }
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Draw the figures of the report in the first argument into the folder of the second.
+
+    Raises:
+        SystemExit: an argument is missing, or the report cannot be read or drawn; the reason is on standard
+            error.
+    """
+    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.common.figures")
+    parser.add_argument("report", type=Path, help="REPORT.json as `agentrt bench NAME --json` writes it")
+    parser.add_argument("folder", type=Path, help="where the pictures are written")
+    given = parser.parse_args(arguments)
+    try:
+        for path in draw(BenchReport.model_validate_json(given.report.read_bytes()), given.folder):
+            print(path)
+    except (AgentRTError, OSError, ValueError) as error:
+        parser.error(f"cannot draw {given.report} into {given.folder}: {error}")
+
+
 if __name__ == "__main__":
-    for path in draw(BenchReport.model_validate_json(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2])):
-        print(path)
+    main(sys.argv[1:])

@@ -16,7 +16,7 @@ from .timed_agents import Times
 
 METHOD = (
     "Peers: eager-tools-langgraph beside a LangGraph agent, and OpenAI's eager runner beside a loop on the "
-    "OpenAI client, on the same streamed answers of one, two or four calls a turn, which take 60 % of an "
+    "OpenAI client, on the same streamed answers of {calls} calls a turn, which take 60 % of an "
     "answer's time; G = {generation:g} s, T normally distributed around G with a spread of 50 %, sides in "
     "turn, {seeds} seed(s). The peers start a call when its arguments are complete in the stream. "
     "'Same information' is agentrt with StreamSpeculator, which sees just that; 'simulated drafts' adds a "
@@ -24,6 +24,7 @@ METHOD = (
     "A ratio is the peer's time by agentrt's, over all tasks, the median over the seeds."
 )
 CALLS_A_TURN = (1, 2, 4)
+QUICK_CALLS_A_TURN = (2,)
 SPREAD = 0.5  # of the tools' times: where all take equally long, the last call alone decides
 _EAGER_TOOLS = "eager-tools-langgraph"
 
@@ -38,9 +39,13 @@ class Peers:
 
 
 def measure_peers(
-    tasks: Sequence[Task], generation_s: float, seeds: Sequence[int], progress: Callable[[str], None]
+    tasks: Sequence[Task],
+    generation_s: float,
+    calls_a_turn: Sequence[int],
+    seeds: Sequence[int],
+    progress: Callable[[str], None],
 ) -> Peers:
-    """Measure both peers, each on the tasks with one, two and four calls a turn."""
+    """Measure both peers, each on the tasks with each number of calls a turn."""
     times = Times(generation_s, generation_s / 10, generation_s, SPREAD)
     rows: list[tuple[Cell, ...]] = []
     equal: list[bool] = []
@@ -50,14 +55,14 @@ def measure_peers(
         (EAGER_RUNNER, "openai_eager_runner", compare_openai),
     ):
         totals: dict[str, list[float]] = {}
-        for calls_a_turn in CALLS_A_TURN:
-            progress(f"{peer}, {calls_a_turn} call(s) a turn")
-            streamed = streamed_tasks([task.calls for task in tasks], calls_a_turn)
+        for calls in calls_a_turn:
+            progress(f"{peer}, {calls} call(s) a turn")
+            streamed = streamed_tasks([task.calls for task in tasks], calls)
             runs = [asyncio.run(run(streamed, replace(times, seed=seed))) for seed in seeds]
             equal += [_all_equal(each) for each in runs]
             for side in runs[0]:
                 seconds = [each[side].seconds for each in runs]
-                rows.append((peer, calls_a_turn, side, *spread_cells(seconds, 3)))
+                rows.append((peer, calls, side, *spread_cells(seconds, 3)))
                 totals[side] = [
                     a + b for a, b in zip(totals.get(side, [0.0] * len(seeds)), seconds, strict=True)
                 ]

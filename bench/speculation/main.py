@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agentrt.errors import WorkloadNotFoundError
@@ -11,7 +11,7 @@ from agentrt.errors import WorkloadNotFoundError
 from ..common.machine import describe_machine
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport
-from . import controlled, like_for_like, nano, overhead, patterns
+from . import controlled, frameworks, like_for_like, models, nano, overhead, patterns
 from .agent_tasks import agent_tasks
 from .prices import PRICES
 
@@ -22,17 +22,32 @@ _METHOD = "transcripts_equal is the share of all runs whose messages are those o
 
 
 def run(
-    *, quick: bool, workloads: Path | None, progress: Callable[[str], None], seeds: Seeds | None = None
+    *,
+    quick: bool,
+    workloads: Path | None,
+    progress: Callable[[str], None],
+    seeds: Seeds | None = None,
+    model: str | None = None,
+    drafts: Sequence[str] = (),
 ) -> BenchReport:
     """Measure the time that speculation saves, and its cost where it saves none.
 
     ``workloads`` is a folder with BFCL's multi-turn tasks and recorded conversations; without the former
     the simulated runs use synthetic ones, without the latter the pattern part is left out. ``seeds`` are
     those of the repetitions: five, or two if ``quick``, where no count is given.
+
+    With ``model`` and ``drafts`` (GGUF files, directories or embedded names) Figures 5 to 8 of SpecTools are
+    measured with these as main model and draft models, and nothing else.
+
+    Raises:
+        WorkloadNotFoundError, WorkloadFormatError: the tasks cannot be read.
+        ModelNotFoundError, ModelFormatError: a model cannot be opened.
     """
+    drawn = (seeds or Seeds()).take(_QUICK_SEEDS if quick else _SEEDS)
+    if model is not None:
+        return _run_models(model, drafts, quick, drawn, progress)
     machine = describe_machine()
     source, tasks = agent_tasks(workloads, _TASKS)
-    drawn = (seeds or Seeds()).take(_QUICK_SEEDS if quick else _SEEDS)
     pair = nano.measure_nano(quick=quick, progress=progress)
     size = controlled.QUICK if quick else controlled.FULL
     simulated = controlled.Controlled(tasks, size, drawn, progress)
@@ -40,7 +55,10 @@ def run(
     progress("the cost of speculating at all")
     median_ms, p99_ms = asyncio.run(overhead.overhead_ms(300 if quick else 2000))
     generation_s = 0.1 if quick else 0.4
-    peers = like_for_like.measure_peers(tasks[: 1 if quick else 6], generation_s, drawn, progress)
+    turns = 10 if quick else 30
+    runs = frameworks.measure_frameworks(turns, progress)
+    calls = like_for_like.QUICK_CALLS_A_TURN if quick else like_for_like.CALLS_A_TURN
+    peers = like_for_like.measure_peers(tasks[: 1 if quick else 6], generation_s, calls, drawn, progress)
     drafted = _patterns(quick, workloads, progress)
     paced, unpaced = nano.nano_figures(pair.paced), nano.nano_figures(pair.unpaced)
     settings = [*pair.paced, *pair.unpaced]
@@ -54,9 +72,11 @@ def run(
             "time_saved_pct_unpaced": unpaced["time_saved_pct"],
             "model_optimum_pct_unpaced": unpaced["model_optimum_pct"],
             "claim_rate_unpaced": unpaced["claim_rate"],
+            "unpaced_fast_model_slowdown_pct": nano.slowdown_pct(pair.unpaced),
             **simulated.figures,
             "sdk_overhead_ms_per_turn_p50": median_ms,
             "sdk_overhead_ms_per_turn_p99": p99_ms,
+            **frameworks.figures(runs),
             **peers.figures,
             **patterns.figures(drafted),
             "transcripts_equal": equal / pairs,
@@ -66,6 +86,7 @@ def run(
             nano.nano_table("nano pair, unpaced", pair.unpaced),
             pair.by_samples,
             *simulated.tables,
+            frameworks.table(runs),
             peers.table,
             *([patterns.table(drafted)] if drafted else []),
         ),
@@ -76,10 +97,35 @@ def run(
                     source=source, scale=size.scale, seeds=len(drawn), each=size.fleet_each, prices=PRICES
                 ),
                 overhead.METHOD,
-                like_for_like.METHOD.format(generation=generation_s, seeds=len(drawn)),
+                frameworks.METHOD.format(turns=turns),
+                like_for_like.METHOD.format(
+                    generation=generation_s, seeds=len(drawn), calls=" or ".join(map(str, calls))
+                ),
                 *([patterns.METHOD] if drafted else []),
                 _METHOD,
             )
+        ),
+    )
+
+
+def _run_models(
+    model: str, drafts: Sequence[str], quick: bool, seeds: Sequence[int], progress: Callable[[str], None]
+) -> BenchReport:
+    machine = describe_machine()
+    threads = max(1, machine.usable_cores - 1)  # one core for the drafts
+    bench = models.measure_models(model, drafts, quick=quick, seeds=seeds, threads=threads, progress=progress)
+    return BenchReport(
+        bench="speculation",
+        machine=machine,
+        figures=bench.figures,
+        tables=tuple(bench.tables),
+        method=models.METHOD.format(
+            model=Path(model).name,
+            drafts=", ".join(Path(draft).name for draft in drafts),
+            threads=threads,
+            requests=bench.size.requests,
+            seeds=len(seeds),
+            prices=PRICES,
         ),
     )
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.callbacks import AsyncCallbackHandler
-
 from agentrt.perfmodel import TurnTimes
 
+from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
+from .agent_runs import AgentRun, agent_on, ask
 
 if TYPE_CHECKING:
     from .tasks import TimedTools
 
-_SYSTEM_PROMPT = "You are a helpful assistant."
 _RATIOS = (0.5, 1.0, 2.0)
 PACE = 50.0  # tokens a second: about what a model of 7 billion parameters writes on a laptop
-_MAX_STEPS = 12
 _MAX_TOKENS = 160
 
 METHOD = (
@@ -33,21 +29,12 @@ METHOD = (
     "is nothing to gain (time_saved_pct_unpaced); time_saved_pct, model_optimum_pct and claim_rate are "
     "measured with the main model held to {pace:g} tokens/s, as a larger model writes. Each request "
     "runs plain and speculative in turn; its time is the median over repetitions, and times are summed "
-    "over requests. G, g and T are medians as measured; model_optimum_pct is what Eq. 1 of SpecTools "
-    "saves at these values; it knows no overhead and no shared cores. claim_rate is the share of all "
-    "tool calls, also of tools that are not speculable, that a speculation answered."
+    "over requests. unpaced_fast_model_slowdown_pct compares the sums of all unpaced runs, beginning with "
+    "the first, in which nothing has been measured yet. G, g and T are medians as measured; "
+    "model_optimum_pct is what Eq. 1 of SpecTools saves at these values; it knows no overhead and no shared "
+    "cores. claim_rate is the share of all tool calls, also of tools that are not speculable, that a "
+    "speculation answered."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One request, run once."""
-
-    seconds: float
-    transcript: tuple[Any, ...]
-    generations: tuple[float, ...]
-    """Seconds of each turn of the model that called tools."""
-    tool_calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +51,10 @@ class Setting:
     wasted: int
     pairs: int
     equal: int
+    saved_pcts: tuple[float, ...]
+    """Time saved in each repetition, over all requests."""
+    slowdown_pct: float
+    """By how much all speculative runs together took longer than all plain ones."""
 
     @property
     def claim_rate(self) -> float:
@@ -93,8 +84,9 @@ class Setting:
             self.wasted,
             round(self.plain_s, 3),
             round(self.speculative_s, 3),
-            round(100 * (1 - self.speculative_s / self.plain_s), 1),
+            *spread_cells(self.saved_pcts, 1),
             round(100 * self.optimum_s / self.plain_s, 1),
+            round(self.slowdown_pct, 2),
         )
 
 
@@ -116,25 +108,27 @@ def measure_nano(*, quick: bool, progress: Callable[[str], None]) -> NanoFigures
         paced = PacedChatAgentRT(runtime=runtime, max_tokens=_MAX_TOKENS, tokens_per_second=PACE)
         draft = LocalSpeculator(DRAFT_DIRECTORY, threads=1)
 
-        def settings(model: Any, requests: Sequence[str], repetitions: int, **options: Any) -> list[Setting]:
-            bench = NanoBench(model, speculate(model, draft, **options), TimedTools(), requests)
+        def settings(model: Any, requests: Sequence[str], repetitions: int) -> list[Setting]:
+            fast, warm = speculate(model, draft), speculate(model, draft)
+            bench = NanoBench(model, fast, TimedTools(), requests, warm=warm)
             return asyncio.run(bench.measure(repetitions, progress))
 
         progress(f"the nano pair, the main model held to {PACE:g} tokens/s")
         held = settings(paced, REQUESTS[:2] if quick else REQUESTS, 1 if quick else 2)
         progress("the nano pair, unpaced")
-        unpaced = settings(free, REQUESTS[:4] if quick else REQUESTS, 2 if quick else 15)
+        unpaced = settings(free, REQUESTS[:4] if quick else REQUESTS, 3 if quick else 15)
         progress("claims of the nano draft by samples")
         rows: list[tuple[Cell, ...]] = []
         for samples in (1, 3) if quick else (1, 3, 9):
             bench = NanoBench(
                 paced, speculate(paced, draft, samples=samples), TimedTools(), REQUESTS[: 1 if quick else 16]
             )
-            one = asyncio.run(bench.claims(progress))
-            rows.append((samples, round(one.claim_rate, 3), one.wasted))
+            each = [asyncio.run(bench.claims(progress)) for _ in range(2 if quick else 3)]
+            wasted = statistics.median(one.wasted for one in each)
+            rows.append((samples, *spread_cells([one.claim_rate for one in each], 3), wasted))
     by_samples = Table(
         title="claims of the nano draft by samples a turn (Figure 5, real draft)",
-        columns=("samples", "claim rate", "wasted runs"),
+        columns=("samples", *spread_columns("claim rate"), "wasted runs"),
         rows=tuple(rows),
     )
     return NanoFigures(held, unpaced, by_samples, threads)
@@ -153,21 +147,26 @@ class NanoFigures:
 class NanoBench:
     """Two agents that differ in nothing but speculation, and the tools they share."""
 
-    def __init__(self, plain: Any, speculative: Any, timed: TimedTools, requests: Sequence[str]) -> None:
-        """``plain`` and ``speculative`` are chat models that differ in speculation only."""
-        from langchain.agents import create_agent
+    def __init__(
+        self, plain: Any, speculative: Any, timed: TimedTools, requests: Sequence[str], *, warm: Any = None
+    ) -> None:
+        """``plain`` and ``speculative`` are chat models that differ in speculation only.
 
+        ``warm`` is the speculative model of the warm-up, where that must not teach ``speculative``.
+        """
         tools = timed.tools()
         self._timed = timed
         self._speculative_model = speculative
-        self._plain = create_agent(plain, tools, system_prompt=_SYSTEM_PROMPT)
-        self._speculative = create_agent(speculative, tools, system_prompt=_SYSTEM_PROMPT)
+        self._plain = agent_on(plain, tools)
+        self._speculative = agent_on(speculative, tools)
+        self._warm = self._speculative if warm is None else agent_on(warm, tools)
         self._requests = requests
 
     async def measure(self, repetitions: int, progress: Callable[[str], None]) -> list[Setting]:
         """Time both agents on every request, interleaved, ``repetitions`` times in each setting."""
         progress("warming up")
-        warm = [await self._ask(agent, request) for request in self._requests for agent in self._agents]
+        agents = (self._plain, self._warm)
+        warm = [await ask(agent, request) for request in self._requests for agent in agents]
         generations = [seconds for each in warm for seconds in each.generations]
         generation_s = statistics.median(generations) if generations else 0.05
         settings = []
@@ -180,10 +179,6 @@ class NanoBench:
         """Run each request once with tools as slow as the model."""
         return await self._setting(1.0, 0.5, 1, progress)
 
-    @property
-    def _agents(self) -> tuple[Any, Any]:
-        return self._plain, self._speculative
-
     async def _setting(
         self, ratio: float, latency_s: float, repetitions: int, progress: Callable[[str], None]
     ) -> Setting:
@@ -191,7 +186,7 @@ class NanoBench:
 
         self._timed.latency_s = latency_s
         before = max((turn.turn for turn in report_of(self._speculative_model).turns), default=0)
-        pairs: list[list[tuple[_Run, _Run]]] = []
+        pairs: list[list[tuple[AgentRun, AgentRun]]] = []
         tool_seconds: list[float] = []
         for request in self._requests:
             progress(f"  {request}")
@@ -199,14 +194,14 @@ class NanoBench:
             for repetition in range(repetitions):
                 self._timed.seconds.clear()
                 if repetition % 2:  # neither side always goes first
-                    speculative = await self._ask(self._speculative, request)
+                    speculative = await ask(self._speculative, request)
                     self._timed.seconds.clear()
-                    plain = await self._ask(self._plain, request)
+                    plain = await ask(self._plain, request)
                     tool_seconds += self._timed.seconds
                 else:
-                    plain = await self._ask(self._plain, request)
+                    plain = await ask(self._plain, request)
                     tool_seconds += self._timed.seconds
-                    speculative = await self._ask(self._speculative, request)
+                    speculative = await ask(self._speculative, request)
                 pairs[-1].append((plain, speculative))
         turns = [turn for turn in report_of(self._speculative_model).turns if turn.turn > before]
         flat = [pair for of_request in pairs for pair in of_request]
@@ -226,61 +221,20 @@ class NanoBench:
             claims=len(claimed),
             wasted=sum(turn.wasted for turn in turns),
             pairs=len(flat),
+            saved_pcts=tuple(
+                100 * (1 - _sum_of(repetition, 1) / _sum_of(repetition, 0))
+                for repetition in zip(*pairs, strict=True)
+            ),
+            slowdown_pct=100 * (_sum_of(flat, 1) / _sum_of(flat, 0) - 1),
             equal=sum(plain.transcript == speculative.transcript for plain, speculative in flat),
         )
 
-    async def _ask(self, agent: Any, request: str) -> _Run:
-        from langchain_core.messages import AIMessage
 
-        clock = _ModelClock()
-        started = time.perf_counter()
-        messages = await _messages(agent, request, clock)
-        seconds = time.perf_counter() - started
-        answers = [message for message in messages if isinstance(message, AIMessage)]
-        return _Run(
-            seconds=seconds,
-            transcript=tuple(_without_ids(message) for message in messages),
-            generations=tuple(
-                spent for spent, answer in zip(clock.seconds, answers, strict=True) if answer.tool_calls
-            ),
-            tool_calls=sum(len(answer.tool_calls) for answer in answers),
-        )
+def _sum_of(pairs: Sequence[tuple[AgentRun, AgentRun]], side: int) -> float:
+    return sum(pair[side].seconds for pair in pairs)
 
 
-class _ModelClock(AsyncCallbackHandler):
-    """Callback that collects the seconds of each model request, in order."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._began = 0.0
-
-    async def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-        self._began = time.perf_counter()
-
-    async def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
-        self.seconds.append(time.perf_counter() - self._began)
-
-
-async def _messages(agent: Any, request: str, clock: _ModelClock) -> list[Any]:
-    """Return the messages of one run, up to the step limit if the model never answers."""
-    from langgraph.errors import GraphRecursionError
-
-    messages: list[Any] = []
-    given = {"messages": [("user", request)]}
-    with suppress(GraphRecursionError):
-        async for state in agent.astream(
-            given, {"recursion_limit": _MAX_STEPS, "callbacks": [clock]}, stream_mode="values"
-        ):
-            messages = state["messages"]
-    return messages
-
-
-def _without_ids(message: Any) -> tuple[Any, ...]:
-    calls = [(call["name"], sorted(call["args"].items())) for call in getattr(message, "tool_calls", [])]
-    return message.type, message.text, repr(calls)
-
-
-def _sum_of_medians(pairs: Sequence[Sequence[tuple[_Run, _Run]]], side: int) -> float:
+def _sum_of_medians(pairs: Sequence[Sequence[tuple[AgentRun, AgentRun]]], side: int) -> float:
     return sum(statistics.median(pair[side].seconds for pair in of_request) for of_request in pairs)
 
 
@@ -298,13 +252,18 @@ def nano_figures(settings: Sequence[Setting]) -> dict[str, float]:
     }
 
 
+def slowdown_pct(settings: Sequence[Setting]) -> float:
+    """Return the mean slowdown over ``settings``, in percent."""
+    return statistics.fmean(setting.slowdown_pct for setting in settings)
+
+
 def nano_table(title: str, settings: Sequence[Setting]) -> Table:
     """One row a setting."""
     return Table(
         title=title,
         columns=(
             *("T/G", "G ms", "g ms", "T ms", "tool calls", "claim rate", "wasted runs"),
-            *("plain s", "speculative s", "saved %", "optimum %"),
+            *("plain s", "speculative s", *spread_columns("saved %"), "optimum %", "slowdown of all runs %"),
         ),
         rows=tuple(setting.row() for setting in settings),
     )

@@ -13,10 +13,8 @@ import httpx2
 from openai import AsyncOpenAI
 from openai.lib.responses_tool_runner import AsyncRegisteredFunction, AsyncResponsesToolRunner
 
-from agentrt.adapters.openai import arun_tool, speculate
 from agentrt.calls import ToolCall
 from agentrt.concurrency.clock import monotonic
-from agentrt.speculators import StreamSpeculator
 
 from .peers import (
     CALLS_SHARE,
@@ -109,6 +107,9 @@ async def compare_openai(tasks: Sequence[StreamedTask], times: Times) -> dict[st
 
     A transcript is the last answer and the calls in the order in which they were made.
     """
+    from agentrt.adapters.openai import speculate
+    from agentrt.speculators import StreamSpeculator
+
     client = _Endpoint(tasks, times.generation).client()
     names = sorted({call.name for task in tasks for turn in task.turns for call in turn})
     parameters = {"type": "object", "properties": {}, "additionalProperties": True}
@@ -149,6 +150,8 @@ async def _by_runner(client: AsyncOpenAI, schemas: Sequence[Any], runs: TimedRun
 
 
 async def _by_agentrt(client: Any, schemas: Sequence[Any], task: StreamedTask) -> Any:
+    from agentrt.adapters.openai import arun_tool
+
     items: list[Any] = [{"role": "user", "content": task.request}]
     made: list[Any] = []
     while True:

@@ -19,7 +19,7 @@ from ..common.workloads import Conversation, traced
 if TYPE_CHECKING:
     from agentrt.speculators import PatternSpeculator
 
-_QUICK_SHARE = 5  # a quick run takes the first fifth of each workload
+_QUICK_SHARE = 10  # a quick run takes the first tenth of each workload
 
 METHOD = (
     "Recorded conversations of public benchmarks are replayed in the order of their files, one workload "

@@ -21,11 +21,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agentrt.adapters.langchain import speculate
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.concurrency.clock import monotonic
 from agentrt.drafts import DraftRequest
-from agentrt.speculators import StreamSpeculator
 from agentrt.tools.speculable import speculable
 
 from .timed_agents import Times
@@ -178,6 +176,9 @@ class TimedRuns:
 
 async def compare(tasks: Sequence[StreamedTask], times: Times) -> dict[str, Timed]:
     """Run the tasks plain, with eager-tools-langgraph, and with agentrt without and with simulated drafts."""
+    from agentrt.adapters.langchain import speculate
+    from agentrt.speculators import StreamSpeculator
+
     model = StreamedChat(tasks={task.request: task.turns for task in tasks}, generation_s=times.generation)
     names = sorted({call.name for task in tasks for turn in task.turns for call in turn})
     runs = TimedRuns(times)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.cli.main import app
-from agentrt.errors import WorkloadNotFoundError
+from agentrt.errors import ModelNotFoundError, WorkloadNotFoundError
 
 REPORT = BenchReport(
     bench="engine",
@@ -41,7 +41,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "scheduler bench only"),
+        (["engine", "--peer", "vllm=http://127.0.0.1:8000,bf16"], "bench scheduler only"),
         (["scheduler", "--peer", "vllm"], "NAME=URL,PRECISION AND THREADS"),
         (["scheduler", "--peer", "vllm=http://127.0.0.1:9,bf16"], "cannot be reached"),
     ],
@@ -91,12 +91,28 @@ def test_a_folder_without_workloads_is_refused_before_the_work(given: dict[str, 
     assert "does not exist" in result.output
 
 
-@pytest.mark.parametrize("option", ["--seed", "--seeds"])
-def test_seeds_are_refused_where_nothing_is_drawn(given: dict[str, Any], option: str) -> None:
+@pytest.mark.parametrize("option", ["--seed", "--seeds", "--model", "--draft"])
+def test_options_of_other_benches_are_refused(given: dict[str, Any], option: str) -> None:
     result = CliRunner().invoke(app, ["bench", "engine", option, "3"])
     assert result.exit_code == 2
     assert option in result.output
     assert given == {}
+
+
+@pytest.mark.parametrize("option", ["--model", "--draft"])
+def test_a_main_model_needs_a_draft_model(option: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "speculation", option, "nano"])
+    assert result.exit_code == 2
+    assert "--model and --draft" in result.output
+
+
+@pytest.mark.parametrize(
+    "missing", [["--model", "none.gguf", "--draft", "nano"], ["--model", "nano", "--draft", "none.gguf"]]
+)
+def test_a_model_that_does_not_exist_is_refused(missing: list[str]) -> None:
+    result = CliRunner().invoke(app, ["bench", "speculation", *missing])
+    assert isinstance(result.exception, ModelNotFoundError)
+    assert "none.gguf" in str(result.exception)
 
 
 def test_an_unknown_bench_is_a_usage_error_that_names_the_known_ones() -> None:

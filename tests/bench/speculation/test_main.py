@@ -8,7 +8,7 @@ import json
 import pytest
 
 from agentrt.adapters.langchain import ChatAgentRT, speculate
-from agentrt.bench.speculation.nano import NanoBench, Setting, nano_figures, nano_table
+from agentrt.bench.speculation.nano import NanoBench, Setting, nano_figures, nano_table, slowdown_pct
 from agentrt.bench.speculation.tasks import REQUESTS, TimedTools
 from agentrt.perfmodel import TurnTimes
 from agentrt.runtime import LocalRuntime, RuntimeConfig
@@ -31,6 +31,8 @@ def setting(**changed: object) -> Setting:
         "wasted": 1,
         "pairs": 8,
         "equal": 8,
+        "saved_pcts": (19.0, 20.0, 23.0),
+        "slowdown_pct": -20.0,
     }
     return Setting(**{**values, **changed})  # type: ignore[arg-type]
 
@@ -43,6 +45,8 @@ def test_figures_add_up_over_the_settings() -> None:
     assert figures["claim_rate"] == 0.25
     assert figures["transcripts_equal"] == 14 / 16
     assert figures["turns"] == 8
+    assert nano_table("t", [setting()]).rows[0][9:12] == (20.0, 19.0, 23.0)
+    assert slowdown_pct([setting(slowdown_pct=5.0), setting(slowdown_pct=-1.0)]) == pytest.approx(2.0)
 
 
 def test_a_model_that_calls_no_tools_gives_figures_too() -> None:

@@ -44,6 +44,6 @@ def test_claims_precision_and_waste_add_up(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_takes_the_beginning(tmp_path: Path) -> None:
-    write_apibank(tmp_path, [visit(number) for number in range(20)])
+    write_apibank(tmp_path, [visit(number) for number in range(40)])
     (result,) = patterns.measure(tmp_path, quick=True, progress=lambda line: None)
     assert result.conversations == 4

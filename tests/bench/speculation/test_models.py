@@ -1,0 +1,36 @@
+"""Figures 5 to 8 with models that are given, here the embedded ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentrt.bench.common.figures import draw
+from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.speculation.main import run
+
+pytestmark = pytest.mark.bench
+
+
+def test_the_figures_of_given_models(tmp_path: Path) -> None:
+    said: list[str] = []
+    report = run(
+        quick=True, workloads=None, progress=said.append, seeds=Seeds(2), model="nano", drafts=["nano-draft"]
+    )
+    assert report.figures["transcripts_equal"] == 1.0
+    assert report.figures["requests_with_calls"] == 2.0
+    assert 0 < report.figures["claim_rate"] <= 1
+    assert "nano-draft" in report.method
+    titles = [table.title for table in report.tables]
+    for figure in ("Figure 6", "Figures 5 and 7", "Figure 8"):
+        assert any(figure in title for title in titles)
+    for table in report.tables:
+        for row in table.rows:
+            cells = dict(zip(table.columns, row, strict=True))
+            assert cells["saved % min"] <= cells["saved %"] <= cells["saved % max"]  # type: ignore[operator]
+            assert str(cells["drafts"]).startswith("local ")
+    assert any("seed 1" in line for line in said)
+    assert [path.name for path in draw(report, tmp_path)] == [
+        *("figure-5-throughput.svg", "figure-6-time-saved.svg", "figure-7-cost.svg", "figure-8-sides.svg")
+    ]

@@ -39,7 +39,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
-    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai"),
+    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "xllamacpp"),
     "testing": ("respx",),
 }
 """The modules that each extra brings itself."""

@@ -26,6 +26,7 @@ class BenchName(enum.StrEnum):
     """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
     ENGINE = "engine"
+    MODELS = "models"
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
     TOOLCACHE = "toolcache"
@@ -33,6 +34,7 @@ class BenchName(enum.StrEnum):
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
     BenchName.ENGINE: ("runtime",),
+    BenchName.MODELS: ("bench",),
     BenchName.SCHEDULER: ("runtime",),
     BenchName.SPECULATION: ("bench",),
     BenchName.TOOLCACHE: ("serve", "openai"),
@@ -41,7 +43,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.SPECULATION},
-    "--model": {BenchName.SPECULATION},
+    "--model": {BenchName.MODELS, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--seeds": {BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -94,7 +96,7 @@ def bench(
     """
     given = {"--draft": draft, "--model": model, "--peer": peer, "--seed": seed, "--seeds": seeds}
     _refuse_options_of_others(name, [option for option, value in given.items() if value is not None])
-    if (model is None) is not (draft is None):
+    if name is BenchName.SPECULATION and (model is None) is not (draft is None):
         raise typer.BadParameter("both are needed, or neither", param_hint="--model and --draft")
     for extra in NEEDED_EXTRAS[name]:
         require_extra(extra)
@@ -109,7 +111,9 @@ def bench(
 
         options["seeds"] = Seeds(seeds, seed or 0)
     if model is not None:
-        options |= {"model": model, "drafts": draft}
+        options["model"] = model
+    if draft is not None:
+        options["drafts"] = draft
     with needs_extra("bench"):
         module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)

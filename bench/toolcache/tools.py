@@ -53,4 +53,9 @@ class ChancePredictor:
         prompt = request.messages[-1]["content"]
         call = self._calls[prompt]
         right = random.Random(f"{self._seed} {prompt}").random() < self._alpha
-        yield call if right else ToolCall(call.name, {**call.arguments, "draft": 0})
+        yield call if right else _wrong(call)
+
+
+def _wrong(call: ToolCall) -> ToolCall:
+    """Return a call of the same tool with other values: one that only adds some would still help O2."""
+    return ToolCall(call.name, dict.fromkeys(call.arguments, "another") or {"draft": "another"})

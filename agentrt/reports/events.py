@@ -107,11 +107,15 @@ class SpeculationStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnAnswered:
-    """The main model answered after ``generation_s`` seconds, calling ``tools`` in this order."""
+    """The main model answered after ``generation_s`` seconds, calling ``tools`` in this order.
+
+    ``overhead_s`` is the CPU time of the SDK and of predictors on its event loop until then; None if unknown.
+    """
 
     turn: int
     generation_s: float
     tools: tuple[str, ...]
+    overhead_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ from ..reports.events import (
     TurnAnswered,
 )
 from .budget import Spending
-from .estimates import Mean, OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
+from .estimates import OpenDrafts, PredictorEstimate, SampleEstimate, ToolEstimate
+from .means import Mean
 
 _COLD_TURNS = 8  # a new predictor draws as many samples as the user has set
 _DRY_TURNS = 16  # so many in a row without a right draft count as a claim rate of zero
-_MAX_SKIPPED = 256
 _EXPLORE_EVERY = 8
 _LADDER = (1, 3, 5, 7, 9)  # the sample counts of SpecTools §4.3
 _MAX_OPEN_TURNS = 256
@@ -49,7 +49,7 @@ class Controller:
     It is a :class:`~agentrt.reports.events.SpeculationObserver` of every event and keeps, with decay, the
     precision and lead of each predictor on each tool, each tool's time, the model's time, and the gain and
     cost of each number of samples. It has no clock: decisions take the time. Unknown values are assumed to
-    be favourable, so that the first turn already speculates.
+    be favourable, so that the first turn already speculates; what that turn measures can stop the second.
     """
 
     def __init__(self, config: SpeculationConfig) -> None:
@@ -68,7 +68,8 @@ class Controller:
 
         The number of samples is the one with the highest expected value: per turn, what right drafts save
         (Eq. 1's ``(G + T) - max{G, g + T}`` for each), less the weight of wrong ones and the price. A
-        predictor without expected gain is tried again after exponentially growing intervals.
+        predictor whose value is below what it costs a turn is only probed, with one sample. One that may cost
+        more than it is worth is left out of some turns, so that the model's time without it is known.
         """
         with self._lock:
             if self._config.mode == "off":
@@ -78,13 +79,20 @@ class Controller:
                 return Decision(False, reason=spent)
             known = self._predictors.setdefault(predictor, PredictorEstimate())
             chosen, value = self._best_samples(predictor, known, samples)
-            hopeless = known.dry_turns >= _DRY_TURNS or value < 0
-            if hopeless and known.backing_off:
-                known.skipped += 1
-                if known.skipped <= known.interval:
-                    return Decision(False, reason="its drafts are not expected to save anything")
-            known.backing_off, known.skipped = hopeless, 0
-            return Decision(True, 1 if hopeless else chosen)
+            cost, could_save_s = known.cost, self._could_save()
+            if known.dry_turns >= _DRY_TURNS or value < cost.seconds:
+                if known.probes.outdated(could_save_s):
+                    known.probes.paid(could_save_s)
+                    return Decision(True, 1)
+                if known.probes.due(cost.seconds, self._generation_s.value, could_save_s):
+                    return Decision(True, 1)
+                return Decision(False, reason="its drafts are not expected to save more than they cost")
+            if value < cost.most_seconds and cost.needs_a_turn_without:
+                return Decision(False, reason="this turn measures the model without it")
+            known.probes.paid(could_save_s)
+            if known.turns and known.turns % _EXPLORE_EVERY == 0:
+                chosen = self._least_tried(known, samples)
+            return Decision(True, chosen)
 
     def budget_spent(self, now: float, cost: DraftCost) -> str | None:
         """Return why the budget does not allow a predictor ``cost`` more; None if it does."""
@@ -129,10 +137,7 @@ class Controller:
                     if (drafts := self._drafts_of(event.turn, event.predictor)) is not None:
                         drafts.money += cost.money
                 case TurnAnswered():
-                    if event.tools:
-                        self._generation_s.add(event.generation_s)
-                    for predictor, drafts in self._turns.pop(event.turn, {}).items():
-                        self._judge(predictor, drafts, event.generation_s)
+                    self._answered(event, self._turns.pop(event.turn, {}))
                 case SpeculationStarted():
                     expected_s = self._tool_s[event.tool].value if event.tool in self._tool_s else None
                     run = (event.turn, event.tool)
@@ -149,41 +154,62 @@ class Controller:
 
     def _best_samples(self, predictor: str, known: PredictorEstimate, most: int) -> tuple[int, float]:
         """Return the number of samples with the highest expected seconds saved a turn, and those seconds."""
+        values = {
+            each: self._value(predictor, tried) for each, tried in known.by_samples.items() if each <= most
+        }
+        best = max(values.values(), default=math.inf)
         if known.turns < _COLD_TURNS:
-            return most, math.inf
-        ladder = [each for each in _LADDER if each < most] + [most]
-        if known.turns % _EXPLORE_EVERY == 0:
-            least_tried = min(ladder, key=lambda each: self._tried(known, each))
-            return least_tried, self._value(predictor, known, least_tried)
-        values = {each: self._value(predictor, known, each) for each in ladder if each in known.by_samples}
-        best = max(values.values())
+            return most, best
         # The smallest of those within 2 %: estimates are never quite equal.
         return min((each, value) for each, value in values.items() if value >= best - 0.02 * abs(best))
 
     @staticmethod
-    def _tried(known: PredictorEstimate, samples: int) -> int:
-        tried = known.by_samples.get(samples)
-        return tried.turns if tried is not None else 0
+    def _least_tried(known: PredictorEstimate, most: int) -> int:
+        ladder = [each for each in _LADDER if each < most] + [most]
+        turns = {each: tried.turns for each, tried in known.by_samples.items()}
+        return min(ladder, key=lambda each: turns.get(each, 0))
 
-    def _value(self, predictor: str, known: PredictorEstimate, samples: int) -> float:
-        tried = known.by_samples.get(samples)
-        if tried is None:
-            return math.inf
+    def _value(self, predictor: str, tried: SampleEstimate) -> float:
         saved_s, tool_s = self._gain(predictor)
         wasted_s = (tried.wrong.value or 0.0) * self._config.wasted_second_weight * tool_s
         return tried.correct.value * saved_s - wasted_s - self._in_seconds(tried.money.value or 0.0)
 
     def _gain(self, predictor: str) -> tuple[float, float]:
-        """Return the mean seconds that one right draft of this predictor saves, and that its tools run."""
+        """Return the mean seconds that one right draft of this predictor saves, and that its tools run.
+
+        Of a predictor that was never right they are the most that a draft could save.
+        """
         saved = tools = weights = 0.0
         for (name, tool), pair in self._pairs.items():
             if name == predictor and pair.correct:
                 tool_s = self._tool_mean(tool)
                 lead_s = pair.lead_s.value or 0.0
-                saved += pair.correct * saved_seconds(lead_s, tool_s)
+                saved += pair.correct * self._saved(lead_s, tool_s)
                 tools += pair.correct * tool_s
                 weights += pair.correct
-        return (saved / weights, tools / weights) if weights else (0.0, 0.0)
+        return (saved / weights, tools / weights) if weights else (self._could_save(), 0.0)
+
+    def _could_save(self) -> float:
+        """Return the most seconds that a right draft could save, by the slowest tool; infinity if unknown."""
+        tools = [mean.value for mean in self._tool_s.values() if mean.value is not None]
+        if self._generation_s.value is None or not tools:
+            return math.inf
+        return self._saved(self._generation_s.value, max(tools))
+
+    def _saved(self, lead_s: float, tool_s: float) -> float:
+        """Return Eq. 1's saving; a request sent ahead saves the model's time, however quick the tool is."""
+        return saved_seconds(lead_s, tool_s if self._config.turn_ahead is None else math.inf)
+
+    def _answered(self, event: TurnAnswered, opened: dict[str, OpenDrafts]) -> None:
+        for predictor, drafts in opened.items():
+            self._judge(predictor, drafts, event.generation_s)
+            # The first turn also loads and compiles what the others use.
+            if event.overhead_s is not None and self._predictors[predictor].turns > 1:
+                self._predictors[predictor].cost.add_overhead(event.overhead_s / len(opened))
+        if event.tools:
+            self._generation_s.add(event.generation_s)
+            for predictor, known in self._predictors.items():
+                known.cost.add_turn(event.generation_s, predicted=predictor in opened)
 
     def _judge(self, predictor: str, drafts: OpenDrafts, generation_s: float) -> None:
         known = self._predictors.setdefault(predictor, PredictorEstimate())
@@ -194,12 +220,7 @@ class Controller:
         tried.correct.add(correct)
         tried.wrong.add(len(drafts.judged) - correct)
         tried.money.add(drafts.money)
-        if correct:
-            known.dry_turns, known.interval = 0, 1
-        else:
-            known.dry_turns += 1
-            if known.backing_off:
-                known.interval = min(2 * known.interval, _MAX_SKIPPED)
+        known.dry_turns = 0 if correct else known.dry_turns + 1
         for draft in drafts.judged:
             pair = self._pairs.setdefault((predictor, draft.tool), ToolEstimate())
             pair.add(correct=draft.correct, lead_s=generation_s - draft.draft_s)

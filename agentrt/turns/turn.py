@@ -37,6 +37,7 @@ from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Speculation
 from ..tools.writes import write_log
 from .controller import Decision
+from .overhead import CpuMeter
 from .shared import SharedState
 from .speculations import ResultListener, TurnSpeculations
 
@@ -96,6 +97,7 @@ class Turn:
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
         self._decisions: dict[int, Decision] = {}
+        self._work = CpuMeter()
 
     def __enter__(self) -> Turn:
         """Return the turn, which is already started."""
@@ -114,13 +116,14 @@ class Turn:
         """Start the predictors on ``host``, in a context that belongs to no run, below the turn's span."""
         self._host = host
         self._caller_context = copy_context()
-        copy_context().run(self._start_apart, host)
+        with self._work.running():
+            copy_context().run(self._start_apart, host)
 
     def _start_apart(self, host: Host) -> None:
         leave_run()  # a tool that is run speculatively makes no calls of the model
         for spans in self._shared.spans:
             spans.enter(self._number)
-        host.start(self._run)
+        host.start(functools.partial(self._work.measured, self._run))
 
     def begin(self, answered: Collection[str] = ()) -> None:
         """Note that the model request is sent in this context, which will make the calls of its answer.
@@ -170,6 +173,16 @@ class Turn:
             check_call("calls", call)
         if generation_s is None:
             generation_s = monotonic() - self._started_at
+        with self._work.running():
+            keys = self._match(calls, leave_claims)
+        tools = tuple(call.name for call in calls)
+        self._reporter.note(TurnAnswered(self._number, generation_s, tools, self._work.seconds))
+        self._starter.answered(keys, self._scope)
+        self._close("the model did not make this call")
+        self._teach(calls)
+
+    def _match(self, calls: Sequence[ToolCall], leave_claims: bool) -> list[str | None]:
+        """Judge the drafts and leave each called tool a pending claim if it is to; return the calls' keys."""
         for call in calls:
             write_log.note(self._scope, call.name)
         keys = [self._key_of(call) for call in calls]
@@ -178,10 +191,7 @@ class Turn:
             self._reporter.note(judged)
         if leave_claims:
             self._leave_claims(calls, keys)
-        self._reporter.note(TurnAnswered(self._number, generation_s, tuple(call.name for call in calls)))
-        self._starter.answered(keys, self._scope)
-        self._close("the model did not make this call")
-        self._teach(calls)
+        return keys
 
     def _leave_claims(self, calls: Sequence[ToolCall], keys: Sequence[str | None]) -> None:
         for call, key in zip(calls, keys, strict=True):
@@ -254,11 +264,11 @@ class Turn:
                 if self._speculations.cache.closed:  # answered already: speculations would only be cancelled
                     return
                 for predictor in self._predictors:
-                    drafting.start_soon(self._draft, predictor, runs)
+                    drafting.start_soon(self._work.measured, self._draft, predictor, runs)
                 if self._earlier is not None:  # once its result is known, all predictors run on it
                     await self._known.wait()
                     for predictor in self._predictors:
-                        drafting.start_soon(self._draft, predictor, runs)
+                        drafting.start_soon(self._work.measured, self._draft, predictor, runs)
         finally:
             # A task that is cancelled before its first step runs none of its own code.
             self._speculations.cancel("its event loop ended")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import random
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -24,6 +27,8 @@ from agentrt.reports.events import (
 from agentrt.turns.controller import Controller
 from tests.hypothesis_profiles import examples
 
+pytestmark = pytest.mark.prediction_costs
+
 
 @dataclass
 class Workload:
@@ -39,6 +44,11 @@ class Workload:
     samples_drawn: list[int] = field(default_factory=list)
     """The number of samples of each turn; 0 where the predictor was skipped."""
     runs: int = 0
+
+    def will_predict(self) -> bool:
+        """Whether the next turn predicts; it asks a copy."""
+        copied = copy.deepcopy(self.controller, {id(self.controller._lock): threading.Lock()})
+        return copied.should_predict("p", self.samples, now=float(self.turns + 1)).speculate
 
     def turn(self, right_up_to: int | None, *, tool: str = "look", wrong: int = 0) -> None:
         """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made."""
@@ -227,7 +237,59 @@ def test_decisions_are_always_possible_ones(
     for right_up_to, wrong in turns:
         served.turn(right_up_to, wrong=wrong)
     assert all(0 <= drawn <= samples for drawn in served.samples_drawn)
-    assert served.samples_drawn[:8] == [samples] * min(8, len(turns))
+    assert served.samples_drawn[:1] == [samples] * min(1, len(turns))
+
+
+@pytest.mark.parametrize("right", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("tool_s", [0.0001, 0.0005])
+def test_tools_quicker_than_the_overhead_are_probed_only(right: float, tool_s: float) -> None:
+    served, chance = workload(tool_s=tool_s, generation_s=2.0), random.Random(1)
+    for _ in range(200):
+        served.turn(1 if chance.random() < right else None)
+    assert served.samples_drawn[0] == 1
+    assert sum(served.samples_drawn) <= 10  # the first turn, and after 1, 2, 4, … turns
+
+
+@pytest.mark.parametrize("tool_s", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("right", [0.5, 0.9])
+def test_a_predictor_that_pays_runs_nearly_always(right: float, tool_s: float) -> None:
+    served, chance = workload(tool_s=tool_s, generation_s=2.0), random.Random(2)
+    for _ in range(200):
+        served.turn(1 if chance.random() < right else None)
+    assert sum(served.samples_drawn) >= 190
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+def test_a_predictor_that_takes_the_cores_of_a_fast_model_stops_after_its_first_turn(samples: int) -> None:
+    """The main model takes 10 ms alone and 18 ms beside a draft, which never comes in time."""
+    served = workload(tool_s=0.013, samples=samples)
+    plain, spent = 0.0, 0.0
+    for _ in range(40):
+        served.generation_s = 0.018 if served.will_predict() else 0.010
+        served.turn(None)
+        plain, spent = plain + 0.010 + served.tool_s, spent + served.generation_s + served.tool_s
+    assert spent <= 1.02 * plain
+
+
+def test_a_tool_that_becomes_slow_is_noticed_in_the_next_turn() -> None:
+    served = workload(tool_s=0.0001, generation_s=2.0)
+    for _ in range(200):
+        served.turn(1)
+    served.tool_s = 1.0
+    for _ in range(20):
+        served.turn(1)
+    assert served.samples_drawn[-19:] == [1] * 19
+
+
+def test_a_model_that_becomes_slow_is_noticed_within_three_turns() -> None:
+    served = workload(tool_s=1.0, generation_s=0.0005, draft_s=0.0004)
+    for _ in range(200):
+        served.turn(1)
+    assert sum(served.samples_drawn[1:]) < 12
+    served.generation_s = 2.0
+    for _ in range(20):
+        served.turn(1)
+    assert sum(served.samples_drawn[-17:]) >= 15
 
 
 def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:

@@ -1,0 +1,103 @@
+"""What running a predictor costs a turn, and when to try one again that does not pay."""
+
+from __future__ import annotations
+
+import math
+
+from .means import Mean
+
+_FIRST_OVERHEAD_S = 0.001
+"""Assumed before the first measurement: about what a claimed turn takes on one core of a laptop."""
+_MOST_PROBE_SHARE = 0.01
+"""Probes of a predictor that does not pay may cost this share of the model's time."""
+_MOST_SKIPPED = 256
+
+
+class PredictionCost:
+    """Seconds that one predictor adds to a turn: the SDK's work for it, and what it takes from the model.
+
+    The latter is the mean difference of the model's time between neighbouring turns with and without the
+    predictor. That time varies by itself, so few differences count less: by ``1 / (1 + 2/n)`` for ``n`` of
+    them, the posterior mean if the times of single turns and the slowdowns of predictors vary equally.
+    """
+
+    def __init__(self) -> None:
+        """Create the cost of a predictor that was never run."""
+        self._overhead_s = Mean()
+        self._overhead_s.add(_FIRST_OVERHEAD_S)
+        self._with_s = Mean()
+        self._slower_s = Mean()
+        self._last: tuple[bool, float] | None = None
+        self._turns_with = 0
+        self._turns_without = 0
+
+    def add_turn(self, generation_s: float, *, predicted: bool) -> None:
+        """Add the model's time in a turn that called tools, with or without this predictor."""
+        if predicted:
+            self._with_s.add(generation_s)
+        if self._last is not None and self._last[0] != predicted:
+            slower_s = generation_s - self._last[1]
+            self._slower_s.add(slower_s if predicted else -slower_s)
+        self._last = predicted, generation_s
+        self._turns_with += predicted
+        self._turns_without += not predicted
+
+    def add_overhead(self, seconds: float) -> None:
+        """Add the SDK's work in a turn with this predictor."""
+        self._overhead_s.add(seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The expected cost of a turn with this predictor."""
+        return (self._overhead_s.value or 0.0) + self._slowdown_s
+
+    @property
+    def most_seconds(self) -> float:
+        """The most it may be: a predictor that shares the model's cores equally doubles the model's time."""
+        return (self._overhead_s.value or 0.0) + 0.5 * (self._with_s.value or 0.0)
+
+    @property
+    def needs_a_turn_without(self) -> bool:
+        """Whether to measure a turn without the predictor: as many as the logarithm of those with it."""
+        return self._turns_without < math.log2(self._turns_with + 1)
+
+    @property
+    def _slowdown_s(self) -> float:
+        slower_s = self._slower_s.value
+        return 0.0 if slower_s is None else max(0.0, slower_s) / (1 + 2 / self._slower_s.weight)
+
+
+class Probes:
+    """When to run a predictor that is not expected to pay, to see whether that has changed.
+
+    The number of turns between two probes doubles, and is never so small that probes cost more than one
+    hundredth of the model's time. When what could be saved has more than doubled since the last run, what
+    was measured is outdated and a probe is due at once.
+    """
+
+    def __init__(self) -> None:
+        """Create the state of a predictor that is expected to pay."""
+        self._skipped = 0
+        self._interval = 1
+        self._could_save_s = math.inf
+
+    def paid(self, could_save_s: float) -> None:
+        """Start over: the predictor is expected to pay and runs; a turn can save ``could_save_s`` at most."""
+        self._skipped, self._interval = 0, 1
+        self._could_save_s = could_save_s
+
+    def outdated(self, could_save_s: float) -> bool:
+        """Whether a turn can save more than twice as much as when the predictor last ran."""
+        return could_save_s > 2 * self._could_save_s
+
+    def due(self, cost_s: float, generation_s: float | None, could_save_s: float) -> bool:
+        """Whether to probe in this turn, at this cost beside a model that takes ``generation_s``."""
+        self._could_save_s = min(self._could_save_s, could_save_s)
+        least = cost_s / (_MOST_PROBE_SHARE * generation_s) if generation_s else 0.0
+        if self._skipped < min(max(self._interval, least), _MOST_SKIPPED):
+            self._skipped += 1
+            return False
+        self._interval = min(2 * self._interval, _MOST_SKIPPED)
+        self._skipped = 0
+        self._could_save_s = could_save_s
+        return True

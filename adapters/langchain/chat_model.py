@@ -25,7 +25,7 @@ from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
 from agentrt.toolcache import FinishedCall, ResultSource, TakeResult, current_result_source
 
-from .generations import ChunkConverter, chat_result, generation_of, is_call_answered
+from .generations import ChunkConverter, chat_result, chat_result_in_blocks, is_call_answered
 from .messages import openai_messages
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class ChatAgentRT(BaseChatModel):
 
     Such calls do not pass through the agent's graph: no node, interrupt or middleware sees them. They are
     ``server_tool_call`` and ``server_tool_result`` blocks of the message; the answer continues after them.
+    With it the content of every message is a list of blocks, streamed or not.
     """
 
     def __init__(self, **fields: Any) -> None:
@@ -127,9 +128,9 @@ class ChatAgentRT(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, turns = self._options(stop, kwargs), self._turns()
-        if turns is not None:
-            return chat_result(generation_of(list(_blocking(self._events(messages, options, turns)))))
+        options = self._options(stop, kwargs)
+        if self.tool_cache:
+            return chat_result_in_blocks(_blocking(self._events(messages, options, self._turns())))
         return chat_result(self.runtime.generate(openai_messages(messages), **options))
 
     async def _agenerate(
@@ -139,11 +140,10 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, turns = self._options(stop, kwargs), self._turns()
-        if turns is not None:
-            return chat_result(
-                generation_of([event async for event in self._events(messages, options, turns)])
-            )
+        options = self._options(stop, kwargs)
+        if self.tool_cache:
+            events = self._events(messages, options, self._turns())
+            return chat_result_in_blocks([event async for event in events])
         return chat_result(await self.runtime.agenerate(openai_messages(messages), **options))
 
     def _stream(
@@ -154,7 +154,7 @@ class ChatAgentRT(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         options, turns = self._options(stop, kwargs), self._turns()
-        converter = ChunkConverter(hold_calls=self.tool_cache)
+        converter = ChunkConverter(in_blocks=self.tool_cache)
         if turns is not None:
             events = _blocking(self._events(messages, options, turns))
         else:
@@ -170,7 +170,7 @@ class ChatAgentRT(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        converter = ChunkConverter(hold_calls=self.tool_cache)
+        converter = ChunkConverter(in_blocks=self.tool_cache)
         async with aclosing(self._events(messages, self._options(stop, kwargs), self._turns())) as events:
             async for event in events:
                 for chunk in converter.chunks(event):

@@ -15,7 +15,7 @@ from agentrt.toolcache import current_result_source
 
 from ..openai.tool_cache import ToolCacheEndpoint
 from ..openai.tool_call_reader import ChatCompletionReader
-from .messages import answered_blocks, in_turns
+from .messages import answered_blocks, in_turns, text_block
 from .speculating_model import SpeculatingChatModel
 from .turn_sequence import TurnSequence
 from .turns import StartedTurn, TurnStarter
@@ -58,8 +58,8 @@ class ChatCompletionTurns(TurnSequence):
     """The turns of an answer streamed in chunks of chat completions.
 
     Chunks of a tool call are held back until the call's turn ends: only then it is known whether the
-    endpoint answers the call or the agent has to make it. Chunks of an endpoint that is known to have no tool
-    cache are handed on at once.
+    endpoint answers the call or the agent has to make it. The content is a list of blocks from the first
+    chunk on. Chunks of an endpoint that is known to have no tool cache are handed on at once, as they are.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class ChatCompletionTurns(TurnSequence):
             blocks = [block for call, output in answered for block in answered_blocks(call, output)]
             return convert(_with_content(chunk, blocks))
         self._end_answered_turn()
-        return self._release(convert(self._indexed(chunk)), turn_ends=choice.get("finish_reason") is not None)
+        converted = _without_text(convert(self._in_blocks(chunk)))
+        return self._release(converted, turn_ends=choice.get("finish_reason") is not None)
 
     def _reader_from(self, chunk: Mapping[str, Any]) -> ChatCompletionReader | None:
         """Read and submit results from the first chunk with an id on; None if there is no tool cache."""
@@ -112,14 +113,9 @@ class ChatCompletionTurns(TurnSequence):
             self._answered = []
             self._answered_turns += 1
 
-    def _indexed(self, chunk: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Write text after answered calls as a content block: LangChain joins text blocks of one index."""
+    def _in_blocks(self, chunk: Mapping[str, Any]) -> Mapping[str, Any]:
         text = chunk["choices"][0]["delta"].get("content")
-        if not text or not self._answered_turns:
-            return chunk
-        return _with_content(
-            chunk, [{"type": "text", "text": text, "index": f"lc_txt_{self._answered_turns}"}]
-        )
+        return _with_content(chunk, [text_block(text, self._answered_turns)]) if text else chunk
 
     def _release(self, chunk: ChatGenerationChunk | None, *, turn_ends: bool) -> ChatGenerationChunk | None:
         """Hold back chunks of calls, joined into one, until their turn ends."""
@@ -137,3 +133,10 @@ class ChatCompletionTurns(TurnSequence):
 def _with_content(chunk: Mapping[str, Any], blocks: Sequence[str | dict[str, Any]]) -> Mapping[str, Any]:
     choice = chunk["choices"][0]
     return {**chunk, "choices": [{**choice, "delta": {**choice["delta"], "content": blocks}}]}
+
+
+def _without_text(chunk: ChatGenerationChunk | None) -> ChatGenerationChunk | None:
+    """Make the content of a chunk that has none a list: LangChain would keep an empty text among blocks."""
+    if chunk is not None and chunk.message.content == "":
+        chunk.message.content = []
+    return chunk

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
@@ -13,7 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
-from .messages import answered_blocks
+from .messages import answered_blocks, text_block
 
 if TYPE_CHECKING:
     from agentrt.runtime import CallAnswered, Generation, GenerationEvent
@@ -51,14 +52,9 @@ def _metadata(generation: Generation) -> dict[str, Any]:
 
 
 def chat_result(generation: Generation) -> ChatResult:
-    """Return a whole generation as a result with one message; calls that were answered are content blocks."""
-    blocks = [
-        block
-        for answered in generation.answered_calls
-        for block in answered_blocks(answered.call, answered.output)
-    ]
+    """Return a generation in which no call was answered as a result with one message."""
     message = AIMessage(
-        content=[*blocks, {"type": "text", "text": generation.text}] if blocks else generation.text,
+        content=generation.text,
         tool_calls=[
             {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
             for call in generation.tool_calls
@@ -69,55 +65,63 @@ def chat_result(generation: Generation) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def generation_of(events: Sequence[GenerationEvent]) -> Generation:
-    """Return the generation that a complete sequence of events ends with."""
-    from agentrt.runtime import Finished
-
-    assert isinstance(events[-1], Finished)
-    return events[-1].generation
+def chat_result_in_blocks(events: Iterable[GenerationEvent]) -> ChatResult:
+    """Return the events of a whole answer as a result with one message: that of the streamed answer."""
+    converter = ChunkConverter(in_blocks=True)
+    return generate_from_stream(chunk for event in events for chunk in converter.chunks(event))
 
 
 class ChunkConverter:
     """Converts the events of one answer into chunks."""
 
-    def __init__(self, *, hold_calls: bool) -> None:
-        """``hold_calls`` holds tool calls back until their turn ends, when it is known who answers them."""
-        self._hold_calls = hold_calls
+    def __init__(self, *, in_blocks: bool) -> None:
+        """``in_blocks`` is for answers in which the runtime may answer calls.
+
+        Their content is a list of blocks, and calls are held back until their turn ends, when it is known who
+        answers them.
+        """
+        self._in_blocks = in_blocks
+        self._answered = 0
         self._held: list[ChatGenerationChunk] = []
 
     def chunks(self, event: GenerationEvent) -> list[ChatGenerationChunk]:
         """Return the chunks for this event, and held ones if it ends their turn."""
-        chunks = list(_chunks(event))
-        if self._hold_calls and isinstance(event, CallFinished):
-            self._held += chunks
-            return []
         if is_call_answered(event):
             self._held.clear()
-        elif not isinstance(event, (TextDelta, CallStarted, CallArgumentsDelta)):
-            chunks, self._held = self._held + chunks, []
+            self._answered += 1
+            return [_chunk(answered_blocks(event.call, event.output))]
+        if isinstance(event, TextDelta):
+            return [_chunk([text_block(event.text, self._answered)] if self._in_blocks else event.text)]
+        if isinstance(event, (CallStarted, CallArgumentsDelta)):
+            return []
+        chunks = list(_last_chunks(event, [] if self._in_blocks else ""))
+        if self._in_blocks and isinstance(event, CallFinished):
+            self._held += chunks
+            return []
+        chunks, self._held = self._held + chunks, []
         return chunks
 
 
-def _chunks(event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
+def _chunk(content: str | list[str | dict[str, Any]], **fields: Any) -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(content=content, **fields))
+
+
+def _last_chunks(event: GenerationEvent, empty: str | list[Any]) -> Iterator[ChatGenerationChunk]:
+    """Yield the chunk of a call or of the end of the answer; ``empty`` is its content."""
     from agentrt.runtime import Finished
 
-    if is_call_answered(event):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=answered_blocks(event.call, event.output)))
-    if isinstance(event, TextDelta):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=event.text))
-    elif isinstance(event, CallFinished):
+    if isinstance(event, CallFinished):
         chunk = tool_call_chunk(
             name=event.call.name,
             args=json.dumps(event.call.arguments),
             id=event.call.id,
             index=event.index,
         )
-        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[chunk]))
+        yield _chunk(empty, tool_call_chunks=[chunk])
     elif isinstance(event, Finished):
-        last = AIMessageChunk(
-            content="",
+        yield _chunk(
+            empty,
             usage_metadata=_usage(event.generation),
             response_metadata=_metadata(event.generation),
             chunk_position="last",
         )
-        yield ChatGenerationChunk(message=last)

@@ -28,6 +28,11 @@ def in_turns(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [part for message in messages for part in _split(message)]
 
 
+def text_block(text: str, turn: int) -> dict[str, Any]:
+    """Return a piece of the text of a turn as a block; LangChain joins blocks of text with equal indices."""
+    return {"type": "text", "text": text, "index": f"lc_txt_{turn}"}
+
+
 def answered_blocks(call: ToolCall, output: str) -> list[str | dict[str, Any]]:
     """Return a call that the model's server has answered as the content blocks of a message."""
     return [
@@ -37,7 +42,7 @@ def answered_blocks(call: ToolCall, output: str) -> list[str | dict[str, Any]]:
 
 
 def _split(message: BaseMessage) -> list[BaseMessage]:
-    """Split a message at the calls that the server has answered; return it as it is if there are none."""
+    """Split a message at the calls that the server has answered; without any it keeps its text only."""
     if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return [message]
     splitter = _MessageSplitter()
@@ -46,7 +51,7 @@ def _split(message: BaseMessage) -> list[BaseMessage]:
             return [message]
     splitter.end_turn()
     if not splitter.turns:
-        return [message]
+        return [message.model_copy(update={"content": splitter.text})]
     if splitter.text or message.tool_calls:
         return [*splitter.turns, AIMessage(splitter.text, tool_calls=message.tool_calls)]
     return splitter.turns

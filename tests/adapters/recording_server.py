@@ -43,6 +43,8 @@ class RecordingServer:
     """Those of the model, where they are listed."""
     holds_streams: bool = False
     """Whether a stream waits behind its first event until a tool output has been submitted."""
+    events: list[Body] | None = None
+    """The events of every streamed chat completion, in place of those of ``calls``."""
     submitted: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -70,7 +72,7 @@ class RecordingServer:
             return 200, "application/json", json.dumps({"cached": 1})
         calls, chat = self.calls(received.body), received.path.endswith("/chat/completions")
         if received.body.get("stream"):
-            events = chat_events(calls) if chat else response_events(0, calls)
+            events = self.events or (chat_events(calls) if chat else response_events(0, calls))
             text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
             return 200, "text/event-stream", text + "data: [DONE]\n\n" * chat
         answer = {**chat_completion(calls), **self.fields} if chat else response(0, calls)

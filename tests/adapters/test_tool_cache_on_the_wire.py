@@ -9,14 +9,18 @@ from typing import Any
 
 import openai
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters import langchain
+from agentrt.adapters.langchain.generations import ChunkConverter
+from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.adapters.openai import speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY
+from agentrt.calls import CallFinished, CallStarted, TextDelta
+from agentrt.runtime import CallAnswered
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.openai.doubles import TOOLS
 from tests.adapters.recording_server import RecordingServer, recording_server
@@ -123,3 +127,65 @@ def settle(client: Any, refusals: int) -> None:
             return
         asyncio.run(asyncio.sleep(0.005))
     raise AssertionError(cache._failures)
+
+
+def chunk(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
+
+
+ANSWERED = [
+    chunk(role="assistant", content=""),
+    chunk(content="I look. "),
+    chunk(tool_calls=[{"index": 0, "id": "c", "type": "function", "function": {"name": "look"}}]),
+    chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"q": "a"}'}}]),
+    chunk(tool_results=[{"index": 0, "tool_call_id": "c", "name": "look", "content": "A"}]),
+    chunk(content="It is "),
+    chunk(content="A."),
+    chunk("stop"),
+]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_message_with_an_answered_call_has_only_blocks(streaming: bool) -> None:
+    with recording_server(events=ANSWERED) as server:
+        plain = ChatOpenAI(base_url=server.url, api_key="none", model="m", max_retries=0, streaming=True)  # type: ignore[arg-type]
+        chat = langchain.speculate(plain, ScriptedSpeculator(), tool_cache="force")
+        bound = chat.bind_tools([look_tool])
+        message: Any = None
+        if streaming:
+            for piece in bound.stream([HumanMessage("Hi")]):
+                assert isinstance(piece.content, list)
+                message = piece if message is None else message + piece
+        else:
+            message = bound.invoke([HumanMessage("Hi")])
+    kinds = [block["type"] for block in message.content]
+    assert kinds == ["text", "server_tool_call", "server_tool_result", "text"]
+    assert [block["text"] for block in message.content if "text" in block] == ["I look. ", "It is A."]
+    assert (message.text, message.tool_calls) == ("I look. It is A.", [])
+    (call, result, answer) = openai_messages([message])
+    assert (call["content"], call["tool_calls"][0]["function"]["name"]) == ("I look. ", "look")
+    assert (result["content"], answer["content"]) == ("A", "It is A.")
+
+
+def test_the_runtime_s_messages_are_the_same_blocks() -> None:
+    call = ToolCall("look", {"q": "a"}, "c")
+    events: Any = [
+        TextDelta("I look. "),
+        CallStarted(0, "look"),
+        CallFinished(0, call),
+        CallAnswered(0, call, "A"),
+        TextDelta("It is "),
+        TextDelta("A."),
+    ]
+    converter = ChunkConverter(in_blocks=True)
+    first, *rest = [piece.message for event in events for piece in converter.chunks(event)]
+    content = first.__add__(rest).content  # type: ignore[operator]
+    assert [block["type"] for block in content] == ["text", "server_tool_call", "server_tool_result", "text"]
+    assert [block["text"] for block in content if "text" in block] == ["I look. ", "It is A."]
+
+
+def test_text_in_blocks_goes_back_to_the_model_as_text() -> None:
+    blocks: Any = [{"type": "text", "text": "Hi", "index": "lc_txt_0"}]
+    (message,) = openai_messages([AIMessage(blocks)])
+    assert message["content"] == "Hi"

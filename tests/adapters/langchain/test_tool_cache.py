@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
-from agentrt import ToolCall, speculable
+from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.runtime import LocalRuntime
@@ -54,9 +54,9 @@ async def whole(chat: Any, messages: Any) -> AIMessage:
 
 
 async def streamed(chat: Any, messages: Any) -> AIMessage:
-    total: Any = AIMessageChunk("")
+    total: Any = None
     async for chunk in chat.astream(messages):
-        total += chunk
+        total = chunk if total is None else total + chunk
     return total  # type: ignore[no-any-return]
 
 
@@ -68,8 +68,9 @@ def test_a_call_whose_result_is_there_is_answered_in_the_answer(
     chat, predictor = model(exact_runtime, [OSLO])
     message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
     assert message.tool_calls == []
-    blocks = [block for block in message.content if isinstance(block, dict)]
-    call, result = (block for block in blocks if block["type"].startswith("server_tool"))
+    call, result, text = message.content
+    assert [block["type"] for block in message.content] == ["server_tool_call", "server_tool_result", "text"]
+    assert text["text"] == message.text
     assert (call["name"], call["args"]) == ("get_weather", {"city": "Oslo"})
     assert (result["tool_call_id"], result["output"]) == (call["id"], RESULT)
     assert "12" in message.text
@@ -90,9 +91,9 @@ def whole_blocking(chat: Any, messages: Any) -> AIMessage:
 
 
 def streamed_blocking(chat: Any, messages: Any) -> AIMessage:
-    total: Any = AIMessageChunk("")
+    total: Any = None
     for chunk in chat.stream(messages):
-        total += chunk
+        total = chunk if total is None else total + chunk
     return total  # type: ignore[no-any-return]
 
 
@@ -116,8 +117,8 @@ def test_a_caller_that_waits_gets_the_same(exact_runtime: LocalRuntime, ask: Cal
     chat, predictor = model(exact_runtime, [OSLO])
     message = ask(chat.bind_tools([get_weather]), [QUESTION])
     assert message.tool_calls == []
-    blocks = [block["type"] for block in message.content if isinstance(block, dict)]
-    assert blocks[:2] == ["server_tool_call", "server_tool_result"]
+    blocks = [block["type"] for block in message.content]
+    assert blocks == ["server_tool_call", "server_tool_result", "text"]
     assert "12" in message.text
     assert (report_of(chat).total.claims, report_of(chat).total.misses) == (1, 0)
     assert [part["role"] for part in predictor.requests[1].messages] == ["user", "assistant", "tool"]
@@ -151,7 +152,7 @@ def test_other_calls_are_the_agents(
     assert [(call["name"], call["args"]) for call in message.tool_calls] == [
         ("get_weather", {"city": "Oslo"})
     ]
-    assert message.content == ""
+    assert message.content == []
 
 
 @pytest.mark.parametrize("ask", [whole, streamed])
@@ -178,3 +179,26 @@ def test_results_that_must_pass_through_the_graph_are_not_submitted(
     chat, _ = model(exact_runtime, [OSLO])
     message = asyncio.run(whole(chat.bind_tools([get_weather]), [QUESTION]))
     assert len(message.tool_calls) == 1
+
+
+@pytest.mark.parametrize("ask", [whole_blocking, streamed_blocking, whole, streamed])
+@pytest.mark.parametrize("tool_cache", [False, True])
+def test_a_priority_reaches_the_runtime(
+    exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any], tool_cache: bool
+) -> None:
+    served: list[Priority] = []
+    process = exact_runtime._input_processor.process
+
+    def spy(*args: Any, **options: Any) -> Any:
+        request = process(*args, **options)
+        served.append(request.priority)
+        return request
+
+    monkeypatch.setattr(exact_runtime._input_processor, "process", spy)
+    chat = ChatAgentRT(runtime=exact_runtime, max_tokens=2, tool_cache=tool_cache)
+    for value in Priority:
+        with priority(value):
+            answer = ask(chat, [QUESTION])
+            if asyncio.iscoroutine(answer):
+                asyncio.run(answer)
+    assert served == list(Priority)

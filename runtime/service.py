@@ -280,8 +280,7 @@ class LocalRuntime:
         """Return the tool cache of ``outputs``; None if the request has no tools, or must return a call."""
         if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
             return None
-        call_token = self._input_processor.call_token
-        return ToolCacheDrafter(outputs, self._renderer, request.call_format, call_token, self.context_length)
+        return ToolCacheDrafter(outputs, self._renderer, request.calls_in, self.context_length)
 
 
 def _check_config(config: object) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from ..errors import ConfigurationError
-from .events import ParserEvent
+from .events import ParserEvent, ToolCall
+from .writing import json_text
 
 
 class CallScanner(Protocol):
@@ -106,6 +107,10 @@ class ToolCallFormat:
     """For a grammar; None if calls of this format cannot be held to one. A grammar takes effect at the token
     of ``opening_tag``, so it also needs a vocabulary in which that tag is a single token."""
 
+    write: Callable[[ToolCall], str | None] | None = field(default=None, repr=False)
+    """Returns a message that makes this one call, as models of this format write it, or None for a call that
+    they cannot write. The scanner must read it. If left out, the ``shape`` is used, if there is one."""
+
     def __post_init__(self) -> None:
         """Check that calls can be found.
 
@@ -118,6 +123,15 @@ class ToolCallFormat:
                 f"tool-call format {self.name!r} has no opening tag. Set opening_tag; message_opening is "
                 "enough for a format without a shape."
             )
+
+    def written(self, call: ToolCall) -> str | None:
+        """Return a message that makes this one call; None if the format does not say how to write it."""
+        if self.write is not None:
+            return self.write(call)
+        if self.shape is None:
+            return None
+        arguments = json_text(dict(call.arguments))
+        return f"{self.opening_tag}{self.shape.head(call.name)}{arguments}{self.shape.tail}"
 
     @property
     def markup(self) -> tuple[str, ...]:

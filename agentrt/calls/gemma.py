@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
+from .writing import json_text
 
 _SPACE: Final = " \t\r\n"
 _HEAD: Final = "call:"
@@ -117,11 +119,28 @@ class _Reader:
         return match[1]
 
 
+def _write(call: ToolCall, *, start: str, quote: str, end: str) -> str:
+    return f"{start}call:{call.name}{_literal(dict(call.arguments), quote)}{end}"
+
+
+def _literal(value: Any, quote: str) -> str:
+    if isinstance(value, str):
+        return f"{quote}{value}{quote}"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_literal(item, quote)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(_literal(item, quote) for item in value) + "]"
+    return json_text(value)
+
+
 FUNCTION_GEMMA: Final = ToolCallFormat(
     name="function_gemma",
     scanner=functools.partial(GemmaCallScanner, quote="<escape>", end="<end_function_call>"),
     opening_tag="<start_function_call>",
     inner_markup=("<escape>", "<end_function_call>"),
+    write=functools.partial(
+        _write, start="<start_function_call>", quote="<escape>", end="<end_function_call>"
+    ),
     template_markers=("<start_function_call>",),
 )
 
@@ -130,5 +149,6 @@ GEMMA4: Final = ToolCallFormat(
     scanner=functools.partial(GemmaCallScanner, quote='<|"|>', end="<tool_call|>"),
     opening_tag="<|tool_call>",
     inner_markup=('<|"|>', "<tool_call|>"),
+    write=functools.partial(_write, start="<|tool_call>", quote='<|"|>', end="<tool_call|>"),
     template_markers=("<|tool_call>",),
 )

@@ -7,6 +7,7 @@ from typing import Final
 
 from .format import ToolCallFormat
 from .json_scanner import JsonCallScanner
+from .writing import json_call
 
 _OTHER_KEYS: Final = frozenset({"id", "type"})
 """A JSON answer with further keys is data, not a call."""
@@ -18,4 +19,5 @@ JSON_MESSAGE: Final = ToolCallFormat(
     separator="",  # also one call per line
     closing="]",
     # For models whose chat template takes no tools: the prompt of runtime/model/tool_prompt.py teaches it.
+    write=json_call,
 )

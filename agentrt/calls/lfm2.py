@@ -5,8 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Final
 
+from .events import ToolCall
 from .format import ToolCallFormat
-from .pythonic import PythonicCallScanner
+from .pythonic import PythonicCallScanner, write_pythonic
+
+
+def _write(call: ToolCall) -> str | None:
+    written = write_pythonic(call)
+    return None if written is None else f"<|tool_call_start|>{written}<|tool_call_end|>"
+
 
 LFM2: Final = ToolCallFormat(
     name="lfm2",
@@ -16,4 +23,5 @@ LFM2: Final = ToolCallFormat(
     closing="]<|tool_call_end|>",
     inner_markup=("<|tool_call_end|>",),
     template_markers=("<|tool_call_start|>",),
+    write=_write,
 )

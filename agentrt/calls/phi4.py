@@ -7,6 +7,7 @@ from typing import Final
 
 from .format import ToolCallFormat
 from .json_scanner import JsonCallScanner
+from .writing import json_call
 
 PHI4_MINI: Final = ToolCallFormat(
     name="phi4_mini",
@@ -16,6 +17,7 @@ PHI4_MINI: Final = ToolCallFormat(
     closing="]<|/tool_call|>",
     inner_markup=("<|/tool_call|>",),
     template_markers=("<|tool_call|>",),
+    write=lambda call: f"<|tool_call|>[{json_call(call)}]<|/tool_call|>",
 )
 
 GRANITE: Final = ToolCallFormat(
@@ -25,6 +27,7 @@ GRANITE: Final = ToolCallFormat(
     separator=",",
     closing="]",
     model_names=("granite",),
+    write=lambda call: f"<|tool_call|>[{json_call(call)}]",
 )
 
 FUNCTOOLS: Final = ToolCallFormat(
@@ -34,4 +37,5 @@ FUNCTOOLS: Final = ToolCallFormat(
     separator=",",
     closing="]",
     model_names=("phi-4", "phi-3.5"),
+    write=lambda call: f"functools[{json_call(call)}]",
 )

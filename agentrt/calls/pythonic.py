@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from .events import ParserEvent, ToolCall, call_events
 from .format import ToolCallFormat
+from .writing import json_text
 
 _SPACE = " \t\r\n"
 _MAX_DEPTH = 64
@@ -19,6 +21,8 @@ _CONSTANTS = {"True": True, "False": False, "None": None, "true": True, "false":
 _ESCAPE = re.compile(
     r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|U0010[0-9a-fA-F]{4}|.)", re.DOTALL
 )
+_JSON_ONLY = re.compile(r"\\\\|\\[bf]")  # an escaped backslash is read as one, so that what follows it is not
+_PYTHON_ESCAPES = {r"\b": r"\x08", r"\f": r"\x0c"}
 _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n": "", "0": "\0"}
 
 
@@ -202,6 +206,27 @@ def _unescape(match: re.Match[str]) -> str:
     return _SIMPLE_ESCAPES.get(escape, match.group())
 
 
+def write_pythonic(call: ToolCall) -> str | None:
+    """Return a list of this one call; None if a name is no identifier of the format."""
+    if not _NAME.fullmatch(call.name) or not all(map(_KEYWORD.fullmatch, call.arguments)):
+        return None
+    arguments = [f"{name}={_literal(value)}" for name, value in call.arguments.items()]
+    return f"[{call.name}({', '.join(arguments)})]"
+
+
+def _literal(value: Any) -> str:
+    """Return a JSON value as a Python literal, its texts in double quotes."""
+    if isinstance(value, Mapping):
+        items = [f"{_literal(key)}: {_literal(item)}" for key, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, str):
+        text = json_text(value)
+        return _JSON_ONLY.sub(lambda escape: _PYTHON_ESCAPES.get(escape.group(), escape.group()), text)
+    return repr(value)
+
+
 PYTHONIC: Final = ToolCallFormat(
     name="pythonic",
     scanner=PythonicCallScanner,
@@ -209,5 +234,6 @@ PYTHONIC: Final = ToolCallFormat(
     separator=",",
     closing="]",
     template_markers=("[func_name1(params_name1=params_value1",),  # Llama 3.2 pythonic, Llama 4
+    write=write_pythonic,
     # No shape: a bracket may also begin ordinary text.
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import openvino_genai
 
-from agentrt.calls import takes_tools, tool_call_formats
+from agentrt.calls import ToolCall, takes_tools, tool_call_formats
 from agentrt.errors import InvalidRequestError, ModelFormatError
 
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
@@ -131,6 +131,14 @@ class Tokenizer:
     def escape_special_tokens(self, text: str) -> str:
         """Return ``text`` such that :meth:`encode` encodes special tokens in it as ordinary characters."""
         return str(self._escape(text))
+
+    def escape_call(self, call: ToolCall) -> ToolCall:
+        """Return ``call`` with the texts of its arguments as :meth:`escape_special_tokens` returns them."""
+        return ToolCall(call.name, self._escape(call.arguments))
+
+    def unescape(self, rendered: str) -> str:
+        """Return the text that :meth:`encode` encodes for ``rendered``."""
+        return rendered.replace(self._separator, "")
 
     def _escape_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
         if message["role"] not in _TRUSTED_ROLES:

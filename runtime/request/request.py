@@ -6,7 +6,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from agentrt.calls import ToolCallFormat
+from agentrt.calls import CallFinished, MessageParser, ToolCall, ToolCallFormat, ToolDefinitions
 from agentrt.errors import InvalidRequestError
 from agentrt.priority import Priority
 
@@ -50,6 +50,15 @@ class Request:
     """Which tools the answer may or must call; None if it can call none."""
     calls_held_to_grammar: bool = False
     """Whether the grammar makes every call of :attr:`call_format` valid."""
+
+    def calls_in(self, text: str) -> tuple[ToolCall, ...]:
+        """Return the calls in the whole text of a turn, as they are reported to the caller."""
+        if self.call_format is None or self.tool_choice is None:
+            return ()
+        tools = ToolDefinitions(self.tool_choice.tools, trusted=self.call_format)
+        parser = MessageParser(self.call_format, tools, held_to_grammar=self.calls_held_to_grammar)
+        events = parser.feed(text) + parser.close()
+        return tuple(event.call for event in events if isinstance(event, CallFinished))
 
     def grammar_error(self) -> InvalidRequestError | None:
         """Return the error of a grammar that became too complex before the answer was complete, else None."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
+from agentrt.calls import ToolCall
 from agentrt.errors import InvalidRequestError
 
 from ..drafting.drafter import MAX_DRAFT_TOKENS, Drafter
 from .outputs import ToolOutput, ToolOutputs
 from .renderer import ToolTurnRenderer
 from .tool_turn import ToolReply, ToolTurn
+
+_MAX_CALL_TOKENS = 2048  # of a call that is drafted; what is longer is taken for text
 
 
 class ToolCacheDrafter(Drafter):
@@ -29,46 +31,69 @@ class ToolCacheDrafter(Drafter):
         self,
         outputs: ToolOutputs,
         renderer: ToolTurnRenderer,
-        call_format: ToolCallFormat,
-        call_token: int | None,
+        read_calls: Callable[[str], tuple[ToolCall, ...]],
         context_tokens: int,
     ) -> None:
-        """Draft and answer the calls of one sequence.
+        """Draft and answer the calls of one sequence, which may have at most ``context_tokens`` tokens.
 
-        ``call_token`` opens a call; if it is None, nothing is drafted. ``context_tokens`` is the most tokens
-        that a sequence may have.
+        ``read_calls`` returns the calls in the text of a turn.
         """
         self._context_tokens = context_tokens
         self._outputs = outputs
         self._renderer = renderer
-        self._call_format = call_format
-        self._call_token = call_token
-        self._call: list[int] | None = None  # tokens since the last call was opened
+        self._read_calls = read_calls
+        self._opening = renderer.call_opening
+        self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        # Tokens since the last place at which a call may have begun; None before the first one.
+        self._call: list[int] | None = [] if self._opening.at_start else None
         self._expected: tuple[int, ...] = ()  # the rest of the last draft, as long as the model follows it
 
     def draft(self, token: int) -> Sequence[int]:
         """Return the rest of the newest cached call that starts with what is written (Algorithm 5, line 15).
 
-        Directly after the token that opens a call, that is the newest call of all. If the model then names
-        another tool, it is that tool's newest call, from the token on at which the names differ; if it writes
-        another argument, the newest call with that argument.
+        Directly after the opening of a call, that is the newest call of all. If the model then names another
+        tool, it is that tool's newest call, from the token on at which the names differ; if it writes another
+        argument, the newest call with that argument. Of a format without an opening tag, the first call of a
+        turn is drafted.
         """
-        if token == self._call_token:
-            self._call = [token]
-        elif self._call is not None:
-            self._call.append(token)
+        self._append(token)
         if self._call is None or not len(self._outputs):
             return ()
         self._expected = self._expected[1:] if self._expected[:1] == (token,) else ()
         if self._expected:
             return ()  # the last draft is still being verified
-        written = tuple(self._call)
-        for entry in self._outputs.newest_first():
-            call = entry.tokenized.tokens if entry.tokenized else ()
-            if len(call) > len(written) and call[: len(written)] == written:
-                self._expected = call[len(written) :][:MAX_DRAFT_TOKENS]
-                break
+        call = self._cached_call(self._call)
+        self._expected = call[len(self._call) :][:MAX_DRAFT_TOKENS]
         return self._expected
+
+    def _append(self, token: int) -> None:
+        if token in self._opening.tag[:1] and not self._continues(token):
+            self._call = []
+        if self._call is not None and len(self._call) < _MAX_CALL_TOKENS:
+            self._call.append(token)
+        else:
+            self._call = None
+
+    def _continues(self, token: int) -> bool:
+        """Whether ``token``, the first of the opening tag, stands inside a tag or call that has begun."""
+        if not self._call:
+            return False
+        written = (*self._call, token)
+        calls = (entry.tokenized.tokens for entry in self._outputs.newest_first() if entry.tokenized)
+        return any(tokens[: len(written)] == written for tokens in (self._opening.tag, *calls))
+
+    def _cached_call(self, written: Sequence[int]) -> tuple[int, ...]:
+        """Return the tokens of the newest cached call that begins with ``written``; empty if none does."""
+        prefix = tuple(written)
+        for entry in self._outputs.newest_first():
+            call = entry.tokenized
+            if call is None or not call.opening <= len(prefix) < len(call.tokens):
+                continue
+            if call.tokens[: len(prefix)] == prefix:
+                return call.tokens
+        return ()
 
     def answer_turn(self, end_token: int, text: str, total_tokens: int) -> ToolTurn | None:
         """Return the answered turn if the cache has an output for every call in ``text``, else None.
@@ -77,10 +102,10 @@ class ToolCacheDrafter(Drafter):
         ``total_tokens`` the length of the sequence so far. None also if ``text`` makes no call, or if the
         reply does not fit the context.
         """
-        self._call, self._expected = None, ()
+        self._begin_turn()
         if not len(self._outputs):
             return None
-        _, calls = parse_tool_calls(text, self._call_format)
+        calls = self._read_calls(text)
         found = self._outputs.find(calls)
         if not found:
             return None

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from agentrt.calls import ToolCall, ToolCallFormat
+from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
+from agentrt.calls.writing import plain_text
 from agentrt.errors import InvalidRequestError
 
 from ..model.tokenizer import Tokenizer
-from .tool_turn import TokenizedCall, ToolReply
+from .tool_turn import CallOpening, TokenizedCall, ToolReply
+
+_QUESTION: Final = {"role": "user", "content": "?"}
+
+logger = logging.getLogger("agentrt.runtime")
 
 
 class ToolTurnRenderer:
@@ -21,27 +29,89 @@ class ToolTurnRenderer:
     """
 
     def __init__(self, tokenizer: Tokenizer, call_format: ToolCallFormat | None) -> None:
-        """``tokenizer`` has the model's chat template; ``call_format`` is how that template writes calls."""
+        """``tokenizer`` has the model's chat template; ``call_format`` is how the model writes calls."""
         self._tokenizer = tokenizer
-        self._opening_tag = None if call_format is None else call_format.opening_tag
+        self._call_format = call_format
         # Placeholders stand for outputs while the template is applied. No output can contain one, because
         # they are random.
         self._secret = secrets.token_hex(16)
         self._ends = [(tokenizer.token_text(token), token) for token in sorted(tokenizer.end_token_ids)]
+        self._warned = False
+
+    @functools.cached_property
+    def call_opening(self) -> CallOpening:
+        """Where calls of the format begin."""
+        format = self._call_format
+        if format is None:
+            return CallOpening((), at_start=False)
+        tag = self._tokenizer.encode(format.opening_tag) if format.opening_tag else []
+        return CallOpening(tuple(tag), at_start=format.message_opening is not None)
 
     def tokenize_call(self, call: ToolCall, output: str) -> TokenizedCall:
         """Return the tokens of ``call`` and those of the reply with its ``output``.
+
+        A call that cannot be written in the model's format has no tokens; the first one is logged.
 
         Raises:
             InvalidRequestError: the chat template has no tool turns.
         """
         without, with_outputs = self._render([call])
         end, end_token = self._end_of_turn(without, with_outputs)
-        start = -1 if self._opening_tag is None else without.rfind(self._opening_tag, 0, end)
-        tokens = self._tokenizer.encode(without[start:end]) if start >= 0 else []
-        return TokenizedCall(
-            tuple(tokens), ToolReply(end_token, self._tokenize(with_outputs[end:], [output]))
-        )
+        reply = ToolReply(end_token, self._tokenize(with_outputs[end:], [output]))
+        end_text = self._tokenizer.token_text(end_token)
+        text = self._call_text(call, without[:end].removesuffix(end_text))
+        if text is None:
+            return TokenizedCall((), 0, reply)
+        tokens = self._tokenizer.encode(text + end_text)
+        return TokenizedCall(tuple(tokens), self._opening_length(tokens), reply)
+
+    def _call_text(self, call: ToolCall, rendered: str) -> str | None:
+        """Return ``call`` as the model writes it, for ``Tokenizer.encode``; None if that is not known.
+
+        That is what the chat template writes at the end of ``rendered``, if it is a call of the format: some
+        models write calls in another format than the template, which may be that of the base model.
+        """
+        format = self._call_format
+        if format is None:
+            return None
+        templated = self._from_template(format, rendered)
+        written = format.written(self._tokenizer.escape_call(call))
+        for text in (templated, written):
+            if text is not None and self._makes(format, text, call):
+                return text
+        self._warn(format)
+        return None
+
+    def _from_template(self, format: ToolCallFormat, rendered: str) -> str | None:
+        """Return the part of ``rendered`` from where its call opens."""
+        start = -1 if format.opening_tag is None else rendered.rfind(format.opening_tag)
+        if start < 0 and format.message_opening is not None:
+            prompt = self._tokenizer.render([_QUESTION], None)
+            start = len(prompt) if rendered.startswith(prompt) else -1
+        return rendered[start:] if start >= 0 else None
+
+    def _makes(self, format: ToolCallFormat, text: str, call: ToolCall) -> bool:
+        """Whether a message of this text makes ``call`` and nothing else."""
+        plain, made = parse_tool_calls(self._tokenizer.unescape(text), format)
+        arguments = dict(call.arguments)
+        if format.untyped_arguments:
+            arguments = {name: plain_text(value) for name, value in arguments.items()}
+        return not plain.strip() and [(one.name, one.arguments) for one in made] == [(call.name, arguments)]
+
+    def _opening_length(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens hold the opening tag; 1 if the call has none and opens the message."""
+        tag = self._call_format.opening_tag if self._call_format is not None else None
+        texts = itertools.accumulate(map(self._tokenizer.token_text, tokens))
+        return next((length for length, text in enumerate(texts, 1) if tag and tag in text), 1)
+
+    def _warn(self, format: ToolCallFormat) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "calls are not drafted from the tool cache: the model's chat template writes them in another "
+                "format than %r, which does not say how to write this one. Set the format's write=.",
+                format.name,
+            )
 
     def reply(self, calls: Sequence[ToolCall], outputs: Sequence[str]) -> ToolReply:
         """Return what follows a turn that makes ``calls``, with one output per call.
@@ -64,7 +134,7 @@ class ToolTurnRenderer:
             for index, call in enumerate(calls)
         ]
         messages: list[Mapping[str, Any]] = [
-            {"role": "user", "content": "?"},
+            _QUESTION,
             {"role": "assistant", "content": "", "tool_calls": tool_calls},
         ]
         outputs = [

@@ -27,11 +27,22 @@ class ToolTurn:
     reply: ToolReply
 
 
+class CallOpening(NamedTuple):
+    """Where calls begin in the tokens of a turn."""
+
+    tag: tuple[int, ...]
+    """The tokens of the opening tag, the last of which a call may merge with what follows."""
+    at_start: bool
+    """Whether the first token of a turn may begin a call."""
+
+
 class TokenizedCall(NamedTuple):
     """A call and its output in the model's tokens."""
 
     tokens: tuple[int, ...]
-    """The call as the model would write it, from its opening tag to the end of its turn; empty if the chat
-    template writes no opening tag."""
+    """The call as the model would write it, from its opening tag, or the start of the message, to the end of
+    its turn; empty if that is not known."""
+    opening: int
+    """How many of the tokens open the call: no fewer show that the model is writing one."""
     reply: ToolReply
     """What follows a turn that makes this call alone."""

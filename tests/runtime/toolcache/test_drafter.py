@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.calls import ToolCall, ToolCallFormat
+from agentrt.calls import ToolCall, ToolCallFormat, parse_tool_calls
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
 from agentrt.runtime.toolcache.outputs import ToolOutputs
@@ -29,9 +29,8 @@ def outputs(renderer: ToolTurnRenderer) -> ToolOutputs:
 
 
 @pytest.fixture
-def drafter(outputs: ToolOutputs, renderer: ToolTurnRenderer, tokenizer: Tokenizer) -> ToolCacheDrafter:
-    (opening,) = tokenizer.encode("<tool_call>")
-    return ToolCacheDrafter(outputs, renderer, ToolCallFormat.HERMES, opening, 4096)
+def drafter(outputs: ToolOutputs, renderer: ToolTurnRenderer) -> ToolCacheDrafter:
+    return ToolCacheDrafter(outputs, renderer, lambda text: parse_tool_calls(text, "hermes")[1], 4096)
 
 
 def tokenized(renderer: ToolTurnRenderer, name: str, city: str) -> tuple[int, ...]:

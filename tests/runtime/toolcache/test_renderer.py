@@ -4,9 +4,16 @@ from typing import Any
 
 import pytest
 
-from agentrt.calls import ToolCall, ToolCallFormat
+from agentrt.calls import (
+    JsonCallScanner,
+    ToolCall,
+    ToolCallFormat,
+    find_tool_call_format,
+    parse_tool_calls,
+)
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.toolcache.renderer import ToolTurnRenderer
+from tests.agentrt.calls.installed import ACME, InstallFormat
 
 CALL = ToolCall("get_weather", {"city": "Ljubljana"})
 OTHER = ToolCall("search_notes", {"query": 'a "roof"', "limit": 3})
@@ -48,12 +55,73 @@ def test_a_reply_is_what_the_template_writes(
     assert tokenizer.token_text(tokenized.tokens[0]) == "<tool_call>"
 
 
-def test_calls_without_an_opening_tag_have_a_reply_only(
-    tokenizer: Tokenizer, renderer: ToolTurnRenderer
+WRITTEN = {
+    "hermes": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Ljubljana"}}\n</tool_call>',
+    "llama3_json": '{"name": "get_weather", "parameters": {"city": "Ljubljana"}}',
+    "pythonic": '[get_weather(city="Ljubljana")]',
+    "xlam": '[{"name": "get_weather", "arguments": {"city": "Ljubljana"}}]',
+    "acme": '<tools>{"name": "get_weather", "arguments": {"city": "Ljubljana"}}</tools>',
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_call_is_written_in_the_format_of_the_model(
+    tokenizer: Tokenizer, renderer: ToolTurnRenderer, install_format: InstallFormat, name: str
 ) -> None:
+    """The template of the tokenizer is that of Hermes, as a base model's may be that of another format."""
+    install_format(ACME)
+    format = find_tool_call_format(name)
+    call = ToolTurnRenderer(tokenizer, format).tokenize_call(CALL, "12 C, rain")
+    assert "".join(map(tokenizer.token_text, call.tokens)) == WRITTEN[name] + "<|im_end|>"
+    assert call.reply == renderer.tokenize_call(CALL, "12 C, rain").reply
+    opening = "".join(map(tokenizer.token_text, call.tokens[: call.opening]))
+    assert (format.opening_tag or WRITTEN[name][0]) in opening or name == "llama3_json"
+
+
+def test_a_call_is_what_the_template_writes_where_that_is_the_format(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Llama's template indents nothing and opens no tag: the call is the whole message."""
+    render = tokenizer.render
+
+    def as_llama(messages: Any, tools: Any) -> str:
+        return (
+            render(messages, tools)
+            .replace("<tool_call>\n", "")
+            .replace("\n</tool_call>", "")
+            .replace('"arguments": {', '"parameters":  {')
+        )
+
+    monkeypatch.setattr(tokenizer, "render", as_llama)
+    tokens = ToolTurnRenderer(tokenizer, ToolCallFormat.LLAMA3_JSON).tokenize_call(CALL, "x").tokens
+    text = "".join(map(tokenizer.token_text, tokens))
+    assert text == '{"name": "get_weather", "parameters":  {"city": "Ljubljana"}}<|im_end|>'
+
+
+def test_without_a_format_a_call_has_a_reply_only(tokenizer: Tokenizer, renderer: ToolTurnRenderer) -> None:
     expected = renderer.tokenize_call(CALL, "12 C, rain").reply
-    for call_format in (ToolCallFormat.XLAM, None):
-        assert ToolTurnRenderer(tokenizer, call_format).tokenize_call(CALL, "12 C, rain") == ((), expected)
+    assert ToolTurnRenderer(tokenizer, None).tokenize_call(CALL, "12 C, rain") == ((), 0, expected)
+
+
+def test_a_format_that_cannot_be_written_says_so_once(
+    tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    mute = ToolCallFormat(name="mute", scanner=JsonCallScanner, opening_tag="<<", closing=">>")
+    renderer = ToolTurnRenderer(tokenizer, mute)
+    for _ in range(2):
+        assert renderer.tokenize_call(CALL, "12 C, rain").tokens == ()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "'mute'" in warning
+    assert "write=" in warning
+
+
+@pytest.mark.parametrize("name", ["hermes", "llama3_json", "pythonic", "xlam"])
+def test_special_tokens_in_arguments_stay_text(tokenizer: Tokenizer, name: str) -> None:
+    call = ToolCall("get_weather", {"city": "<|im_end|>"})
+    tokens = ToolTurnRenderer(tokenizer, find_tool_call_format(name)).tokenize_call(call, "x").tokens
+    assert tokens.count(max(tokenizer.end_token_ids)) == 1
+    _, (read,) = parse_tool_calls(tokenizer.decode(tokens), name)
+    assert read == call
 
 
 def test_several_calls_have_one_reply(tokenizer: Tokenizer, renderer: ToolTurnRenderer) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +16,7 @@ from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
 from agentrt.priority import Priority, current_priority
 from agentrt.toolcache import result_text
+from agentrt.tools.scopes import current_scope, run_scope
 
 from .message_fields import message_fields
 from .messages import openai_messages
@@ -31,7 +31,7 @@ class ChatModelRequest:
     """One request by one method of the model; a :class:`agentrt.lookahead.model_request.ModelRequest`.
 
     ``send`` is that method of the user's model, without speculation. ``model_key`` tells the model and its
-    settings from others, as LangChain does to cache answers.
+    settings from others, as LangChain does to cache answers. ``scope`` is the run that the request is for.
     """
 
     model: Any
@@ -44,6 +44,7 @@ class ChatModelRequest:
     samples: int
     predictors_for: PredictorsFor
     priority: Priority = field(default_factory=current_priority)
+    scope: Hashable | None = field(default_factory=current_scope)
 
     @cached_property
     def predictors(self) -> Sequence[Speculator]:
@@ -105,6 +106,8 @@ class ChatModelRequest:
                 result = self.send(list(self.messages), **self.options)
             yield result
 
-    @property
-    def _turn_context(self) -> functools.partial[Any]:
-        return functools.partial(inside_turn_of, self.model._agentrt_state)
+    @contextmanager
+    def _turn_context(self) -> Iterator[None]:
+        # Requests sent ahead run outside the graph's own context, which would tell their run.
+        with inside_turn_of(self.model._agentrt_state), run_scope(self.scope):
+            yield

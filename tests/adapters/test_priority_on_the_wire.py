@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
 
 from agentrt import DraftRequest, Priority, SpeculationConfig, ToolCall, priority, run_scope, speculable
 from agentrt.adapters import langchain
@@ -236,8 +240,49 @@ def test_a_session_of_dynamo_is_one_run_and_does_not_name_it() -> None:
     assert "Ada" not in str(first)
 
 
+@pytest.mark.parametrize("use_async", [False, True])
+def test_requests_sent_ahead_are_of_the_same_session(use_async: bool) -> None:
+    """The run is a thread of LangGraph: no scope is set by hand."""
+    config = SpeculationConfig(turn_ahead=TurnAhead(depth=1))
+    with recording_server(calls=calls_until_answered) as server:
+
+        def hold_the_first(received: Received) -> None:
+            for _ in range(2000):
+                if any(message["role"] == "tool" for message in received.body["messages"]):
+                    return
+                if len(server.received) > 1:  # the request sent ahead
+                    return
+                time.sleep(0.005)
+
+        server.refuse = hold_the_first
+        chat = chat_of(server, dialect="dynamo", config=config)
+        chat._agentrt_state = replace(
+            chat._agentrt_state, predictors=(ScriptedSpeculator([ToolCall("look", {"q": "a"})]),)
+        )
+        tools = [speculable(tool("look")(plain_look))]
+        agent = create_agent(chat, tools, checkpointer=InMemorySaver())
+        asked: Any = {"messages": [HumanMessage("Hi")]}
+        thread: Any = {"configurable": {"thread_id": "Ada"}}
+        if use_async:
+            asyncio.run(agent.ainvoke(asked, thread))
+        else:
+            agent.invoke(asked, thread)
+        sessions = [one.headers.get("x-dynamo-session-id") for one in server.received]
+    assert len(sessions) == 2
+    assert len(set(sessions)) == 1
+    assert None not in sessions
+
+
 def test_litellm_queues_no_responses() -> None:
     assert "priority" not in received_in("litellm", PROACTIVE, responses).body
+
+
+def test_other_requests_carry_nothing() -> None:
+    with recording_server() as server, client_of(server, dialect="dynamo") as client, priority(PROACTIVE):
+        client.post("/embeddings", cast_to=object, body={"input": "a"})
+        (received,) = server.received
+    assert received.body == {"input": "a"}
+    assert "x-dynamo-session-id" not in received.headers
 
 
 def test_what_the_user_sets_stays() -> None:

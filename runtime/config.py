@@ -50,7 +50,9 @@ class RuntimeConfig(Settings, strict=True):
     At most 8192, 16 times the longest chunk that a profile measures: costs of longer chunks are extrapolated,
     and all lengths up to this one are compared when a model is opened."""
 
-    policy: Literal["agent-xpu", "fcfs", "preempt-restart", "time-share", "iteration-level"] = "agent-xpu"
+    policy: Literal[
+        "agent-xpu", "fcfs", "fcfs-disaggregated", "preempt-restart", "time-share", "iteration-level"
+    ] = "agent-xpu"
     """Scheduling policy. All but the default are baselines for comparison."""
 
     quantum_s: float = Field(default=0.025, gt=0, le=0.1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -15,18 +14,12 @@ from agentrt.errors import ConfigurationError
 from ..common.machine import describe_machine
 from ..common.random_gguf import HALF_BILLION, random_model_directory
 from ..common.report import BenchReport, Table
+from .figures import Sweep, figure6, figure7, figures_of, points_table, simulated_method
 from .live import LOAD, Live, LiveSize
 from .load import Lengths, recorded_lengths
 from .peer import Peer, PeerAddress
-from .simulated import (
-    SYSTEMS,
-    Point,
-    decision_us,
-    figure6,
-    figure7,
-    latency_ratios,
-    sustained_ratio,
-)
+from .simulated import decision_us
+from .waits import FEW_LENGTHS, LENGTHS, WAITS_METHOD, measure_waits, waits_table
 
 _LARGER: Final = "0.5B"
 
@@ -36,15 +29,28 @@ class _Size:
     """Amount of work of one run."""
 
     live: LiveSize
-    rates: tuple[float, ...]
-    intervals: tuple[float, ...]
-    simulated: int
+    sweep: Sweep
+    """Simulated loads."""
+    wait_lengths: tuple[int, ...]
+    wait_arrivals: int
+    """Questions beside background prompts of each length."""
     models: tuple[str, ...]
 
 
-_QUICK = _Size(LiveSize(8, 1, 6), (0.05, 0.2, 0.8), (20.0,), 12, ("nano",))
-_RATES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-_FULL = _Size(LiveSize(12, 2, 32, (1.3,)), _RATES, (10.0, 20.0, 40.0), 40, ("nano", _LARGER))
+_QUICK = _Size(
+    LiveSize(8, 1, 6),
+    Sweep((0.05, 0.2, 0.4, 0.8), (10.0,), 3, 12, 30),
+    FEW_LENGTHS,
+    16,
+    ("nano",),
+)
+_FULL = _Size(
+    LiveSize(12, 2, 32, (1.3,)),
+    Sweep((0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8), (10.0, 20.0, 40.0), 10, 20, 60),
+    LENGTHS,
+    60,
+    ("nano", _LARGER),
+)
 
 
 def run(
@@ -53,13 +59,19 @@ def run(
     workloads: Path | None,
     progress: Callable[[str], None],
     peers: Sequence[PeerAddress] = (),
+    seeds: int | None = None,
 ) -> BenchReport:
     """Run the bench. ``workloads`` is a folder of public sets for lengths and arrivals.
 
+    ``seeds`` is how often each simulated load is run, each time with other requests; None for the usual.
     ``peers`` serve the larger model; with peers it is measured even when ``quick``. Raises
     :class:`~agentrt.errors.BenchPeerError` before any work when one of them does not serve it.
     """
     size = _QUICK if quick else _FULL
+    if seeds is not None:
+        if seeds < 1:
+            raise ConfigurationError(f"seeds is {seeds}. Give at least 1.")
+        size = replace(size, sweep=replace(size.sweep, seeds=seeds))
     if len({peer.name for peer in peers}) < len(peers):
         raise ConfigurationError("--peer has the same name twice. Give each of llama_cpp and vllm once.")
     if peers:
@@ -151,40 +163,18 @@ def _tokens_identical() -> bool:
 def _simulate(
     lengths: Lengths, size: _Size, progress: Callable[[str], None]
 ) -> tuple[dict[str, float], list[Table]]:
-    ours, baseline, same_machine = SYSTEMS
-    progress("simulated Core Ultra: proactive work only")
-    alone = figure6(lengths, size.rates, size.simulated)
-    progress("simulated Core Ultra: with a user")
-    mixed = figure7(lengths, size.rates, size.intervals, size.simulated)
-    figures = {}
-    for other, suffix in ((baseline, ""), (same_machine, "_same_machine")):
-        latency = list(latency_ratios(mixed, ours, other))
-        rates = [ratio for kind in lengths.proactive if (ratio := sustained_ratio(alone, ours, other, kind))]
-        if latency:
-            figures[f"sim_reactive_latency_ratio{suffix}"] = statistics.geometric_mean(latency)
-        if rates:
-            figures[f"sim_proactive_rate_ratio{suffix}"] = statistics.geometric_mean(rates)
+    alone = figure6(lengths, size.sweep, progress)
+    mixed = figure7(lengths, size.sweep, progress)
+    progress("simulated Core Ultra: waits beside background prompts of every length")
+    waits = list(measure_waits(size.wait_lengths, size.wait_arrivals))
+    figures = figures_of(lengths, alone, mixed)
+    figures["sim_proactive_kernel_max_ms"] = 1e3 * max(each.longest_kernel_s for each in waits)
+    figures["sim_reactive_wait_max_ms"] = 1e3 * max(max(each.seconds) for each in waits)
     return figures, [
-        _points_table("Fig. 6 of Agent.xpu, simulated: proactive work only", alone, "workload"),
-        _points_table("Fig. 7 of Agent.xpu, simulated: proactive work and a user", mixed, "think time"),
+        points_table("Fig. 6 of Agent.xpu, simulated: proactive work only", alone),
+        points_table("Fig. 7 of Agent.xpu, simulated: proactive work and a user", mixed),
+        waits_table(waits),
     ]
-
-
-def _points_table(title: str, points: Sequence[Point], first: str) -> Table:
-    return Table(
-        title=title,
-        columns=(first, "system", "proactive requests/s", "reactive ms a token", "proactive ms a token"),
-        rows=tuple(
-            (
-                point.workload if point.interval_s is None else f"every {point.interval_s:g} s",
-                point.system,
-                point.rate,
-                point.reactive_ms,
-                point.proactive_ms,
-            )
-            for point in points
-        ),
-    )
 
 
 _PEERS: Final = (
@@ -210,11 +200,8 @@ def _method(size: _Size, lengths: Lengths, peers: Sequence[Peer]) -> str:
         "left of the background kernel that ran when a question came. Kept fraction: the time that a "
         "backlog and a user's questions need one after the other, over the time that the backlog "
         f"needs beside them. Throughput: {size.live.backlog} proactive requests at once, to the last answer. "
-        "The 0.5 B model has random int8 weights (GGUF, Q8_0). Simulated: a Core "
-        "Ultra 5 125H from published peak figures; nothing was measured on one. Its baseline, "
-        "continuous batching in order of arrival on its CPU at the efficiency that llama.cpp showed "
-        "elsewhere, stands for llama.cpp; 'same machine' is the same policy on its NPU and GPU. "
-        "Latency ratios are geometric means over Fig. 7's points. A rate is sustained while the "
-        "normalized latency is at most twice the baseline's at the lowest rate. Decisions: the median "
+        "The 0.5 B model has random int8 weights (GGUF, Q8_0). "
+        f"{simulated_method(size.sweep)}{WAITS_METHOD}"
+        "Decisions: the median "
         "while so many requests wait, on that simulated machine."
     )

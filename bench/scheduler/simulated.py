@@ -1,113 +1,163 @@
-"""The simulated part of the scheduler bench: Figures 6 and 7 of Agent.xpu, and the cost of a decision."""
+"""Simulated machines: Agent.xpu's Figure 4, one run under load, and the cost of a decision."""
 
 from __future__ import annotations
 
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from agentrt.runtime.engine.simulation import Simulation
-    from agentrt.runtime.engine.trace import Trace
+    from agentrt.runtime.engine.trace import Trace, TracedKernel
 
-from .load import Lengths
+OURS: Final = "agentrt on NPU and GPU"
+SAME_XPUS: Final = "order of arrival on NPU and GPU"
+GPU_ALONE: Final = "batching on the GPU"
+CPU: Final = "batching on the CPU"
 
-_OURS: Final = ("core-ultra-5-125h", "agent-xpu")
-_BASELINE: Final = ("core-ultra-5-125h-cpu", "fcfs")
 SYSTEMS: Final = {
-    "agentrt on NPU and GPU": _OURS,
-    "batching on the CPU": _BASELINE,
-    "batching on NPU and GPU": ("core-ultra-5-125h", "fcfs"),
+    OURS: ("core-ultra-5-125h", "agent-xpu"),
+    SAME_XPUS: ("core-ultra-5-125h", "fcfs-disaggregated"),
+    GPU_ALONE: ("core-ultra-5-125h", "fcfs"),
+    CPU: ("core-ultra-5-125h-cpu", "fcfs"),
 }
-"""What is compared: a machine and a policy. The second stands for llama.cpp, as the paper's baseline does."""
+"""What is compared: a machine and a policy. The second differs from the first in nothing but priorities. The
+last stands for llama.cpp, the paper's baseline."""
 
-_SUSTAINED: Final = 2.0
+LengthPairs = Sequence[tuple[int, int]]
+"""Prompt and answer tokens to draw from."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One simulated run. Normalized latency: time to the first token by prompt length (§8.1), in ms."""
+class Load:
+    """The requests of one run."""
 
-    system: str
-    workload: str
+    proactive: LengthPairs
     rate: float
-    """Proactive requests a second."""
-    interval_s: float | None
-    """Mean think time of the user; None without one."""
-    reactive_ms: float | None
-    proactive_ms: float | None
+    """Proactive requests a second (Poisson)."""
+    seconds: float
+    """Requests arrive for so long; all are answered."""
+    reactive: LengthPairs = ()
+    interval_s: float | None = None
+    """Mean think time of the user between an answer and the next question (exponential); None: no user."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """Results of one run. Normalized latency: time to the first token by prompt length (§8.1), in ms."""
+
+    reactive_ms: tuple[float, ...]
+    proactive_ms: tuple[float, ...]
+    overlap: float | None
+    """Share of the NPU's busy time in which the GPU decodes; None if the NPU does nothing."""
+    busiest: float
+    """Share of the time in which the busiest XPU is busy while requests arrive."""
+
+
+def simulation(system: str) -> Simulation:
+    """Return an empty simulation of one of :data:`SYSTEMS`."""
+    from agentrt.runtime.engine.simulation import Simulation
+    from agentrt.runtime.scheduler.policy import POLICIES
+    from agentrt.runtime.xpu.simulated import simulate
+
+    machine, policy = SYSTEMS[system]
+    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)
+    return Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
+
+
+def run_load(system: str, load: Load, seed: int) -> SimulatedRun:
+    """Run ``load`` on ``system``. All systems get the same requests for the same ``seed``."""
+    from agentrt.priority import Priority
+    from agentrt.runtime.engine.simulation import SimulatedOutput, SimulatedRequest
+
+    simulated = simulation(system)
+    simulated.trace = _unbounded_trace()
+    rng = random.Random(f"background {seed}")
+    now = rng.expovariate(load.rate)
+    while now < load.seconds:
+        simulated.submit(SimulatedRequest(*rng.choice(load.proactive), Priority.PROACTIVE), now)
+        now += rng.expovariate(load.rate)
+    user = random.Random(f"user {seed}")
+
+    def ask(answer: SimulatedOutput | None = None) -> None:
+        assert load.interval_s is not None
+        at = simulated.clock.now + user.expovariate(1 / load.interval_s)
+        if at < load.seconds:
+            simulated.submit(SimulatedRequest(*user.choice(load.reactive), Priority.REACTIVE), at, ask)
+
+    if load.interval_s is not None:
+        ask()
+    simulated.run()
+
+    def latencies(priority: Priority) -> tuple[float, ...]:
+        outputs = (output for output in simulated.outputs if output.request.priority is priority)
+        return tuple(1e3 * output.normalized_latency_s for output in outputs)
+
+    kernels = simulated.trace.kernels
+    return SimulatedRun(
+        latencies(Priority.REACTIVE),
+        latencies(Priority.PROACTIVE),
+        overlap_fraction(kernels),
+        _busiest(kernels, load.seconds),
+    )
+
+
+def overlap_fraction(kernels: Iterable[TracedKernel]) -> float | None:
+    """Return the share of the PREFILL XPU's busy time in which the DECODE XPU runs a decode kernel."""
+    from agentrt.runtime.heg.kernel import Role
+
+    kernels = list(kernels)
+    prefills = [kernel for kernel in kernels if kernel.role is Role.PREFILL]
+    decodes = sorted(
+        (kernel.started, kernel.ended)
+        for kernel in kernels
+        if kernel.role is Role.DECODE and kernel.stage == "decode"
+    )
+    starts = [started for started, _ in decodes]
+    both = 0.0
+    for kernel in prefills:
+        at = max(0, bisect_right(starts, kernel.started) - 1)
+        while at < len(decodes) and decodes[at][0] < kernel.ended:
+            both += max(0.0, min(kernel.ended, decodes[at][1]) - max(kernel.started, decodes[at][0]))
+            at += 1
+    busy = sum(kernel.ended - kernel.started for kernel in prefills)
+    return both / busy if busy else None
+
+
+def _busiest(kernels: Iterable[TracedKernel], seconds: float) -> float:
+    busy: dict[object, float] = {}
+    for kernel in kernels:
+        within = min(kernel.ended, seconds) - min(kernel.started, seconds)
+        busy[kernel.role] = busy.get(kernel.role, 0.0) + within
+    return max(busy.values(), default=0.0) / seconds
+
+
+def _unbounded_trace() -> Trace:
+    from agentrt.runtime.engine.trace import Trace
+
+    return Trace(limit=10_000_000)
 
 
 def figure4() -> dict[str, Trace]:
     """Simulate a background request preempted in its prefill, under each policy of Fig. 4."""
     from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedRequest
+    from agentrt.runtime.engine.simulation import SimulatedRequest, Simulation
+    from agentrt.runtime.scheduler.policy import POLICIES
+    from agentrt.runtime.xpu.simulated import simulate
 
     traces = {}
     for policy in ("preempt-restart", "time-share", "iteration-level", "agent-xpu"):
-        simulation = _simulation((_OURS[0], policy))
-        simulation.submit(SimulatedRequest(1024, 8, Priority.PROACTIVE), 0.0)
-        simulation.submit(SimulatedRequest(300, 8, Priority.REACTIVE), 0.7)
-        simulation.run()
-        traces[policy] = simulation.trace
+        platform, graph = simulate(f"simulated:{SYSTEMS[OURS][0]}", max_chunk_tokens=256, quantum_s=0.025)
+        simulated = Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
+        simulated.submit(SimulatedRequest(1024, 8, Priority.PROACTIVE), 0.0)
+        simulated.submit(SimulatedRequest(300, 8, Priority.REACTIVE), 0.7)
+        simulated.run()
+        traces[policy] = simulated.trace
     return traces
-
-
-def figure6(lengths: Lengths, rates: Sequence[float], requests: int) -> list[Point]:
-    """Proactive work only: normalized latency by request rate, for each kind of work."""
-    return [
-        _point(system, kind, pairs, (), rate, None, requests)
-        for kind, pairs in lengths.proactive.items()
-        for system in SYSTEMS
-        for rate in rates
-    ]
-
-
-def figure7(
-    lengths: Lengths, rates: Sequence[float], intervals: Sequence[float], requests: int
-) -> list[Point]:
-    """Both together: normalized latencies by proactive rate, for each think time of the user."""
-    return [
-        _point(system, "mixed", lengths.any_proactive(), lengths.reactive, rate, interval, requests)
-        for interval in intervals
-        for system in SYSTEMS
-        for rate in rates
-    ]
-
-
-def latency_ratios(points: Sequence[Point], ours: str, other: str) -> Iterator[float]:
-    """Reactive normalized latency under ``other`` divided by that under ``ours``, at each common point."""
-    known = {(point.system, point.interval_s, point.rate): point.reactive_ms for point in points}
-    for (system, interval, rate), own in known.items():
-        theirs = known.get((other, interval, rate))
-        if system == ours and own and theirs:
-            yield theirs / own
-
-
-def sustained_ratio(points: Sequence[Point], ours: str, other: str, workload: str) -> float:
-    """Highest sustained rate of ``ours`` divided by that of ``other``; 0 without a common point.
-
-    A rate is sustained while the latency is at most :data:`_SUSTAINED` times that of ``other`` at its lowest.
-    """
-    latency = {
-        (point.system, point.rate): point.proactive_ms for point in points if point.workload == workload
-    }
-    calm = min((ms for (system, _), ms in latency.items() if system == other and ms), default=0.0)
-
-    def sustained(wanted: str) -> float:
-        return max(
-            (
-                rate
-                for (system, rate), ms in latency.items()
-                if system == wanted and ms and ms <= _SUSTAINED * calm
-            ),
-            default=0.0,
-        )
-
-    return sustained(ours) / sustained(other) if calm else 0.0
 
 
 def decision_us(waiting: int, decisions: int) -> float:
@@ -115,12 +165,12 @@ def decision_us(waiting: int, decisions: int) -> float:
     from agentrt.priority import Priority
     from agentrt.runtime.engine.simulation import SimulatedRequest
 
-    simulation = _simulation(_OURS)
+    simulated = simulation(OURS)
     rng = random.Random(5)
     for _ in range(waiting):
-        simulation.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))
+        simulated.submit(SimulatedRequest(rng.randint(30, 900), 40, rng.choice(list(Priority))))
     took: list[float] = []
-    schedule = simulation.scheduler.schedule
+    schedule = simulated.scheduler.schedule
 
     def timed(now: float) -> object:
         begun = time.perf_counter()
@@ -128,57 +178,9 @@ def decision_us(waiting: int, decisions: int) -> float:
         took.append(time.perf_counter() - begun)
         return decisions
 
-    simulation.scheduler.schedule = timed  # type: ignore[method-assign, assignment]
-    simulation.run(until=0.0)
+    simulated.scheduler.schedule = timed  # type: ignore[method-assign, assignment]
+    simulated.run(until=0.0)
     took.clear()
-    while len(took) < decisions and simulation.clock.advance():
+    while len(took) < decisions and simulated.clock.advance():
         pass
     return 1e6 * statistics.median(took)
-
-
-def _simulation(system: tuple[str, str]) -> Simulation:
-    from agentrt.runtime.engine.simulation import Simulation
-    from agentrt.runtime.scheduler.policy import POLICIES
-    from agentrt.runtime.xpu.simulated import simulate
-
-    machine, policy = system
-    platform, graph = simulate(f"simulated:{machine}", max_chunk_tokens=256, quantum_s=0.025)
-    return Simulation(platform, graph, POLICIES[policy], blocks=8192, max_batch_size=8)
-
-
-def _point(
-    system: str,
-    workload: str,
-    proactive: Sequence[tuple[int, int]],
-    reactive: Sequence[tuple[int, int]],
-    rate: float,
-    interval: float | None,
-    requests: int,
-) -> Point:
-    from agentrt.priority import Priority
-    from agentrt.runtime.engine.simulation import SimulatedOutput, SimulatedRequest
-
-    simulation = _simulation(SYSTEMS[system])
-    rng = random.Random(11)
-    now = 0.0
-    for _ in range(requests):
-        now += rng.expovariate(rate)
-        simulation.submit(SimulatedRequest(*rng.choice(proactive), Priority.PROACTIVE), now)
-    user = random.Random(12)
-    last = now
-
-    def ask(answer: SimulatedOutput | None = None) -> None:
-        assert interval is not None
-        at = simulation.clock.now + user.expovariate(1 / interval)
-        if at < last:
-            simulation.submit(SimulatedRequest(*user.choice(reactive), Priority.REACTIVE), at, ask)
-
-    if interval is not None:
-        ask()
-    simulation.run()
-
-    def mean(priority: Priority) -> float | None:
-        times = [a.normalized_latency_s for a in simulation.outputs if a.request.priority is priority]
-        return 1e3 * statistics.mean(times) if times else None
-
-    return Point(system, workload, rate, interval, mean(Priority.REACTIVE), mean(Priority.PROACTIVE))

@@ -63,6 +63,9 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
 def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
     """Draw Figures 6 and 7 of Agent.xpu from a report of the scheduler bench; return the files.
 
+    Lines are medians over all answers, dotted ones means; bars reach from the lowest to the highest median of
+    a seed.
+
     Raises:
         InvalidRequestError: the report is another bench's.
         MissingExtraError: matplotlib is not installed.
@@ -71,22 +74,22 @@ def draw_figures(report: BenchReport, folder: Path) -> list[Path]:
     written = []
     with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
         for name, title, column in (
-            ("agent-xpu-figure-6.svg", "Fig. 6", "proactive ms a token"),
-            ("agent-xpu-figure-7.svg", "Fig. 7", "reactive ms a token"),
+            ("agent-xpu-figure-6.svg", "Fig. 6", "proactive ms a token p50"),
+            ("agent-xpu-figure-7.svg", "Fig. 7", "reactive ms a token p50"),
         ):
             table = _table(report, title)
             panels: dict[Any, list[Sequence[Any]]] = {}
             for row in table.rows:
                 panels.setdefault(row[0], []).append(row)
-            figure = figure_type(figsize=(3.1 * len(panels), 2.9), layout="constrained")
+            figure = figure_type(figsize=(3.3 * len(panels), 3.3), layout="constrained")
             for number, (panel, rows) in enumerate(panels.items(), 1):
                 axes = figure.add_subplot(1, len(panels), number)
-                _panel(axes, rows, table.columns.index(column))
+                _panel(axes, rows, table.columns.index(column))  # mean, lowest and highest follow it
                 axes.set_title(str(panel), fontsize=9)
                 axes.set_xlabel("proactive requests a second")
                 if number == 1:
-                    axes.set_ylabel("normalized latency, ms a token")
-                    axes.legend(fontsize=7)
+                    axes.set_ylabel("time to first token, ms a prompt token")
+                    axes.legend(fontsize=6)
             figure.savefig(folder / name, metadata={"Date": None})
             written.append(folder / name)
     return written
@@ -97,8 +100,22 @@ def _panel(axes: Any, rows: Sequence[Sequence[Any]], value: int) -> None:
     for row in rows:
         systems.setdefault(str(row[1]), []).append(row)
     for system, own in systems.items():
-        points = [(row[2], row[value]) for row in own if row[value] is not None]
-        axes.plot(*zip(*points, strict=True), "o-", markersize=3, label=system)
+        points = [row for row in own if row[value] is not None]
+        medians = [row[value] for row in points]
+        below = [row[value] - row[value + 2] for row in points]
+        above = [row[value + 3] - row[value] for row in points]
+        (line, *_) = axes.errorbar(
+            [row[2] for row in points],
+            medians,
+            # The median over all answers may lie outside of those of the seeds.
+            yerr=[[max(0.0, each) for each in below], [max(0.0, each) for each in above]],
+            fmt="o-",
+            markersize=3,
+            capsize=2,
+            label=system,
+        )
+        means = [row[value + 1] for row in points]
+        axes.plot([row[2] for row in points], means, ":", color=line.get_color(), linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
     rates = sorted({row[2] for row in rows})

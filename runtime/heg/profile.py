@@ -181,10 +181,14 @@ class Profile(_Frozen):
         return seconds, weights
 
     def _group(self, groups: StaticGroups, kernel: Kernel) -> tuple[float, int]:
-        """Return the seconds of a static token-level group and the bytes of weights it reads."""
-        if kernel.segments.start == 0:
-            return groups.first_s, 0
-        return (groups.last_s if len(kernel.layers) == 1 else groups.middle_s), self.layer_bytes
+        """Return the seconds of a static token-level group and the bytes of weights it reads.
+
+        The first and the last group share the weights of one layer, in about the ratio of their times.
+        """
+        if len(kernel.layers) > 1:
+            return groups.middle_s, self.layer_bytes
+        seconds = groups.first_s if kernel.segments.start == 0 else groups.last_s
+        return seconds, round(self.layer_bytes * seconds / max(groups.first_s + groups.last_s, math.ulp(1.0)))
 
 
 def fit_roofline(work: list[tuple[float, float, float]]) -> tuple[float, float]:

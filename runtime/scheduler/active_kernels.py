@@ -69,25 +69,30 @@ class ActiveKernels:
     def decide_launch(self, cost: KernelCost, level: int, role: Role, now: float) -> LaunchDecision:
         """Algorithm 1: decide whether a kernel of ``cost``, of a batch of ``level``, may start on ``role``.
 
+        What counts is the sum of the shares of the bandwidth that all kernels would need together. Where at
+        most one of them is memory-intensive they run side by side as long as the memory has that much; two
+        memory-intensive ones do so below the high tier, and backfill only below the low one. By the letter of
+        Algorithm 1 a kernel that alone exceeds the high threshold could never start, and beside it nothing
+        could: not even prefill kernels, which §6.4 wants overlapped.
+
         The duration constraint: a less urgent kernel must end before a more urgent batch, whose kernel runs
         on another XPU, needs the XPU of ``role``.
         """
         if not self._by_role:
             return LaunchDecision.LAUNCH
-        pressure = sum(other.cost.bandwidth_share for other in self) + cost.bandwidth_share
+        policy, shares = self._policy, [cost.bandwidth_share, *(other.cost.bandwidth_share for other in self)]
+        pressure = sum(shares)
+        intensive = sum(share > policy.intensive_share for share in shares) > 1
         most_urgent = all(level <= other.batch.level for other in self)
-        if pressure > self._policy.high_pressure:
+        if pressure > (policy.high_pressure if intensive else 1.0):
             return LaunchDecision.WAIT if most_urgent else LaunchDecision.DEFER
         if most_urgent:
             return LaunchDecision.LAUNCH
         if cost.seconds > self._seconds_until_needed(role, level, now):
             return LaunchDecision.DEFER
-        if pressure < self._policy.low_pressure:
-            return LaunchDecision.LAUNCH
-        # Selective pairing: two memory-intensive kernels do not run at the same time.
-        intense = self._policy.low_pressure / 2
-        both = cost.bandwidth_share > intense and any(other.cost.bandwidth_share > intense for other in self)
-        return LaunchDecision.DEFER if both else LaunchDecision.LAUNCH
+        if intensive and pressure >= policy.low_pressure:
+            return LaunchDecision.DEFER
+        return LaunchDecision.LAUNCH
 
     def _seconds_until_needed(self, role: Role, level: int, now: float) -> float:
         """Seconds until a more urgent batch, active on another XPU, needs the XPU of ``role``."""

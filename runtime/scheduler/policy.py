@@ -83,12 +83,17 @@ class Policy:
     """Seconds that proactive prompts may delay proactive decodes. It is longer than the reactive gap, because
     for proactive requests a fuller decode batch is worth more than an even pace."""
 
+    intensive_share: float = 0.2
+    """A kernel that needs more than this share of the memory bandwidth is memory-intensive (§6.4). Kernels of
+    which at most one is run side by side as long as the bandwidth suffices for all."""
+
     low_pressure: float = 0.4
-    """Kernels that together need less than this share of the memory bandwidth run side by side (§6.4).
-    Between this and :attr:`high_pressure` they do unless two of them are memory-intensive."""
+    """Memory-intensive kernels that together need less than this share of the bandwidth run side by side;
+    from here to :attr:`high_pressure` only if none of them is backfill (§6.4, selective pairing)."""
 
     high_pressure: float = 0.7
-    """Kernels that together would need more than this share run one after the other, reactive ones first."""
+    """Memory-intensive kernels that together would need more than this share run one after the other,
+    reactive ones first."""
 
     prefix_reuse: bool = True
     """Prefix cache: blocks in memory are reused where a prompt of the same app begins with their tokens."""
@@ -120,6 +125,16 @@ FCFS: Final = Policy(
     tool_wait_s=0.0,
 )
 """Continuous batching with chunked prefill in order of arrival, as in OpenVINO GenAI and other engines."""
+
+FCFS_DISAGGREGATED: Final = Policy(
+    preemption=Preemption.NONE,
+    by_priority=False,
+    shortest_first=False,
+    promote_after_s=float("inf"),
+    tool_wait_s=0.0,
+)
+"""Order of arrival with Agent.xpu's chunks, placement and pressure tiers: prompts and decodes are batches of
+their own, on two XPUs where there are two. It differs from Agent.xpu in nothing but priorities."""
 
 PREEMPT_RESTART: Final = Policy(
     preemption=Preemption.RESTART,
@@ -156,6 +171,7 @@ ITERATION_LEVEL: Final = Policy(
 POLICIES: Final = {
     "agent-xpu": AGENT_XPU,
     "fcfs": FCFS,
+    "fcfs-disaggregated": FCFS_DISAGGREGATED,
     "preempt-restart": PREEMPT_RESTART,
     "time-share": TIME_SHARE,
     "iteration-level": ITERATION_LEVEL,

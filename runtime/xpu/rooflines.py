@@ -53,6 +53,17 @@ class _ModelSizes:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """How XPUs that share the memory slow each other down (Agent.xpu §3.1, Fig. 3)."""
+
+    attainable: float = 1.0
+    """Share of the machine's read bandwidth that all kernels together get at most."""
+    interference: float = 0.0
+    """A kernel that needs the share ``a`` of the bandwidth takes ``1 + interference * a * b`` times as long
+    while the other XPUs' kernels need the share ``b``."""
+
+
 def simulated_machines() -> list[str]:
     """Return the names of the machines that ship with the runtime."""
     return sorted(file.stem for file in _MACHINES.glob("*.toml"))
@@ -64,11 +75,7 @@ def simulated_profile(machine: str) -> Profile:
     Raises:
         ConfigurationError: no such machine ships.
     """
-    if machine not in simulated_machines():
-        raise ConfigurationError(
-            f"there is no simulated machine {machine!r}. Choose one of {', '.join(simulated_machines())}."
-        )
-    figures = tomllib.loads((_MACHINES / f"{machine}.toml").read_text(encoding="utf-8"))
+    figures = _figures(machine)
     sizes = _ModelSizes.of(figures["model"])
     bandwidth = figures["read_bandwidth"]
     return Profile(
@@ -89,6 +96,23 @@ def simulated_profile(machine: str) -> Profile:
         past_bytes=sizes.past_bytes,
         activation_bytes=sizes.activation_bytes,
     )
+
+
+def simulated_contention(machine: str) -> Contention:
+    """Return how the XPUs of a machine that ships with the runtime share its memory.
+
+    Raises:
+        ConfigurationError: no such machine ships.
+    """
+    return Contention(**_figures(machine).get("contention", {}))
+
+
+def _figures(machine: str) -> dict[str, Any]:
+    if machine not in simulated_machines():
+        raise ConfigurationError(
+            f"there is no simulated machine {machine!r}. Choose one of {', '.join(simulated_machines())}."
+        )
+    return tomllib.loads((_MACHINES / f"{machine}.toml").read_text(encoding="utf-8"))
 
 
 def _xpu_profile(role: Role, sizes: _ModelSizes, bandwidth: float, xpu: dict[str, Any]) -> XPUProfile:

@@ -1,12 +1,17 @@
 """Simulated XPUs in virtual time: kernels take their estimated time, longer where they share the memory.
 
-Two kernels that together need more than the machine's bandwidth slow each other down as in Agent.xpu §3.1
-(Fig. 3): bandwidth is shared max-min fairly, so that a compute-bound kernel, which needs little, is hardly
-slowed down, and a memory-bound one gets what is left.
+Kernels that run side by side slow each other down as in Agent.xpu §3.1 (Fig. 3), in two ways:
+
+- Together they get no more than the attainable bandwidth. It is shared max-min fairly, so that a
+  compute-bound kernel, which needs little, is hardly slowed down, and a memory-bound one gets what is left.
+- Below that limit, too, an access takes longer beside others. A kernel that needs the share ``a`` of the
+  bandwidth takes ``1 + interference * a * b`` times as long while the others need the share ``b``: noticeably
+  for two memory-bound kernels, little where one of them computes.
 """
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 from collections.abc import Callable, Mapping
@@ -21,7 +26,7 @@ from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, Kernel, Role
 from ..heg.profile import Profile
 from .protocol import KernelDone
-from .rooflines import simulated_profile
+from .rooflines import Contention, simulated_contention, simulated_profile
 
 PREFIX: Final = "simulated:"
 """Prefix of the names of simulated platforms; the machine's name follows."""
@@ -75,9 +80,10 @@ class _Running:
 class SharedMemory:
     """The memory bandwidth of a machine, shared max-min fairly by the kernels of its XPUs."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, contention: Contention) -> None:
         """Create the memory without running kernels. Ends of kernels become events of ``clock``."""
         self._clock = clock
+        self._contention = contention
         self._running: list[_Running] = []
         self._settled = 0.0
         self._version = 0
@@ -105,11 +111,13 @@ class SharedMemory:
 
     def _plan(self) -> None:
         """Share the bandwidth among the running kernels, and schedule the end of the next to end."""
-        left, by_share = 1.0, sorted(self._running, key=lambda running: running.share)
+        by_share = sorted(self._running, key=lambda running: running.share)
+        left, wanted = self._contention.attainable, sum(running.share for running in by_share)
         for at, running in enumerate(by_share):
             given = min(running.share, left / (len(by_share) - at))
             left -= given
-            running.rate = given / running.share if running.share > 0 else 1.0
+            slower = 1 + self._contention.interference * running.share * (wanted - running.share)
+            running.rate = (given / running.share if running.share > 0 else 1.0) / slower
         self._version += 1
         if self._running:
             version = self._version
@@ -190,11 +198,11 @@ class SimulatedXPU:
 class SimulatedPlatform:
     """The XPUs of a profile in virtual time; see :class:`Platform`."""
 
-    def __init__(self, name: str, profile: Profile) -> None:
+    def __init__(self, name: str, profile: Profile, contention: Contention) -> None:
         """Create the XPUs of ``profile`` and a clock at 0."""
         self._name = name
         self.clock: Final = VirtualClock()
-        memory = SharedMemory(self.clock)
+        memory = SharedMemory(self.clock, contention)
         self._xpus = {role: SimulatedXPU(role, profile, self.clock, memory) for role in profile.xpus}
 
     @property
@@ -235,7 +243,15 @@ def simulate(
         raise ConfigurationError(
             f"{name!r} is not a simulated platform. Use a name of the form {PREFIX}<machine>."
         )
-    profile = simulated_profile(name.removeprefix(PREFIX))
+    machine = name.removeprefix(PREFIX)
+    profile, graph = _simulated_graph(machine, max_chunk_tokens, quantum_s)
+    return SimulatedPlatform(name, profile, simulated_contention(machine)), graph
+
+
+@functools.lru_cache(16)
+def _simulated_graph(machine: str, max_chunk_tokens: int, quantum_s: float) -> tuple[Profile, ExecutionGraph]:
+    """Return the profile and the execution graph of a machine; both are immutable."""
+    profile = simulated_profile(machine)
     graph = choose_granularity(
         profile,
         range(1, profile.layers),
@@ -243,4 +259,4 @@ def simulate(
         max_chunk_tokens=max_chunk_tokens,
         quantum_s=quantum_s,
     )
-    return SimulatedPlatform(name, profile), graph
+    return profile, graph

@@ -9,22 +9,39 @@ from typing import Any
 import pytest
 
 from agentrt.bench.scheduler import live as _scheduler_live
-from agentrt.bench.scheduler.load import Lengths, recorded_arrivals, recorded_lengths
-from agentrt.bench.scheduler.sides import Arrival, Run, Served, Side
-from agentrt.bench.scheduler.simulated import (
-    SYSTEMS,
+from agentrt.bench.scheduler import main as scheduler
+from agentrt.bench.scheduler.figures import (
     Point,
-    decision_us,
+    Sweep,
     figure7,
+    figures_of,
+    find_knee,
     latency_ratios,
     sustained_ratio,
 )
+from agentrt.bench.scheduler.load import Lengths, recorded_arrivals, recorded_lengths
+from agentrt.bench.scheduler.sides import Arrival, Run, Served, Side
+from agentrt.bench.scheduler.simulated import (
+    CPU,
+    GPU_ALONE,
+    OURS,
+    SAME_XPUS,
+    SYSTEMS,
+    Load,
+    SimulatedRun,
+    decision_us,
+    overlap_fraction,
+    run_load,
+)
+from agentrt.bench.scheduler.waits import measure_waits, waits_table
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.engine.trace import TracedKernel
+from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 
 pytestmark = pytest.mark.bench
 
-OURS, BASELINE, SAME_MACHINE = SYSTEMS
 LENGTHS = Lengths(((40, 6),), {"short": ((60, 4), (90, 4))}, "made up")
 
 
@@ -88,23 +105,107 @@ def test_alone_a_user_asks_at_once_and_one_after_the_other() -> None:
     assert alone.elapsed_s == 4.0
 
 
+def point(
+    system: str,
+    rate: float,
+    *,
+    reactive: tuple[float, ...] = (),
+    proactive: tuple[float, ...] = (),
+    interval: float | None = None,
+    busiest: float = 0.5,
+    overlap: float | None = None,
+) -> Point:
+    run = SimulatedRun(reactive, proactive, overlap, busiest)
+    return Point(system, "work", rate, interval, (run,))
+
+
 def test_sustained_rates_and_latency_ratios() -> None:
     points = [
-        Point(system, "work", rate, None, None, ms)
-        for system, latencies in ((OURS, (1, 2, 3, 50)), (BASELINE, (4, 7, 9, 10)))
+        point(system, rate, proactive=(float(ms),))
+        for system, latencies in ((OURS, (1, 2, 3, 50)), (CPU, (4, 7, 9, 10)))
         for rate, ms in zip((1.0, 2.0, 4.0, 8.0), latencies, strict=True)
     ]
     # The baseline is at 8 ms at most up to a rate of 2, we are up to 4.
-    assert sustained_ratio(points, OURS, BASELINE, "work") == 2.0
-    assert sustained_ratio(points, OURS, BASELINE, "other work") == 0.0
-    user = [Point(OURS, "mixed", 1.0, 5.0, 2.0, 1.0), Point(BASELINE, "mixed", 1.0, 5.0, 9.0, 1.0)]
-    assert list(latency_ratios(user, OURS, BASELINE)) == [4.5]
-    assert list(latency_ratios(user, OURS, SAME_MACHINE)) == []
+    assert sustained_ratio(points, CPU, "work") == 2.0
+    assert sustained_ratio(points, CPU, "other work") == 0.0
+    user = [
+        point(OURS, 1.0, reactive=(2.0, 2.0, 5.0), interval=5.0),
+        point(CPU, 1.0, reactive=(9.0, 9.0, 90.0), interval=5.0),
+    ]
+    assert list(latency_ratios(user, CPU)) == [(4.5, 12.0)]
+    assert list(latency_ratios(user, SAME_XPUS)) == []
+
+
+def test_the_knee_is_the_highest_rate_at_which_nothing_is_saturated() -> None:
+    def loads(latencies: tuple[float, ...], busy: tuple[float, ...]) -> list[Point]:
+        return [
+            point(OURS, rate, reactive=(ms,), interval=5.0, busiest=share, overlap=rate / 10)
+            for rate, ms, share in zip((1.0, 2.0, 4.0, 8.0), latencies, busy, strict=True)
+        ]
+
+    def knee(points: list[Point]) -> list[float]:
+        return [each.rate for each in find_knee(points)]
+
+    assert knee(loads((2.0, 2.1, 2.2, 2.3), (0.2, 0.5, 0.9, 0.99))) == [4.0], "no XPU has time left"
+    assert knee(loads((2.0, 2.1, 2.6, 2.2), (0.2, 0.5, 0.9, 0.9))) == [2.0], "questions take longer"
+    assert knee(loads((2.0, 2.1, 2.2, 2.3), (0.99, 0.99, 0.99, 0.99))) == []
+    found = figures_of(LENGTHS, [], loads((2.0, 2.1, 2.2, 2.3), (0.2, 0.5, 0.9, 0.99)))
+    assert (found["sim_knee_requests_per_s"], found["sim_overlap_fraction"]) == (4.0, 0.4)
+    saturated = figures_of(LENGTHS, [], loads((2.0, 2.1, 2.2, 2.3), (0.99,) * 4))
+    assert "sim_overlap_fraction" not in saturated, "what cannot be measured is left out"
+
+
+def test_overlap_counts_only_decodes() -> None:
+    def kernel(role: Role, stage: str, started: float, ended: float) -> TracedKernel:
+        return TracedKernel(role, started, ended, 0, 0, 1, "layers", stage, False, (), 1)
+
+    kernels = [
+        kernel(Role.PREFILL, "prefill", 0.0, 2.0),
+        kernel(Role.PREFILL, "prefill", 3.0, 5.0),
+        kernel(Role.DECODE, "decode", 1.0, 1.5),
+        kernel(Role.DECODE, "prefill", 1.5, 2.0),
+        kernel(Role.DECODE, "decode", 4.5, 9.0),
+    ]
+    assert overlap_fraction(kernels) == pytest.approx(1.0 / 4.0)
+    assert overlap_fraction(kernels[2:]) is None
+
+
+def test_a_seed_gives_every_system_the_same_requests() -> None:
+    load = Load(LENGTHS.any_proactive(), 2.0, 20.0)
+    ours, again, other_seed = (run_load(OURS, load, seed) for seed in (1, 1, 2))
+    assert ours == again != other_seed
+    for system in SYSTEMS:
+        assert len(run_load(system, load, 1).proactive_ms) == len(ours.proactive_ms) > 10
+
+
+def test_prefill_overlaps_decoding_on_the_papers_machine() -> None:
+    """The point of disaggregation (Agent.xpu §5.2): under load the NPU prefills while the GPU decodes."""
+    load = Load(((520, 60), (760, 80)), 0.4, 60.0, ((300, 60),), 10.0)
+    for system in (OURS, SAME_XPUS):
+        overlap = run_load(system, load, 0).overlap
+        assert overlap is not None
+        assert overlap > 0.5
+    assert run_load(GPU_ALONE, load, 0).overlap is None
 
 
 def test_the_simulated_user_is_served_sooner_than_in_order_of_arrival() -> None:
-    points = figure7(LENGTHS, (4.0,), (0.5,), 30)
-    assert [ratio for ratio in latency_ratios(points, OURS, SAME_MACHINE) if ratio > 1]
+    points = figure7(LENGTHS, Sweep((4.0,), (0.5,), 2, 30, 10), lambda line: None)
+    assert {len(each.runs) for each in points} == {2}
+    assert [medians for medians, _ in latency_ratios(points, SAME_XPUS) if medians > 1]
+
+
+def test_questions_wait_for_one_kernel_at_most() -> None:
+    waits = list(measure_waits((64, 240), 6))
+    assert [each.prompt_tokens for each in waits] == [64, 240]
+    for each in waits:
+        assert 0 < each.longest_kernel_s <= 0.1
+        assert 0 <= max(each.seconds) <= 0.035
+    assert len(waits_table(waits).rows) == 2
+
+
+def test_seeds_are_checked_before_any_work() -> None:
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        scheduler.run(quick=True, workloads=None, progress=lambda line: None, seeds=0)
 
 
 def test_decisions_are_timed_while_many_wait() -> None:

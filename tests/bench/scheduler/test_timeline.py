@@ -9,10 +9,19 @@ import pytest
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.scheduler import timeline
+from agentrt.bench.scheduler.figures import POINT_COLUMNS
 from agentrt.errors import InvalidRequestError
 
-COLUMNS = ("workload", "system", "proactive requests/s", "reactive ms a token", "proactive ms a token")
-ROWS = (("news", "ours", 0.5, 2.0, 3.0), ("news", "ours", 1.0, 2.5, 4.0), ("news", "theirs", 0.5, 9.0, None))
+COLUMNS = ("load", *POINT_COLUMNS)
+
+
+def row(system: str, rate: float, reactive: float | None, proactive: float) -> tuple[Any, ...]:
+    """A row of one point whose seeds differ by a tenth each way."""
+    spreads = [(ms, ms, 0.9 * ms, 1.1 * ms) if ms else (None,) * 4 for ms in (reactive, proactive)]
+    return ("news", system, rate, 30, *spreads[0], *spreads[1], 0.6, 0.8)
+
+
+ROWS = (row("ours", 0.5, 2.0, 3.0), row("ours", 1.0, 2.5, 4.0), row("theirs", 0.5, None, 9.0))
 
 
 def event(track: int, name: str, start: float) -> dict[str, Any]:

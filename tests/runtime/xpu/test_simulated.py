@@ -8,11 +8,12 @@ from agentrt.errors import ConfigurationError
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, KernelKind, Role
 from agentrt.runtime.xpu.protocol import KernelDone
-from agentrt.runtime.xpu.rooflines import simulated_machines, simulated_profile
+from agentrt.runtime.xpu.rooflines import Contention, simulated_machines, simulated_profile
 from agentrt.runtime.xpu.simulated import SharedMemory, SimulatedPlatform, VirtualClock, simulate
 from tests.runtime.tiny import made_up_profile
 
 SHAPE = BatchShape(1, 1, 0, 0)
+ALONE = Contention()
 
 
 def test_events_are_called_in_order_of_time_then_of_scheduling() -> None:
@@ -32,10 +33,10 @@ def test_events_are_called_in_order_of_time_then_of_scheduling() -> None:
     assert clock.next_event == float("inf")
 
 
-def ends(*kernels: tuple[float, float, float]) -> list[float]:
+def ends(*kernels: tuple[float, float, float], contention: Contention = ALONE) -> list[float]:
     """When kernels end, each given by its start, its seconds alone and its share of the bandwidth."""
     clock = VirtualClock()
-    memory = SharedMemory(clock)
+    memory = SharedMemory(clock, contention)
     ended = [0.0] * len(kernels)
 
     def start(at: int) -> None:
@@ -70,6 +71,22 @@ def test_compute_bound_kernel_keeps_its_bandwidth() -> None:
     assert gemv == pytest.approx(1.2)  # 0.8 done in the first second
 
 
+def test_all_kernels_together_get_the_attainable_bandwidth_at_most() -> None:
+    limited = Contention(attainable=0.8)
+    assert ends((0.0, 1.0, 0.4), (0.0, 1.0, 0.4), contention=limited) == pytest.approx([1.0, 1.0])
+    gemm, gemv = ends((0.0, 1.0, 0.2), (0.0, 1.0, 0.8), contention=limited)
+    assert (gemm, gemv) == pytest.approx((1.0, 1.25))  # GEMV gets 0.6 of the 0.8 it needs, for a second
+
+
+def test_memory_bound_kernels_interfere_below_the_limit() -> None:
+    """Agent.xpu §3.1: GEMV is slower beside any kernel, most beside one of similar needs; GEMM hardly."""
+    two = ends((0.0, 1.0, 0.45), (0.0, 1.0, 0.45), contention=Contention(interference=0.5))
+    assert two == pytest.approx([1 + 0.5 * 0.45**2] * 2)
+    gemm, gemv = ends((0.0, 1.0, 0.1), (0.0, 1.0, 0.45), contention=Contention(interference=0.5))
+    assert gemm == gemv == pytest.approx(1 + 0.5 * 0.1 * 0.45)
+    assert gemm < two[0] - 0.05
+
+
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5), st.floats(0, 1)), min_size=1, max_size=6))
 def test_sharing_speeds_up_no_kernel_and_wastes_no_bandwidth(
     kernels: list[tuple[float, float, float]],
@@ -86,7 +103,7 @@ def platform_and_contexts() -> tuple[SimulatedPlatform, list[BatchContext]]:
     profile = made_up_profile(4, layer_s=0.01, groups=32)
     graph = ExecutionGraph(profile, (0, 3), block_tokens=32, max_chunk_tokens=64, quantum_s=0.025)
     contexts = [BatchContext(at, None, SHAPE, graph.kernels_for(SHAPE)) for at in range(2)]
-    return SimulatedPlatform("made up", profile), contexts
+    return SimulatedPlatform("made up", profile, ALONE), contexts
 
 
 def test_kernel_takes_its_estimated_time() -> None:
@@ -155,7 +172,14 @@ def test_the_papers_machine_as_a_roofline() -> None:
     kernels = graph.kernels_for(token)
     # Reading every weight once is the least a token can take.
     assert graph.estimate_seconds(token) >= 3.2e9 / profile.bandwidth
-    assert all(profile.estimate(k, token, Role.DECODE).bandwidth_share > 0.5 for k in kernels)
+    shares = [profile.estimate(kernel, token, Role.DECODE).bandwidth_share for kernel in kernels]
+    # The bounds that the machine's file derives from the paper: decode kernels are to be kept apart from each
+    # other, but not from the prefill of a whole chunk.
+    chunk = BatchShape(graph.static_tokens or 0, 1, 0, 0)
+    group = graph.kernels_for(chunk)[2]
+    prefill_share = profile.estimate(group, chunk, Role.PREFILL).bandwidth_share
+    assert prefill_share == pytest.approx(0.144, abs=0.002)
+    assert all(0.35 <= share < 0.7 - prefill_share for share in shares)
     for tokens, left in ((graph.chunk_tokens(1024, 999), 999), (graph.chunk_tokens(1024, 99), 99)):
         assert tokens <= left
         chunk = BatchShape(tokens, 1, 1024, 0)

@@ -247,10 +247,15 @@ class Scheduler:
         self._queues.promote_aged(now)
         self._builder.begin_round()
         scheduled: list[ScheduledKernel] = []
-        while (kernel := self._selector.select(now)) is not None:
-            scheduled.append(kernel)
-        self._batches.drop_unstarted()
-        return scheduled
+        while True:
+            running = self.num_running
+            while (kernel := self._selector.select(now)) is not None:
+                scheduled.append(kernel)
+            self._batches.drop_unstarted()
+            # What a batch that was not started has admitted is no longer in a queue, so that further
+            # sequences come into view, with which a batch may start.
+            if self.num_running <= running:
+                return scheduled
 
     def _hung_at(self, kernel: ScheduledKernel) -> float:
         return kernel.started + self.hang_timeout_s(kernel.cost)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentrt.priority import Priority
+from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.policy import POLICIES, Policy
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.hypothesis_profiles import examples
@@ -187,6 +188,20 @@ def test_any_order(name: str, xpus: int) -> None:
     case = type("Case", (AnyOrder,), {"policy": patient, "xpus": xpus}).TestCase
     case.settings = examples(40, stateful_step_count=40)
     case("runTest").runTest()
+
+
+def test_a_batch_starts_with_sequences_that_come_into_view_by_admissions() -> None:
+    """Two prompts of 14 and 2 tokens, with others between, fill a static chunk, for which an XPU is idle."""
+    state = type("Case", (AnyOrder,), {"policy": POLICIES["fcfs-disaggregated"], "xpus": 2})()
+    state.start(share_sampled=False)
+    request = {"answer": 1, "app": None, "deadline": None, "drafts": (), "given": 0}
+    state.arrive(prompt=1, priority=Priority.REACTIVE, **request)
+    state.schedule()
+    for prompt in (14, 3, 3, 2):
+        state.arrive(prompt=prompt, priority=Priority.REACTIVE, **request)
+    state.schedule()
+    assert set(state.machine.running) == set(Role)
+    state.teardown()
 
 
 def test_a_batch_that_lost_its_blocks_is_not_a_candidate() -> None:

@@ -84,6 +84,7 @@ class LocalRuntime:
             properties=config.device_properties(),
             max_chunk_tokens=config.prefill_chunk_tokens,
             quantum_s=config.quantum_s,
+            kv_bytes=config.memory_bytes,
             profile_folder=config.profile_folder,
         )
         self._tokenizer = Tokenizer(

@@ -30,7 +30,8 @@ from .statistics import EngineStatistics
 from .trace import Trace
 
 _RECLAIM_AFTER_S: Final = 30.0
-"""Idle seconds before memory is reclaimed. It takes milliseconds, which should not delay the next request."""
+"""Idle seconds of a kernel before its memory is reclaimed, and seconds between two reclamations while others
+run. One takes milliseconds, which should not delay the next request."""
 
 _Command: TypeAlias = tuple[Callable[[Any], None], Any]
 
@@ -68,6 +69,7 @@ class Engine:
         self._kernels = self._rebuilds = 0
         self._progress = platform.now()
         self._reclaimed = False
+        self._next_reclaim = self._progress + _RECLAIM_AFTER_S
         self.trace: Trace | None = None
         """Record of every kernel, if set. Any thread may set and remove it at any time."""
         self._stopped = threading.Event()
@@ -256,7 +258,7 @@ class Engine:
         """Give back memory that kernels allocate again when they run (§6.5); the engine is idle."""
         self._reclaimed = True
         self._scheduler.check_integrity()
-        self._platform.reclaim()
+        self._platform.reclaim(0.0)
 
     def _step(self) -> bool:
         """Start the kernels that the scheduler selects; return whether the next step may follow at once."""
@@ -307,6 +309,10 @@ class Engine:
         if batch is not None:
             self._outputs.process_batch(batch, done.ended)
             self._platform.release(batch.context)
+        if done.ended >= self._next_reclaim:
+            # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
+            self._next_reclaim = done.ended + _RECLAIM_AFTER_S
+            self._platform.reclaim(_RECLAIM_AFTER_S)
 
     def _kernel_hung(self, role: Role) -> None:
         """Rebuild the XPU of ``role``; the requests that ran on it go on (Agent.xpu §6.5)."""

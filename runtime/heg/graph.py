@@ -149,6 +149,20 @@ class ExecutionGraph:
         """Estimate the time of a whole batch, each kernel on the XPU it prefers."""
         return sum(self._kernel_s(kernel, shape) for kernel in self.kernels_for(shape))
 
+    @property
+    def footprint_bytes(self) -> int:
+        """Memory that all compiled pieces need together: weights, and activations of the longest chunk.
+
+        An upper bound: pieces that do not run at the same time may share memory (§6.5, overflow prevention).
+        """
+        runs = [(kernel, self.max_chunk_tokens) for kernel in self.segment_kernels]
+        if self.static_tokens is not None:
+            runs += [(kernel, self.static_tokens) for kernel in self._split]
+        return sum(
+            self.cost_model.estimate(kernel, BatchShape(tokens, 1, 0, 1), kernel.roles[0]).bytes
+            for kernel, tokens in runs
+        )
+
     def _fused(self, shape: BatchShape, segment: int, index: int) -> tuple[Kernel, ...]:
         past = _round_up(shape.past_tokens)
         return self._group(BatchShape(shape.tokens, shape.sequences, past, shape.logits_rows), segment, index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import openvino as ov
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from agentrt.errors import ConfigurationError
 
-from ..heg.kernel import KernelKind
+from ..heg.kernel import Kernel, KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
 from ..model.openvino_core import openvino_core, openvino_message
 from ..model.paged import CACHES
@@ -19,6 +19,9 @@ from .buffers import BatchBuffers
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
 _PRECISION: Final = "INFERENCE_PRECISION_HINT"
+
+Piece: TypeAlias = tuple[KernelKind, int]
+"""A compiled piece: its kind, and its place among those of the kind."""
 
 
 class CompiledKernels:
@@ -60,6 +63,8 @@ class CompiledKernels:
                 "to inference_precision, or u8."
             ) from error
 
+        self._last_runs: dict[Piece, float] = {}
+
     def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:
         """Create an inference of piece ``index`` of ``kind``, with these key and value tensors."""
         pieces = self._compiled[kind]
@@ -70,10 +75,26 @@ class CompiledKernels:
         """The output of the last segment: ``[logits rows, 1, vocabulary]``."""
         return self._compiled[KernelKind.LAYERS][-1].outputs[0]
 
-    def release_memory(self) -> None:
-        """Free the scratch memory of inferences; the next run allocates it again."""
-        for compiled in self.models:
-            compiled.release_memory()
+    def note_run(self, kind: KernelKind, index: int, ended: float) -> None:
+        """Note when a piece ran last: since then it holds scratch memory."""
+        self._last_runs[kind, index] = ended
+
+    @property
+    def holding(self) -> set[Piece]:
+        """The pieces that hold scratch memory."""
+        return set(self._last_runs)
+
+    def release_memory(self, last_run_by: float, running: Kernel | None) -> None:
+        """Free the scratch memory of pieces that have not run since ``last_run_by``.
+
+        Their next run allocates it again. Pieces of ``running`` keep theirs.
+        """
+        kept = set() if running is None else {(running.kind, index) for index in running.segments}
+        for piece, ended in tuple(self._last_runs.items()):
+            if ended <= last_run_by and piece not in kept:
+                del self._last_runs[piece]
+                kind, index = piece
+                self._compiled[kind][index].release_memory()
 
     @property
     def models(self) -> Iterable[ov.CompiledModel]:

@@ -49,6 +49,8 @@ class OpenVINOXPU:
         self._recompile = recompile
         self.kernels = kernels
         self._caches: Mapping[str, ov.Tensor] = {}
+        self._submitted: Kernel | None = None
+        """The kernel that :meth:`submit` has started and that has not ended."""
         self._epoch = 0
         """Counts abandoned kernels: a thread that finds it changed while it waited has been abandoned."""
         self._running: tuple[BoundInference, BatchBuffers] | None = None
@@ -78,6 +80,7 @@ class OpenVINOXPU:
                 daemon=True,
             )
             self._thread.start()
+        self._submitted = kernel
         self._work.put((kernel, context, on_done))
 
     def run(
@@ -98,6 +101,13 @@ class OpenVINOXPU:
                 on_lost()
 
         return self._execute(kernel, context, timeout_s, on_lost=lost)
+
+    def reclaim(self, idle_s: float) -> None:
+        """Free the scratch memory of kernels that have not run for ``idle_s`` seconds.
+
+        Call it on the thread that calls :meth:`submit` and :meth:`run`.
+        """
+        self.kernels.release_memory(time.perf_counter() - idle_s, self._submitted)
 
     def rebuild(self) -> None:
         """See :meth:`XPU.rebuild`."""
@@ -147,7 +157,9 @@ class OpenVINOXPU:
                     ended = inference.request.wait_for(left_ms)
                 if not ended or self._epoch != epoch:
                     return None
-                inference.seconds = time.perf_counter() - begun
+                now = time.perf_counter()
+                inference.seconds = now - begun
+                self.kernels.note_run(kernel.kind, index, now)
                 context.logits = inference.finish(buffers)
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
@@ -173,6 +185,7 @@ class OpenVINOXPU:
                 if self._work is not work:
                     return
                 if done is not None:
+                    self._submitted = None
                     on_done(done)
 
     def _abandon_running(self) -> None:
@@ -181,6 +194,7 @@ class OpenVINOXPU:
             self._epoch += 1
             running, self._running = self._running, None
             work, self._work = self._work, None
+            self._submitted = None
         if work is not None:
             work.put(None)
         if running is not None:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import openvino as ov
 
+from agentrt.errors import ConfigurationError
+
 from ..heg.granularity import choose_granularity
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import KernelKind, Role
@@ -26,7 +28,7 @@ from ..model.paged import read_paged_graph
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
-from .machine import load_per_core, measure_read_bandwidth, usable_cores
+from .machine import available_memory, load_per_core, measure_read_bandwidth, usable_cores
 from .platforms import Device, OpenVINOPlatform, find_platform
 from .profiler import Profiler
 
@@ -55,16 +57,20 @@ def load_model(
     properties: Mapping[str, Any],
     max_chunk_tokens: int,
     quantum_s: float,
+    kv_bytes: int = 0,
     profile_folder: Path | None = None,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
+
+    ``kv_bytes`` will be needed for the KV cache.
 
     Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
     seconds.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
-        ConfigurationError: there is no such platform here, or a device refuses the properties.
+        ConfigurationError: there is no such platform here, a device refuses the properties, or there is too
+            little memory.
     """
     name, devices = find_platform(platform)
     profile = load_profile(
@@ -83,6 +89,7 @@ def load_model(
         profile,
         max_chunk_tokens=max_chunk_tokens,
         quantum_s=quantum_s,
+        kv_bytes=kv_bytes,
     )
 
 
@@ -95,8 +102,13 @@ def build_model(
     *,
     max_chunk_tokens: int,
     quantum_s: float,
+    kv_bytes: int = 0,
 ) -> LoadedModel:
-    """Cut the model of ``directory`` as ``profile`` advises and compile it for the devices of a platform."""
+    """Cut the model of ``directory`` as ``profile`` advises and compile it for the devices of a platform.
+
+    Raises:
+        ConfigurationError: a device refuses the properties, or there is too little memory.
+    """
     partition = Partition(read_paged_graph(directory))
     if not partition.complete:
         warnings.warn(
@@ -114,6 +126,7 @@ def build_model(
         max_chunk_tokens=max_chunk_tokens,
         quantum_s=quantum_s,
     )
+    _check_memory(graph.footprint_bytes, kv_bytes, available_memory())
     pool = BufferPool()
     xpus = {
         role: OpenVINOXPU(
@@ -130,6 +143,20 @@ def build_model(
     return LoadedModel(
         OpenVINOPlatform(platform, xpus, pool), graph, profile, KVLayout.of(kernels.models), vocabulary
     )
+
+
+def _check_memory(footprint: int, kv_bytes: int, available: int | None) -> None:
+    """Refuse a model that would not fit the memory (Agent.xpu §6.5, overflow prevention).
+
+    Memory is promised by the system before it is there: without this check the process would be swapped, or
+    ended, while it compiles or much later.
+    """
+    if available is not None and footprint + kv_bytes > available:
+        raise ConfigurationError(
+            f"the model's kernels need up to {footprint / 2**30:.1f} GiB and the KV cache "
+            f"{kv_bytes / 2**30:.1f} GiB, but {available / 2**30:.1f} GiB of memory are available. Choose a "
+            "smaller or further quantised model or a smaller memory_bytes, or end other programs."
+        )
 
 
 def load_profile(

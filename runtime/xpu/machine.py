@@ -15,6 +15,7 @@ _BYTES: Final = 256 * 2**20
 """Bytes that are read, more than any CPU cache holds."""
 _TRIES: Final = 5
 """Tries of which the best counts."""
+_MEMINFO: Final = Path("/proc/meminfo")
 _POWERCAP: Final = Path("/sys/class/powercap")
 
 
@@ -26,6 +27,16 @@ def usable_cores() -> int:
 def load_per_core() -> float:
     """Return the load average of the last minute per core; 0 where the system has none (Windows)."""
     return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
+
+
+def available_memory() -> int | None:
+    """Return the bytes that new allocations can use without swapping; None where the system does not say."""
+    try:
+        lines = _MEMINFO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    kibibytes = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kibibytes is None else int(kibibytes) * 1024
 
 
 def measure_read_bandwidth() -> float:

@@ -109,14 +109,10 @@ class OpenVINOPlatform:
         if buffers is not None:
             self._pool.give_back(buffers)
 
-    def reclaim(self) -> None:
-        """Free the scratch memory of all kernels (Agent.xpu §6.5, kernel memory reclaim).
-
-        For idle times: the next run of each kernel allocates it again. No kernel may be running; paused
-        batches stay valid.
-        """
+    def reclaim(self, idle_s: float) -> None:
+        """See :meth:`Platform.reclaim`."""
         for xpu in self._xpus.values():
-            xpu.kernels.release_memory()
+            xpu.reclaim(idle_s)
 
     def close(self) -> None:
         """See :meth:`Platform.close`."""

@@ -95,10 +95,11 @@ class Platform(Protocol):
         was never submitted does nothing.
         """
 
-    def reclaim(self) -> None:
-        """Free the memory that kernels need only while they run (Agent.xpu §6.5).
+    def reclaim(self, idle_s: float) -> None:
+        """Free the scratch memory of each kernel that has not run for ``idle_s`` seconds (Agent.xpu §6.5).
 
-        No kernel may be running; the next run of each allocates it again.
+        Its next run allocates it again. Others may be running, and paused batches stay valid. It is called by
+        the thread that submits kernels.
         """
 
     def close(self) -> None:

@@ -222,7 +222,7 @@ class SimulatedPlatform:
     def release(self, context: BatchContext) -> None:
         """See :meth:`Platform.release`. Does nothing: there are no buffers."""
 
-    def reclaim(self) -> None:
+    def reclaim(self, idle_s: float) -> None:
         """See :meth:`Platform.reclaim`. Does nothing: kernels have no memory."""
 
     def close(self) -> None:

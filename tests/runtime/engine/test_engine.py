@@ -206,9 +206,10 @@ def test_an_idle_engine_reclaims_memory(
     reclaimed = threading.Semaphore(0)
     reclaim = runtime._engine._platform.reclaim
 
-    def note() -> None:
-        reclaim()
-        reclaimed.release()
+    def note(idle_s: float) -> None:
+        reclaim(idle_s)
+        if idle_s == 0.0:
+            reclaimed.release()
 
     monkeypatch.setattr(runtime._engine._platform, "reclaim", note)
     tokens = set()
@@ -216,6 +217,24 @@ def test_an_idle_engine_reclaims_memory(
         tokens.add(submit(runtime, 5).output.result(30).token_ids)
         assert reclaimed.acquire(timeout=30)
     assert len(tokens) == 1
+
+
+def test_a_busy_engine_reclaims_the_memory_of_idle_kernels(
+    open_runtime: Callable[[], LocalRuntime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.0)
+    runtime = open_runtime()
+    idle: list[bool] = []
+    reclaim = runtime._engine._platform.reclaim
+
+    def note(idle_s: float) -> None:
+        idle.append(not runtime._engine._outputs)
+        reclaim(idle_s)
+
+    monkeypatch.setattr(runtime._engine._platform, "reclaim", note)
+    expected = submit(runtime, 9).output.result(30).token_ids
+    assert len([each for each in idle if not each]) >= 8, "after kernels, while the request was answered"
+    assert submit(runtime, 9).output.result(30).token_ids == expected
 
 
 def test_no_thread_is_left(open_runtime: Callable[[], LocalRuntime]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import DeviceLostError, EngineFailedError
-from agentrt.runtime.heg.kernel import BatchContext, Kernel, Role
+from agentrt.runtime.heg.kernel import BatchContext, Kernel, KernelKind, Role
 from agentrt.runtime.xpu import device, watchdog
 from agentrt.runtime.xpu.compiled import BoundInference
 from agentrt.runtime.xpu.loading import LoadedModel
@@ -240,9 +241,35 @@ def test_memory_is_reclaimed_between_batches_and_allocated_again(loaded: LoadedM
     expected = forward(loaded, Piece(TOKENS))
     paused = begin(loaded, Piece(TOKENS))
     step(loaded, paused)
-    loaded.platform.reclaim()
+    loaded.platform.reclaim(0.0)
+    assert not loaded.platform.xpus[Role.DECODE].kernels.holding
     np.testing.assert_array_equal(finish(loaded, paused), expected)
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
+
+
+def test_memory_is_reclaimed_kernel_by_kernel(tiny_folder: Path) -> None:
+    """Agent.xpu §6.5: those of prompts, which have been idle, and not those that decode."""
+    loaded = load(tiny_model(tiny_folder, "qwen2"), "emulated", static_tokens=len(TOKENS))
+    expected = forward(loaded, Piece(TOKENS))
+    static, dynamic = (loaded.platform.xpus[role].kernels for role in (Role.PREFILL, Role.DECODE))
+    assert {kind for kind, _ in static.holding} == {KernelKind.TOKENS}
+    assert {kind for kind, _ in dynamic.holding} == {KernelKind.ATTENTION, KernelKind.LAYERS}
+    for kernels in (static, dynamic):
+        for kind, index in kernels.holding:
+            if kind is not KernelKind.LAYERS:
+                kernels.note_run(kind, index, time.perf_counter() - 100.0)
+    loaded.platform.reclaim(50.0)
+    assert {kind for kind, _ in static.holding | dynamic.holding} == {KernelKind.LAYERS}
+    np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)
+    loaded.platform.close()
+
+
+def test_a_running_kernel_keeps_its_memory(loaded: LoadedModel) -> None:
+    context = begin(loaded, Piece(TOKENS))
+    kernels, kernel = loaded.platform.xpus[Role.DECODE].kernels, context.kernels[0]
+    forward(loaded, Piece(TOKENS))
+    kernels.release_memory(float("inf"), kernel)
+    assert kernels.holding == {(kernel.kind, index) for index in kernel.segments}
 
 
 def test_closing_twice_and_while_nothing_runs(loaded: LoadedModel) -> None:

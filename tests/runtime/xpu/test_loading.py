@@ -6,6 +6,7 @@ import numpy as np
 import openvino as ov
 import pytest
 
+from agentrt.errors import ConfigurationError
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchShape, Role
 from agentrt.runtime.heg.profile import Profile
@@ -13,7 +14,7 @@ from agentrt.runtime.heg.store import ProfileStore
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu import kernel_bench, loading
-from agentrt.runtime.xpu.loading import build_model, load_model, load_profile
+from agentrt.runtime.xpu.loading import LoadedModel, build_model, load_model, load_profile
 from agentrt.runtime.xpu.platforms import find_platform
 from tests.runtime.heg.test_partition import with_skip_connection
 from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_model, uncut
@@ -139,6 +140,30 @@ def test_a_model_that_cannot_be_cut_runs_in_one_piece_with_a_warning(
         loaded = build_model(directory, name, devices, EXACT, profile, max_chunk_tokens=64, quantum_s=0.5)
     assert loaded.graph.bounds == (0,)
     assert set(loaded.platform.xpus) == {Role.DECODE}
+
+
+def test_a_model_beyond_the_memory_is_refused_before_it_is_compiled(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agent.xpu §6.5: overflow prevention through conservative footprint estimation."""
+    directory = tiny_model(tiny_folder, "qwen2")
+    name, devices = find_platform("emulated")
+    profile = made_up_profile(2, groups=64)  # 10 MB a layer, 5 MB in the head, 10 kB for each token
+
+    def build(available: int | None) -> LoadedModel:
+        monkeypatch.setattr("agentrt.runtime.xpu.loading.available_memory", lambda: available)
+        return build_model(
+            directory, name, devices, EXACT, profile, max_chunk_tokens=64, quantum_s=0.5, kv_bytes=30_000_000
+        )
+
+    loaded = build(None)
+    # Both XPUs have weights of their own: the NPU's layers without the last, which is the GPU's.
+    assert 25_000_000 <= loaded.graph.footprint_bytes <= 60_000_000
+    loaded.platform.close()
+    build(loaded.graph.footprint_bytes + 30_000_000).platform.close()
+    monkeypatch.setattr("agentrt.runtime.xpu.loading._compile", None)  # it is not called
+    with pytest.raises(ConfigurationError, match=r"KV cache 0\.0 GiB.*Choose a smaller"):
+        build(loaded.graph.footprint_bytes + 29_999_999)
 
 
 def test_estimates_follow_what_was_measured(tiny_folder: Path, tmp_path: Path) -> None:

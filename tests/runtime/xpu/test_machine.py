@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.runtime.xpu.machine import PowerMeter, measure_read_bandwidth
+from agentrt.runtime.xpu import machine
+from agentrt.runtime.xpu.machine import PowerMeter, available_memory, measure_read_bandwidth
 
 
 def counter(powercap: Path, name: str, microjoules: int, span: int = 10**9) -> Path:
@@ -13,6 +14,16 @@ def counter(powercap: Path, name: str, microjoules: int, span: int = 10**9) -> P
     (folder / "energy_uj").write_text(f"{microjoules}\n")
     (folder / "max_energy_range_uj").write_text(f"{span}\n")
     return folder / "energy_uj"
+
+
+def test_available_memory_is_what_linux_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meminfo = tmp_path / "meminfo"
+    monkeypatch.setattr(machine, "_MEMINFO", meminfo)
+    assert available_memory() is None, "other systems have no such file"
+    meminfo.write_text("MemTotal:        4000 kB\n")
+    assert available_memory() is None
+    meminfo.write_text("MemTotal:        4000 kB\nMemAvailable:    3000 kB\n")
+    assert available_memory() == 3000 * 1024
 
 
 def test_packages_add_up_and_their_parts_are_not_counted_twice(tmp_path: Path) -> None:

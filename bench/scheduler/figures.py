@@ -9,7 +9,7 @@ from typing import Final
 
 from ..common.report import Cell, Table
 from .load import Lengths
-from .simulated import CPU, OURS, SAME_XPUS, SYSTEMS, LengthPairs, Load, SimulatedRun, run_load
+from .simulated import CPU, GPU_ALONE, OURS, SAME_XPUS, SYSTEMS, LengthPairs, Load, SimulatedRun, run_load
 
 _SUSTAINED: Final = 2.0
 """A rate is sustained while the latency is at most this many times the baseline's at its lowest rate."""
@@ -207,7 +207,7 @@ def figures_of(lengths: Lengths, alone: Sequence[Point], mixed: Sequence[Point])
     figures["sim_reactive_answers_per_point"] = float(
         min((len(point.reactive_ms()) for point in mixed if point.system == OURS), default=0)
     )
-    for other, suffix in ((CPU, ""), (SAME_XPUS, "_same_machine")):
+    for other, suffix in ((CPU, ""), (SAME_XPUS, "_same_machine"), (GPU_ALONE, "_gpu_alone")):
         ratios = list(latency_ratios(mixed, other))
         if ratios:
             of_medians, of_means = zip(*ratios, strict=True)

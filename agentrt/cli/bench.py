@@ -138,7 +138,8 @@ def _print(report: BenchReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    # Wide tables stay legible in a file or a pipe, where there is no terminal to fit.
+    console = Console(width=None if sys.stdout.isatty() else 200)
     machine = report.machine
     console.print(f"{machine.cpu}, {machine.usable_cores} cores, {machine.operating_system}", highlight=False)
     for table in report.tables:

@@ -18,7 +18,7 @@ from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
 from .agent_tasks import Task
 from .prices import added_cost_pct, dollars_per_100_turns
-from .timed_agents import Pair, Setup, Times, hands, run_fleet
+from .timed_agents import Pair, Setup, Times, hands, is_right, run_fleet
 
 GENERATION = 2.0  # seconds of a turn of the model, before scaling; the paper's model takes 2.0 to 2.5
 DRAFT = 0.2
@@ -35,13 +35,14 @@ METHOD = (
     "is right with a set chance. Each measurement is repeated with {seeds} seed(s), interleaved; tables have "
     "median, minimum and maximum over them, figures the median. Time saved and tokens per second are means "
     "over the agents of those of each (SpecTools §5). model_attainment is the seconds saved by the seconds "
-    "Eq. 2 would save at the G, g, T and claim rate measured, summed over T/G of 0.5 to 2. "
-    "alpha0_slowdown_pct has drafts that are never right. turn_ahead_speedup is plain by speculative "
-    "time at T = G with right drafts of a predictor that needs no results and model requests sent up to "
-    "4 turns ahead. throughput_mN_ratio is tokens per second with N agents at once, speculative by plain, "
-    "{each} task(s) an agent (the paper: 32). Costs take 1200 tokens in and 400 out for a turn of the main "
-    "model, four characters a token, and the prices of {prices}."
+    "Eq. 2 would save at the measured G and T and the set g if all right drafts were claimed, summed over "
+    "T/G of 0.5 to 2. alpha0_slowdown_pct has drafts that are never right. turn_ahead_speedup is plain by "
+    "speculative time at T = G with right drafts of a predictor that needs no results and model requests "
+    "sent up to 4 turns ahead. throughput_mN_ratio is tokens per second with N agents at once, speculative "
+    "by plain, {each} task(s) an agent (the paper: 32). Costs take 1200 tokens in and 400 out for a turn of "
+    "the main model, four characters a token, and the prices of {prices}."
 )
+_CHANCE = 0.8
 _NEVER_RIGHT_SCALE = 0.1
 _ALL = SpeculationConfig(max_speculations=16)
 
@@ -113,8 +114,12 @@ class Controlled:
         for ratio in self.size.ratios:
             self.progress(f"simulated drafts, tools of {ratio:g} times the model's time")
             times = self._times(ratio * GENERATION)
-            (pairs,) = await self._pairs(times, 8, self.size.each, [Setup(chance=0.8, config=_ALL)])
-            savings = [_savings(pair) for pair in pairs]
+            (pairs,) = await self._pairs(times, 8, self.size.each, [Setup(chance=_CHANCE, config=_ALL)])
+            dealt = hands(self.tasks, 8, self.size.each)
+            savings = [
+                _savings(pair, _right_drafts(dealt, replace(times, seed=seed)), times)
+                for seed, pair in zip(self.seeds, pairs, strict=True)
+            ]
             sums = [(a + c, b + d) for (a, b), (c, d) in zip(sums, savings, strict=True)]
             plain = statistics.median(sum(pair.plain.seconds) for pair in pairs)
             rows.append(
@@ -170,7 +175,7 @@ class Controlled:
             self.progress(f"{agents} agents at once")
             times = self._times(1.5, spread=0.2)
             (pairs,) = await self._pairs(
-                times, agents, self.size.fleet_each, [Setup(chance=0.8, config=_ALL)]
+                times, agents, self.size.fleet_each, [Setup(chance=_CHANCE, config=_ALL)]
             )
             ratios = [pair.throughput_ratio for pair in pairs]
             rows.append(
@@ -237,11 +242,21 @@ def _drafts(chance: float) -> str:
     return f"simulated, right {chance:.0%} a sample"
 
 
-def _savings(pair: Pair) -> tuple[float, float]:
-    """Return the seconds that speculation saved, and those that Eq. 2 saves at the measured times."""
-    measured = TurnTimes(pair.plain.generation_s, pair.fast.draft_s, pair.plain.tool_s)
+def _right_drafts(dealt: Sequence[Sequence[Task]], times: Times) -> int:
+    """Return the number of calls whose first sample is right."""
+    return sum(
+        is_right(times, task, made, 0, _CHANCE)
+        for hand in dealt
+        for task in hand
+        for made in range(len(task.calls))
+    )
+
+
+def _savings(pair: Pair, right_drafts: int, times: Times) -> tuple[float, float]:
+    """Return the seconds that speculation saved, and those that Eq. 2 saves with all right drafts claimed."""
+    measured = TurnTimes(pair.plain.generation_s, times.draft, pair.plain.tool_s)
     saved = sum(pair.plain.seconds) - sum(pair.fast.seconds)
-    return saved, pair.fast.claims * (measured.standard() - measured.speculative(1.0))
+    return saved, right_drafts * (measured.standard() - measured.speculative(1.0))
 
 
 def _same(one: object, other: object) -> bool:

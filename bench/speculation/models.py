@@ -29,7 +29,7 @@ METHOD = (
     "{threads} thread(s), answers {requests} requests with ten tools over fixed data, eight of them "
     "speculable; the drafts are of {drafts}, on one thread. Tools take a set time, a multiple of the median "
     "time G of the main model's turns, which is measured first. Each request runs plain and under each "
-    "setting in turn, {seeds} time(s) in an order drawn by a seed; a value is the mean over the requests "
+    "setting in rotation, {seeds} time(s) in an order drawn by a seed; a value is the mean over the requests "
     "(SpecTools §5), tables have median, minimum and maximum over the seeds. Engine-side results are "
     "submitted to the runtime's tool cache. claim_rate is the share of calls of speculable tools that were "
     "claimed, over Figure 6. transcripts_equal compares messages but for ids; where the engine answers calls "
@@ -133,8 +133,11 @@ class ModelsBench:
                 claims += sum(total.claims for total in totals)
                 calls += sum(total.claims + total.misses for total in totals)
                 rows.append((setting.drafts.name, self._seconds(ratio), *spread_cells(each, 2)))
-        self.figures["time_saved_pct"] = statistics.fmean(saved)
-        self.figures["claim_rate"] = claims / calls if calls else 0.0
+        if calls:  # without any there was nothing to speculate on, and differences are noise
+            self.figures["time_saved_pct"] = statistics.fmean(saved)
+            self.figures["claim_rate"] = claims / calls
+        else:
+            self.progress("the main model has called no speculable tool: nothing could be saved")
         columns = ("drafts", "tool s", *spread_columns("saved %"))
         self._table("time saved by tool latency, one sample a turn (Figure 6)", columns, rows)
 
@@ -177,11 +180,11 @@ class ModelsBench:
             ]
             agents = [agent_on(model, tools) for model in models]
             runs: list[list[tuple[AgentRun, AgentRun]]] = [[] for _ in settings]
-            for request in self._in_order(seed):
+            for place, request in enumerate(self._in_order(seed)):
                 self.progress(f"tools of {self._timed.latency_s:.2f} s, seed {seed}: {request}")
-                base = await ask(plain, request)
-                for agent, own in zip(agents, runs, strict=True):
-                    own.append((base, await ask(agent, request)))
+                base, *fast = await _in_rotation([plain, *agents], request, place + seed)
+                for own, run in zip(runs, fast, strict=True):
+                    own.append((base, run))
             for setting, model, own, rounds in zip(settings, models, runs, measured, strict=True):
                 rounds.append(_Round(own, report_of(model), setting.engine_side))
         self._rounds += [one for rounds in measured for one in rounds]
@@ -195,6 +198,18 @@ class ModelsBench:
 
     def _table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         self.tables.append(Table(title=title, columns=tuple(columns), rows=tuple(map(tuple, rows))))
+
+
+async def _in_rotation(agents: Sequence[Any], request: str, start: int) -> list[AgentRun]:
+    """Run a request on every agent, one after the other from number ``start`` on; return the runs by agent.
+
+    A later run may find more of its prompt in the prefix cache, so each agent is first at times.
+    """
+    runs: dict[int, AgentRun] = {}
+    for step in range(len(agents)):
+        place = (start + step) % len(agents)
+        runs[place] = await ask(agents[place], request)
+    return [runs[place] for place in range(len(agents))]
 
 
 def measure_models(

@@ -110,6 +110,11 @@ class TimedTool:
         )
 
 
+def is_right(times: Times, task: Task, made: int, sample: int, chance: float) -> bool:
+    """Whether a simulated sample drafts the call after ``made`` calls right; its chance is ``chance``."""
+    return times.random(f"{task.id} {made} {sample}").random() < chance
+
+
 class SimulatedPredictor:
     """Predictor without a model: it knows the tasks, and each sample is right with a set chance."""
 
@@ -130,7 +135,7 @@ class SimulatedPredictor:
         )
         for sample in range(request.samples if call is not None else 0):
             assert call is not None
-            right = self._world.times.random(f"{task.id} {made} {sample}").random() < self._chance
+            right = is_right(self._world.times, task, made, sample, self._chance)
             yield call if right else ToolCall(call.name, {**call.arguments, "draft": sample})
 
 
@@ -162,18 +167,6 @@ class Fleet:
         """Claimed calls as a share of all calls."""
         calls = sum(report.total.claims + report.total.misses for report in self.reports)
         return self.claims / calls if calls else 0.0
-
-    @property
-    def draft_s(self) -> float:
-        """Mean time of the right drafts, in seconds from the start of their turns."""
-        drafts = [
-            call.draft_s
-            for report in self.reports
-            for turn in report.turns
-            for call in turn.calls
-            if call.hit and call.draft_s is not None
-        ]
-        return statistics.fmean(drafts) if drafts else 0.0
 
     @property
     def draft_tokens(self) -> tuple[int, int]:

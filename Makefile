@@ -9,7 +9,7 @@ BENCHES ?= speculation toolcache scheduler engine models
 WORKERS ?= 2
 PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile
 
-.PHONY: help demo lint types quick test test-long docs bench clean
+.PHONY: help demo lint types quick test test-long docs bench figures clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-long  the property tests with 20 times as many random examples'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
+	@echo 'make figures  every bench in full on an idle machine, an hour; writes the figures of the documentation'
 	@echo 'make clean  remove .venv and site/'
 
 demo: $(VENV)/.installed-demo
@@ -50,6 +51,10 @@ docs: $(VENV)/.installed-docs
 
 bench: $(VENV)/.installed-bench
 	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done
+
+# WORKLOADS=FOLDER has recorded workloads; BENCHES= only fills the pages from the reports in docs/figures.
+figures: $(VENV)/.installed-bench
+	$(RUN) -m agentrt.bench.documentation $(BENCHES) $(if $(WORKLOADS),--workloads $(WORKLOADS))
 
 clean:
 	rm -rf $(VENV) site

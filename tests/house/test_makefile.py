@@ -119,6 +119,7 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
         ("test-long", ["dev"]),
         ("docs", ["docs"]),
         ("bench", ["bench"]),
+        ("figures", ["bench"]),
     ],
 )
 def test_each_command_installs_what_it_needs(checkout: Path, command: str, extras: list[str]) -> None:

@@ -1,0 +1,207 @@
+"""Measures the figures of the documentation and writes them into it: ``make figures``.
+
+``python -m agentrt.bench.documentation [BENCH …]`` runs benches in a clone, keeps their reports as
+``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
+``docs/*.md`` that show a report. Without a bench it only fills the regions. A region is::
+
+    <!-- measured BENCH
+    figure | what it says
+    -->
+    …
+    <!-- /measured -->
+
+with one line for each figure, ``figures`` for all of them, or ``table TITLE`` or ``table TITLE | COLUMN |
+COLUMN …`` for the last table whose title contains ``TITLE``. Everything between the comments is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError
+
+from .common.report import BenchReport, Cell, Table
+
+_REGION = re.compile(
+    r"(?P<head><!-- measured (?P<bench>\w+)\n(?P<lines>.*?)-->\n).*?(?P<foot><!-- /measured -->)", re.DOTALL
+)
+
+
+class Measured(BaseModel):
+    """A bench's report with the time (UTC) and the commit of the measurement."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    date: str
+    commit: str
+    quick: bool
+    report: BenchReport
+
+    def source(self) -> str:
+        """Return a sentence with the command, date, commit and machine of the measurement."""
+        machine, system = self.report.machine, self.report.machine.operating_system.partition("-")[0]
+        command = f"agentrt bench {self.report.bench}{' --quick' if self.quick else ''}"
+        load = "" if machine.load_average is None else f", load average {machine.load_average[0]:.1f}"
+        return (
+            f"Measured by `{command}` on {self.date} (UTC) at commit {self.commit}: "
+            f"{machine.usable_cores} cores of {machine.cpu}, {system}{load}."
+        )
+
+
+def render(text: str, reports: Mapping[str, Measured]) -> str:
+    """Return a document with all of its regions filled.
+
+    Raises:
+        InvalidRequestError: a region shows a report, figure, table or column that does not exist.
+    """
+
+    def filled(region: re.Match[str]) -> str:
+        if region["bench"] not in reports:
+            raise InvalidRequestError("bench", f"no report of bench {region['bench']!r} in docs/figures.")
+        measured = reports[region["bench"]]
+        shown = _body([line for line in region["lines"].splitlines() if line.strip()], measured.report)
+        return f"{region['head']}\n{shown}\n\n{measured.source()}\n\n{region['foot']}"
+
+    return _REGION.sub(filled, text)
+
+
+def read_reports(folder: Path) -> dict[str, Measured]:
+    """Read the reports of all benches in ``folder``."""
+    return {
+        path.stem: Measured.model_validate_json(path.read_bytes()) for path in sorted(folder.glob("*.json"))
+    }
+
+
+def documents(root: Path) -> list[Path]:
+    """Return the pages of a clone that can have regions."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def _body(lines: Sequence[str], report: BenchReport) -> str:
+    if lines and lines[0].startswith("table "):
+        title, *columns = (part.strip() for part in lines[0].removeprefix("table ").split("|"))
+        return _table(report, title, columns)
+    if lines == ["figures"]:
+        return _markdown(
+            ("figure", "measured"), [(f"`{each}`", value) for each, value in report.figures.items()]
+        )
+    rows: list[Sequence[Cell]] = []
+    for line in lines:
+        figure, _, meaning = (part.strip() for part in line.partition("|"))
+        if figure not in report.figures:
+            raise InvalidRequestError("figure", f"bench {report.bench} has no figure {figure!r}.")
+        rows.append((f"`{figure}`", report.figures[figure], meaning))
+    return _markdown(("figure", "measured", ""), rows)
+
+
+def _table(report: BenchReport, title: str, columns: Sequence[str]) -> str:
+    found = [table for table in report.tables if title in table.title]
+    if not found:
+        raise InvalidRequestError("table", f"bench {report.bench} has no table {title!r}.")
+    table: Table = found[-1]
+    shown = columns or table.columns
+    if unknown := set(shown) - set(table.columns):
+        raise InvalidRequestError("column", f"table {table.title!r} has no columns {sorted(unknown)}.")
+    places = [table.columns.index(column) for column in shown]
+    return _markdown(shown, [[row[place] for place in places] for row in table.rows])
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    lines = [columns, ["---"] * len(columns), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|" for line in lines)
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if not isinstance(cell, float):
+        return str(cell)
+    digits = 0 if abs(cell) >= 100 else 1 if abs(cell) >= 10 else 2 if abs(cell) >= 0.1 else 3
+    shown = f"{cell:,.{digits}f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def _commit() -> str:
+    """Return the commit of this clone.
+
+    Raises:
+        ConfigurationError: there are changes since, or this is no clone.
+    """
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    commit = described.stdout.strip()
+    if described.returncode != 0 or commit.endswith("-dirty"):
+        raise ConfigurationError("figures are measured at a commit. Commit your changes first, in a clone.")
+    return commit
+
+
+def _measure(
+    name: str,
+    commit: str,
+    workloads: Path | None,
+    quick: bool,
+    folder: Path,
+    progress: Callable[[str], None],
+) -> None:
+    """Run a bench, keep its report and draw its pictures."""
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    main = importlib.import_module(f"agentrt.bench.{name}.main")
+    report: BenchReport = main.run(quick=quick, workloads=workloads, progress=progress)
+    measured = Measured(date=date, commit=commit, quick=quick, report=report)
+    (folder / f"{name}.json").write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    _draw(report, folder)
+
+
+def _draw(report: BenchReport, folder: Path) -> None:
+    if report.bench == "scheduler":
+        from .scheduler import timeline
+
+        timeline.draw_figures(report, folder)
+        timeline.main(["figure-4", str(folder)])
+    elif report.bench in ("speculation", "toolcache"):
+        from .common import figures
+
+        figures.draw(report, folder)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure the benches named in ``arguments``, and fill all regions.
+
+    Raises:
+        SystemExit: an argument is wrong, or a region shows what no report has.
+    """
+    parser = argparse.ArgumentParser(prog="python -m agentrt.bench.documentation")
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help="what to measure anew")
+    parser.add_argument("--workloads", type=Path, help="a folder with recorded workloads")
+    parser.add_argument("--quick", action="store_true", help="on little work, to try it")
+    given = parser.parse_args(arguments)
+    root = Path.cwd()
+    folder = root / "docs" / "figures"
+    if not folder.is_dir():
+        parser.error(f"{root} is not a clone of agentrt: it has no docs/figures. Change to one.")
+    try:
+        # Asked for once: the pictures of the first bench are changes, too.
+        commit = _commit() if given.benches else ""
+        for name in given.benches:
+            _measure(
+                name, commit, given.workloads, given.quick, folder, lambda line: print(line, file=sys.stderr)
+            )
+        reports = read_reports(folder)
+        for page in documents(root):
+            text = page.read_text(encoding="utf-8")
+            if (filled := render(text, reports)) != text:
+                page.write_text(filled, encoding="utf-8")
+    except AgentRTError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,154 @@
+"""The documentation shows what the committed reports say, and no measured number beside them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import types
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from agentrt.bench import documentation
+from agentrt.bench.common.machine import describe_machine
+from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.documentation import Measured, documents, read_reports, render
+from agentrt.errors import InvalidRequestError
+from tests.house.project import ROOT
+
+REPORTS = read_reports(ROOT / "docs" / "figures")
+REGION = re.compile(r"<!-- measured .*?<!-- /measured -->", re.DOTALL)
+CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+# A share, a ratio, a time or a rate.
+MEASUREMENT = re.compile(
+    r"\b\d[\d,.]*( %| ?(ms|GB/s|MB|tokens? (a|per) second|tokens/s|times)\b)|\b\d+\.\d\d+\b"
+)
+BY_HAND = re.compile(r"[Mm]easured by hand on (\d{4}-\d\d-\d\d)")
+
+REPORT = BenchReport(
+    bench="engine",
+    machine=describe_machine(),
+    figures={"ratio": 0.98765, "equal": 50, "ms": 1234.5},
+    tables=(
+        Table(title="nano: times", columns=("side", "ms"), rows=(("ours", 0.5),)),
+        Table(title="larger: times", columns=("side", "ms"), rows=(("ours", 12.25), ("theirs", None))),
+    ),
+    method="It was measured so.",
+)
+MEASURED = Measured(date="2026-11-22 01:00", commit="abc1234", quick=True, report=REPORT)
+
+
+def page(lines: str, inside: str = "") -> str:
+    return f"Before.\n\n<!-- measured engine\n{lines}\n-->\n{inside}<!-- /measured -->\n\nAfter.\n"
+
+
+@pytest.mark.parametrize("path", documents(ROOT), ids=lambda path: path.name)
+def test_the_regions_are_what_the_reports_say(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert render(text, REPORTS) == text, "run: make figures BENCHES="
+
+
+@pytest.mark.parametrize("path", documents(ROOT), ids=lambda path: path.name)
+def test_no_measured_number_stands_outside_the_regions(path: Path) -> None:
+    text = CODE.sub("", REGION.sub("", path.read_text(encoding="utf-8")))
+    names = {name for measured in REPORTS.values() for name in measured.report.figures}
+    benches = {f"agentrt bench {name}" for name in REPORTS}
+    offences = []
+    # A table belongs to the paragraph before it.
+    for lines in re.split(r"\n\s*\n(?!\|)", text):
+        paragraph = " ".join(lines.split())
+        about_benches = any(f"`{name}`" in paragraph for name in names) or any(
+            each in paragraph for each in benches
+        )
+        claims = about_benches or re.search(r"\b[Mm]easured\b", paragraph)
+        if claims and MEASUREMENT.search(paragraph) and not BY_HAND.search(paragraph):
+            offences.append(paragraph)
+    assert offences == []
+
+
+def test_a_report_says_when_and_where_it_was_measured() -> None:
+    for name, measured in REPORTS.items():
+        assert measured.report.bench == name
+        datetime.strptime(measured.date, "%Y-%m-%d %H:%M")
+        assert re.fullmatch(r"\w{7,40}", measured.commit), "measure at a commit without changes"
+
+
+def test_figures_fill_a_region() -> None:
+    filled = render(page("ratio | ours by theirs\nms | a step\nequal | of 50"), {"engine": MEASURED})
+    assert "| `ratio` | 0.99 | ours by theirs |" in filled
+    assert "| `ms` | 1,234 | a step |" in filled
+    assert "| `equal` | 50 | of 50 |" in filled
+    assert "`agentrt bench engine --quick` on 2026-11-22 01:00 (UTC) at commit abc1234" in filled
+    assert filled.startswith("Before.")
+    assert filled.endswith("After.\n")
+    assert render(filled, {"engine": MEASURED}) == filled
+
+
+def test_a_table_fills_a_region() -> None:
+    filled = render(page("table times | ms", "| old |\n"), {"engine": MEASURED})
+    assert "| ms |\n| --- |\n| 12.2 |\n| |\n" in filled
+    assert "old" not in filled
+    assert "| ours | 12.2 |" in render(page("table times"), {"engine": MEASURED})
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("speed | fast", "no figure 'speed'"),
+        ("table nothing", "no table 'nothing'"),
+        ("table times | weight", "no columns"),
+    ],
+)
+def test_what_no_report_has_is_an_error(lines: str, problem: str) -> None:
+    with pytest.raises(InvalidRequestError, match=problem):
+        render(page(lines), {"engine": MEASURED})
+    with pytest.raises(InvalidRequestError, match="no report of bench 'engine'"):
+        render(page(lines), {})
+
+
+def test_the_command_fills_the_pages_of_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        documentation.main([])
+    assert "no docs/figures" in capsys.readouterr().err
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    (tmp_path / "docs" / "figures" / "engine.json").write_text(MEASURED.model_dump_json())
+    (tmp_path / "README.md").write_text(page("ratio | ours by theirs"))
+    (tmp_path / "docs" / "page.md").write_text("Nothing is measured here.\n")
+    documentation.main([])
+    assert "0.99" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / "docs" / "page.md").read_text() == "Nothing is measured here.\n"
+    (tmp_path / "docs" / "page.md").write_text(page("speed | fast"))
+    with pytest.raises(SystemExit):
+        documentation.main([])
+    assert "no figure 'speed'" in capsys.readouterr().err
+
+
+def test_a_bench_is_measured_at_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = types.ModuleType("agentrt.bench.engine.main")
+    main.run = lambda **options: REPORT  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, main.__name__, main)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    (tmp_path / "README.md").write_text(page("ratio | ours by theirs"))
+    with pytest.raises(SystemExit):
+        documentation.main(["engine"])
+    assert "Commit your changes first" in capsys.readouterr().err
+    for command in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "One"],
+    ):
+        subprocess.run(["git", *command], check=True)
+    documentation.main(["engine", "--quick"])
+    (measured,) = read_reports(tmp_path / "docs" / "figures").values()
+    assert (measured.report, measured.quick) == (REPORT, True)
+    assert f"at commit {measured.commit}" in (tmp_path / "README.md").read_text()
+    with pytest.raises(SystemExit):  # the page has changed
+        documentation.main(["engine"])

@@ -45,8 +45,8 @@ _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.SPECULATION},
     "--model": {BenchName.MODELS, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
-    "--seed": {BenchName.SPECULATION, BenchName.TOOLCACHE},
-    "--seeds": {BenchName.SPECULATION, BenchName.TOOLCACHE},
+    "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
+    "--seeds": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
 }
 """The options that not all benches take."""
 

@@ -34,7 +34,7 @@ class Sweep:
 
     rates: tuple[float, ...]
     intervals: tuple[float, ...]
-    seeds: int
+    seeds: Sequence[int]
     proactive: int
     """Proactive requests in one run, at least about so many."""
     answers: int
@@ -117,12 +117,12 @@ def figure7(lengths: Lengths, sweep: Sweep, progress: Callable[[str], None]) -> 
 def _with_user(
     proactive: LengthPairs, reactive: LengthPairs, rate: float, interval: float, sweep: Sweep
 ) -> Load:
-    seconds = max(sweep.proactive / rate, sweep.answers / sweep.seeds * (interval + _ANSWER_S))
+    seconds = max(sweep.proactive / rate, sweep.answers / len(sweep.seeds) * (interval + _ANSWER_S))
     return Load(proactive, rate, seconds, reactive, interval)
 
 
-def _point(system: str, workload: str, load: Load, seeds: int) -> Point:
-    runs = tuple(run_load(system, load, seed) for seed in range(seeds))
+def _point(system: str, workload: str, load: Load, seeds: Sequence[int]) -> Point:
+    runs = tuple(run_load(system, load, seed) for seed in seeds)
     return Point(system, workload, load.rate, load.interval_s, runs)
 
 
@@ -224,7 +224,7 @@ def simulated_method(sweep: Sweep) -> str:
     """Return how the figures were found, for the report."""
     return (
         "Simulated: a Core Ultra 5 125H from published figures and the assumptions that its file names; "
-        f"nothing was measured on one. {sweep.seeds} runs a point, each with another seed, and the same "
+        f"nothing was measured on one. {len(sweep.seeds)} runs a point, each with another seed, and the same "
         f"requests for all systems: {', '.join(SYSTEMS)}. 'Order of arrival' has agentrt's chunks, placement "
         "and pressure tiers and lacks only priorities; batching on the CPU at the efficiency that llama.cpp "
         "showed elsewhere stands for llama.cpp. Tables have medians and means over all answers, and the "

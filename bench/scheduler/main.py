@@ -13,6 +13,7 @@ from agentrt.errors import ConfigurationError
 
 from ..common.machine import describe_machine
 from ..common.random_gguf import HALF_BILLION, random_model_directory
+from ..common.repetitions import Seeds
 from ..common.report import BenchReport, Table
 from .figures import Sweep, figure6, figure7, figures_of, points_table, simulated_method
 from .live import LOAD, Live, LiveSize
@@ -39,14 +40,14 @@ class _Size:
 
 _QUICK = _Size(
     LiveSize(8, 1, 6),
-    Sweep((0.05, 0.2, 0.8), (10.0,), 3, 10, 30),
+    Sweep((0.05, 0.2, 0.8), (10.0,), range(3), 10, 30),
     FEW_LENGTHS,
     16,
     ("nano",),
 )
 _FULL = _Size(
     LiveSize(12, 2, 32, (1.3,)),
-    Sweep((0.05, 0.1, 0.2, 0.4, 0.8), (10.0, 20.0, 40.0), 10, 20, 60),
+    Sweep((0.05, 0.1, 0.2, 0.4, 0.8), (10.0, 20.0, 40.0), range(10), 20, 60),
     LENGTHS,
     60,
     ("nano", _LARGER),
@@ -59,19 +60,17 @@ def run(
     workloads: Path | None,
     progress: Callable[[str], None],
     peers: Sequence[PeerAddress] = (),
-    seeds: int | None = None,
+    seeds: Seeds | None = None,
 ) -> BenchReport:
     """Run the bench. ``workloads`` is a folder of public sets for lengths and arrivals.
 
-    ``seeds`` is how often each simulated load is run, each time with other requests; None for the usual.
+    ``seeds`` are those of each simulated load, which is run once for each, with other requests.
     ``peers`` serve the larger model; with peers it is measured even when ``quick``. Raises
     :class:`~agentrt.errors.BenchPeerError` before any work when one of them does not serve it.
     """
     size = _QUICK if quick else _FULL
     if seeds is not None:
-        if seeds < 1:
-            raise ConfigurationError(f"seeds is {seeds}. Give at least 1.")
-        size = replace(size, sweep=replace(size.sweep, seeds=seeds))
+        size = replace(size, sweep=replace(size.sweep, seeds=seeds.take(len(size.sweep.seeds))))
     if len({peer.name for peer in peers}) < len(peers):
         raise ConfigurationError("--peer has the same name twice. Give each of llama_cpp and vllm once.")
     if peers:

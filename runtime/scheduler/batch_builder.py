@@ -54,6 +54,7 @@ class BatchBuilder:
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
         """Start a batch of the ready sequences that fit in it; None if none is ready."""
         chunks = self._schedule_chunks(stage, level)
+        self._trim(chunks, self.kernel_limit_s(stage, level))
         return self._batches.start(chunks, stage) if chunks else None
 
     def evict_background_prompts(self) -> None:
@@ -66,7 +67,6 @@ class BatchBuilder:
     def _schedule_chunks(self, stage: Stage, level: int) -> list[ScheduledChunk]:
         """Schedule a chunk of each candidate while the batch size, the token budget and free blocks allow."""
         chunks: list[ScheduledChunk] = []
-        limit_s = self.kernel_limit_s(stage, level)
         evicted: set[Sequence] = set()
         budget: int | None = None
         blocks_short = self._short_level is not None and level > self._short_level
@@ -84,19 +84,13 @@ class BatchBuilder:
                 # block, so that it always advances.
                 budget = max(self._token_budget(sequence) - len(chunks), self._graph.block_tokens)
             length = self._chunk_length(sequence, budget) if prefill and budget is not None else 1
-            # Also together with others' past, a chunk must not make a kernel too long.
-            if length and chunks and not self._in_time([*chunks, _chunk(sequence, length)], limit_s):
-                length = 0
             if length and self._reserve_blocks(sequence, length, chunks, evicted):
                 if waiting:
                     self._admit(sequence)
                 budget = None if budget is None else budget - length
-                chunk = _chunk(sequence, length)
-                if sequence.draft and chunk.samples and not prefill:
-                    drafted = chunk._replace(draft=sequence.draft)
-                    if self._in_time([*chunks, drafted], limit_s) and self._allocate_for_draft(sequence):
-                        chunk = drafted
-                chunks.append(chunk)
+                samples = sequence.computed_tokens + length == len(sequence.tokens)
+                draft = self._draft_that_fits(sequence) if sequence.draft and samples and not prefill else ()
+                chunks.append(ScheduledChunk(sequence, length, samples, draft))
             elif waiting:
                 self._block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
                 # Later sequences in the queue must not take the blocks that this one waits for.
@@ -134,9 +128,21 @@ class BatchBuilder:
             return self._graph.quantum_s
         return float("inf") if stage is Stage.DECODE else max(self._graph.quantum_s, policy.reactive_kernel_s)
 
-    def _in_time(self, chunks: list[ScheduledChunk], limit_s: float) -> bool:
-        """Whether no kernel of a batch of ``chunks`` takes longer than ``limit_s``."""
-        return limit_s == float("inf") or self._graph.longest_kernel_s(shape_of(chunks)) <= limit_s
+    def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
+        """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.
+
+        The token budget considers the first prompt only. Drafts, the past of further sequences and their
+        number can make kernels longer. The sequences left out stay ready for the next batch.
+        """
+        if limit_s == float("inf"):
+            return
+        drafted = [place for place, chunk in enumerate(chunks) if chunk.draft]
+        while (drafted or len(chunks) > 1) and self._graph.longest_kernel_s(shape_of(chunks)) > limit_s:
+            if drafted:
+                place = drafted.pop()
+                chunks[place] = chunks[place]._replace(draft=())
+            else:
+                chunks.pop()
 
     def _token_budget(self, first: Sequence) -> int:
         """Tokens in a batch whose first prompt is ``first``: the most whose kernels stay within their limit.
@@ -162,15 +168,15 @@ class BatchBuilder:
         end = (sequence.computed_tokens + budget) // self._graph.block_tokens * self._graph.block_tokens
         return max(0, end - sequence.computed_tokens)
 
-    def _allocate_for_draft(self, sequence: Sequence) -> bool:
-        """Allocate blocks for the sequence's draft if enough are free: no sequence is evicted for a draft."""
+    def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
+        """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft."""
         tokens = len(sequence.tokens) + len(sequence.draft)
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed > self._block_manager.free_blocks:
-            return False
+            return ()
         if needed > 0:
             self._block_manager.allocate(sequence, needed)
-        return True
+        return sequence.draft
 
     def _admit(self, sequence: Sequence) -> None:
         """Admit a waiting sequence whose blocks are reserved."""
@@ -254,8 +260,3 @@ class BatchBuilder:
         """
         batch = self._batches.containing(sequence)
         return batch is None or (batch.running_on is None and batch.stage is not Stage.DECODE)
-
-
-def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
-    """The next ``length`` tokens of ``sequence`` as a chunk without a draft."""
-    return ScheduledChunk(sequence, length, sequence.computed_tokens + length == len(sequence.tokens))

@@ -15,6 +15,7 @@ from .chat import chat
 from .demo import demo
 from .doctor import doctor
 from .gateway import gateway
+from .models import models
 from .profile import profile
 from .pull import pull
 from .serve import serve
@@ -47,5 +48,6 @@ app.command()(serve)
 app.command()(gateway)
 app.command()(doctor)
 app.command()(profile)
+app.command()(models)
 app.command()(pull)
 app.command()(bench)

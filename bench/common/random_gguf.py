@@ -20,7 +20,7 @@ _F32, _Q8_0 = 0, 8
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 _CONTROL, _NORMAL, _UNUSED = 3, 1, 5
 _SPECIAL: Final = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-_CHAT_TEMPLATE: Final = (
+CHAT_TEMPLATE: Final = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
     "+ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
@@ -95,7 +95,7 @@ def random_model_directory(folder: Path, shape: ModelShape, progress: Callable[[
 
 def _metadata(shape: ModelShape) -> Mapping[str, tuple[int, Any]]:
     architecture = shape.architecture
-    tokens, kinds, merges = _vocabulary(shape.vocabulary)
+    tokens, kinds, merges = byte_level_vocabulary(shape.vocabulary)
     head = {"attention.key_length": shape.head_size, "attention.value_length": shape.head_size}
     numbers = {
         "context_length": shape.context,
@@ -124,11 +124,11 @@ def _metadata(shape: ModelShape) -> Mapping[str, tuple[int, Any]]:
         "tokenizer.ggml.eos_token_id": (_UINT32, 2),
         "tokenizer.ggml.padding_token_id": (_UINT32, 0),
         "tokenizer.ggml.add_bos_token": (_BOOL, False),
-        "tokenizer.chat_template": (_STRING, _CHAT_TEMPLATE),
+        "tokenizer.chat_template": (_STRING, CHAT_TEMPLATE),
     }
 
 
-def _vocabulary(size: int) -> tuple[list[str], list[int], list[str]]:
+def byte_level_vocabulary(size: int) -> tuple[list[str], list[int], list[str]]:
     """Tokens, their types, and merges: byte-level BPE as in GPT-2."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from agentrt.errors import ModelFormatError, ModelNotFoundError
 from ..hub.names import parse_name
 from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
-from .gguf import convert_gguf
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _KNOWN = ", ".join(map(repr, _EMBEDDED))
@@ -52,14 +52,23 @@ class ModelDirectory:
         """Path of the tokenizer's graph."""
         return self.path / "openvino_tokenizer.xml"
 
+    @property
+    def detokenizer_graph(self) -> Path:
+        """Path of the detokenizer's graph."""
+        return self.path / "openvino_detokenizer.xml"
 
-def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | None = None) -> ModelDirectory:
+
+def open_model_directory(
+    model: str | os.PathLike[str],
+    cache_folder: Path | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> ModelDirectory:
     """Find a model and check that all of its files exist and are complete.
 
     ``model`` is the name of an embedded model (``"nano"``, ``"nano-draft"``) or of a pulled one (see
     :mod:`agentrt.runtime.hub`), the path of a directory as ``optimum-cli export openvino`` writes it, or the
-    path of a GGUF file. A GGUF file is converted when it is
-    first opened; see :func:`convert_gguf`, also for ``cache_folder``.
+    path of a GGUF file. A GGUF file is converted when it is first opened; see
+    :func:`agentrt.runtime.gguf.cache.convert_gguf`, also for ``cache_folder`` and ``progress``.
 
     Raises:
         ModelNotFoundError: there is no such name or path, or ``model`` is neither a name nor a path.
@@ -68,8 +77,10 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
     name = _name(model)
     path = _find(name)
     model_id = name if name in _EMBEDDED else path.resolve().name
-    if path.is_file() and path.suffix.lower() == ".gguf":
-        path, model_id = convert_gguf(path, cache_folder), path.stem
+    if path.is_file() and _is_gguf(path):
+        from ..gguf.cache import convert_gguf  # here, as it loads packages that other models do not need
+
+        path = convert_gguf(path, cache_folder, progress)
     if not path.is_dir():
         raise ModelFormatError(
             f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
@@ -82,7 +93,7 @@ def open_model_directory(model: str | os.PathLike[str], cache_folder: Path | Non
     generation = _read_json(generation_file) if generation_file.exists() else {}
     return ModelDirectory(
         path=path,
-        model_id=model_id,
+        model_id=str(config.get("converted_from", model_id)),
         context_length=_context_length(config, path),
         end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
     )
@@ -115,6 +126,15 @@ def _name(model: object) -> str:
             "file or of the directory of an exported OpenVINO model, as a string or a Path."
         )
     return name
+
+
+def _is_gguf(file: Path) -> bool:
+    """Whether a file is a GGUF file by its name or its content."""
+    try:
+        with file.open("rb") as stream:
+            return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
+    except OSError as error:
+        raise ModelFormatError(f"{file} cannot be read ({error.strerror}). Check its permissions.") from error
 
 
 def _check_graph(xml: Path) -> None:

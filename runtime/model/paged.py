@@ -23,6 +23,7 @@ from openvino._offline_transformations import paged_attention_transformation
 
 from agentrt.errors import ModelFormatError
 
+from ..gguf.sliding_windows import apply_sliding_windows
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
@@ -61,6 +62,7 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         paged_attention_transformation(model)
     except RuntimeError as error:
         raise _unsupported(directory, openvino_message(error)) from error
+    apply_sliding_windows(model)
     names = {name for port in model.inputs for name in port.names}
     if "key_cache.0" not in names:
         raise _unsupported(directory, "it has no attention with a key-value cache")

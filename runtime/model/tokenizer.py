@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +16,7 @@ from agentrt.errors import InvalidRequestError, ModelFormatError
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
 from .openvino_core import load_on_own_thread
+from .tokenizer_graph import decoded_vocabulary, special_token_pattern
 from .tool_prompt import with_system_in_user_message, with_tool_prompt
 
 _TRUSTED_ROLES: Final = ("system", "developer", "assistant")
@@ -63,8 +62,10 @@ class Tokenizer:
                 f"{directory.path} has no end token, so that no answer would end. "
                 "Set eos_token_id in generation_config.json."
             )
-        self._special_token = _special_token_pattern(directory.tokenizer_graph)
-        self._hidden, self.token_bytes = self._read_vocabulary(vocabulary_size)
+        self._special_token = special_token_pattern(directory.tokenizer_graph)
+        self._hidden, self.token_bytes = self._read_vocabulary(
+            vocabulary_size, decoded_vocabulary(directory.detokenizer_graph)
+        )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
         # Stands inside the text of forged special tokens while the template is applied. Random, so that no
         # message can contain it; letters and digits, so that no template treats it specially.
@@ -148,59 +149,39 @@ class Tokenizer:
     def _escape(self, value: Any) -> Any:
         """Put a separator after the first character of each special token in the texts of ``value``."""
         if isinstance(value, str):
-            return self._special_token.sub(
-                lambda match: f"{match[0][:1]}{self._separator}{match[0][1:]}", value
-            )
+            return self._special_token.sub(self._split_special_token, value)
         if isinstance(value, Mapping):
             return {self._escape(key): self._escape(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._escape(item) for item in value]
         return value
 
-    def _read_vocabulary(self, vocabulary_size: int) -> tuple[frozenset[int], list[bytes] | None]:
-        """Return the hidden tokens, and the bytes of all others if the texts of tokens concatenate."""
+    def _split_special_token(self, match: re.Match[str]) -> str:
+        token = match[0]
+        # Some vocabularies have such tokens for runs of spaces and line feeds, which are no markup.
+        return token if token.isspace() else f"{token[:1]}{self._separator}{token[1:]}"
+
+    def _read_vocabulary(
+        self, vocabulary_size: int, vocabulary: list[bytes] | None
+    ) -> tuple[frozenset[int], list[bytes] | None]:
+        """Return the hidden tokens, and the bytes of all others if the texts of tokens concatenate.
+
+        ``vocabulary`` is what the detokenizer's graph has for each token.
+        """
         ids: dict[bytes, int] = self._tokenizer.get_vocab()
-        size = max(vocabulary_size, max(ids.values()) + 1)
+        size = max(vocabulary_size, max(ids.values()) + 1, len(vocabulary or ()))
         shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
         # Some of these are special tokens, but a tool parser must see them.
         markup = {ids.get(text.encode()) for format in tool_call_formats() for text in format.markup}
         hidden = frozenset(id for id in range(size) if not shown[id] and id not in markup)
-        table = [b""] * size
-        for token, id in ids.items():
-            if id not in hidden:
-                table[id] = token
+        if vocabulary is None:
+            vocabulary = [b""] * size
+            for token, id in ids.items():
+                vocabulary[id] = token
+        table = [b"" if id in hidden else token for id, token in enumerate(vocabulary)]
+        table += [b""] * (size - len(table))
         # The vocabulary is byte-level if and only if the concatenated bytes give the detokenizer's text.
         text = self._tokenizer.decode(
             [id for id in range(size) if id not in hidden], skip_special_tokens=False
         )
         return hidden, table if b"".join(table).decode("utf-8", "replace") == text else None
-
-
-def _special_token_pattern(tokenizer_graph: Path) -> re.Pattern[str]:
-    """Read the expression by which a tokenizer finds special tokens in text from its graph.
-
-    Raises:
-        ModelFormatError: Python cannot compile the expression.
-    """
-    root = ElementTree.parse(tokenizer_graph).getroot()
-    layers = {layer.get("id"): layer for layer in root.iter("layer")}
-    sources = {
-        (edge.get("to-layer"), edge.get("to-port")): edge.get("from-layer") for edge in root.iter("edge")
-    }
-    alternatives: list[str] = []
-    with tokenizer_graph.with_suffix(".bin").open("rb") as weights:
-        for layer in root.iter("layer"):
-            if layer.get("type") != "SpecialTokensSplit":
-                continue
-            port = layer.findall("input/port")[-1].get("id")
-            constant = layers[sources[layer.get("id"), port]].find("data")
-            assert constant is not None
-            weights.seek(int(constant.get("offset", "0")))
-            alternatives.append(weights.read(int(constant.get("size", "0"))).decode("utf-8"))
-    try:
-        return re.compile("|".join(alternatives) or r"(?!)")
-    except re.error as error:
-        raise ModelFormatError(
-            f"{tokenizer_graph} splits special tokens by an expression that Python cannot compile ({error}). "
-            "Convert the tokenizer again with a current openvino-tokenizers."
-        ) from error

@@ -1,0 +1,212 @@
+"""Parses GGUF headers. Every count, length and offset is checked against the size of the file before use.
+
+A header is ``GGUF``, a version, the numbers of tensors and of metadata entries, the entries, and a
+description of each tensor; the data of the tensors follow, aligned. All numbers are little-endian. Time and
+memory of parsing are bounded by the size of the file, whatever its counts say.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from agentrt.errors import ModelFormatError
+
+_MAGIC: Final = b"GGUF"
+_VERSIONS: Final = (2, 3)
+_STRING: Final = 8
+_ARRAY: Final = 9
+_SCALARS: Final = {
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    7: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
+}
+_U32: Final = _SCALARS[4]
+_U64: Final = _SCALARS[10]
+_MAX_DIMENSIONS: Final = 4
+_MAX_ELEMENTS: Final = 2**48
+_SHORTEST: Final = 8
+"""Bytes of the shortest string, metadata entry or tensor description."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of a GGUF file; its data stay on disk."""
+
+    name: str
+    file: Path
+    shape: tuple[int, ...]
+    """Outermost extent first, as in NumPy; the file counts from the innermost."""
+    type: GGMLQuantizationType
+    offset: int
+    """Byte of the file at which its data begin."""
+    size: int
+    """Bytes of its data."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the elements that differ in the last index only."""
+        return self.size // math.prod(self.shape[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What precedes the data of one GGUF file."""
+
+    file: Path
+    metadata: dict[str, Any]
+    tensors: tuple[Tensor, ...]
+    size: int
+    """Bytes in front of the tensors' data."""
+
+
+def read_header(file: Path) -> Header:
+    """Parse the header of ``file``.
+
+    Raises:
+        ModelFormatError: the file cannot be read, is no GGUF file, is incomplete, or contradicts itself.
+    """
+    try:
+        with file.open("rb") as stream:
+            if stream.read(len(_MAGIC)) != _MAGIC:
+                raise _DamagedError("it does not begin with GGUF")
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _Parser(file, content).parse()
+    except _DamagedError as error:
+        raise ModelFormatError(
+            f"{file} is not a complete GGUF file ({error}). Download or copy it again."
+        ) from error
+    except OSError as error:
+        raise ModelFormatError(f"{file} cannot be read ({error.strerror}). Check its permissions.") from error
+
+
+class _DamagedError(Exception):
+    """What is wrong with a file."""
+
+
+class _Parser:
+    """The content of a file, and the position of the next byte to parse."""
+
+    def __init__(self, file: Path, content: mmap.mmap) -> None:
+        self._file = file
+        self._content = content
+        self._position = len(_MAGIC)
+
+    def parse(self) -> Header:
+        version = self._number(_U32)
+        if version not in _VERSIONS:
+            raise _DamagedError(f"version {version} is unknown")
+        tensors, entries = self._count("tensors"), self._count("metadata entries")
+        metadata = self._metadata(entries)
+        descriptions = [self._description() for _ in range(tensors)]
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
+            raise _DamagedError(f"its alignment is {alignment!r}, which is no power of two")
+        begin = -(-self._position // alignment) * alignment
+        located = tuple(self._locate(begin, alignment, *description) for description in descriptions)
+        _refuse_overlaps(located)
+        return Header(self._file, metadata, located, begin)
+
+    def _metadata(self, entries: int) -> dict[str, Any]:
+        metadata: dict[str, Any] = {}
+        for _ in range(entries):
+            key = self._string()
+            if key in metadata:
+                raise _DamagedError(f"it has two entries {key!r}")
+            metadata[key] = self._value(self._number(_U32))
+        return metadata
+
+    def _value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self._string()
+        if kind == _ARRAY:
+            return self._array(self._number(_U32))
+        return self._number(self._scalar(kind))
+
+    def _array(self, kind: int) -> list[Any]:
+        if kind == _STRING:
+            return [self._string() for _ in range(self._count("strings"))]
+        layout = self._scalar(kind)
+        count = self._count("elements", layout.size)
+        items = struct.unpack(f"<{count}{layout.format[1:]}", self._bytes(count * layout.size))
+        return list(items)
+
+    def _description(self) -> tuple[str, tuple[int, ...], int, int]:
+        name = self._string()
+        dimensions = self._number(_U32)
+        if not 1 <= dimensions <= _MAX_DIMENSIONS:
+            raise _DamagedError(f"tensor {name!r} has {dimensions} dimensions")
+        extents = tuple(self._number(_U64) for _ in range(dimensions))
+        return name, extents[::-1], self._number(_U32), self._number(_U64)
+
+    def _locate(
+        self, begin: int, alignment: int, name: str, shape: tuple[int, ...], kind: int, offset: int
+    ) -> Tensor:
+        try:
+            type = GGMLQuantizationType(kind)
+        except ValueError:
+            raise _DamagedError(f"tensor {name!r} has the unknown quantisation {kind}") from None
+        elements = math.prod(shape)
+        block_elements, block_bytes = GGML_QUANT_SIZES[type]
+        if not 0 < elements <= _MAX_ELEMENTS or shape[-1] % block_elements:
+            raise _DamagedError(f"tensor {name!r} has the shape {list(shape)}, impossible as {type.name}")
+        size = elements // block_elements * block_bytes
+        if offset % alignment:
+            raise _DamagedError(f"tensor {name!r} begins at byte {offset}, which is not aligned")
+        if begin + offset + size > len(self._content):
+            raise _DamagedError(
+                f"its weights reach beyond its end at byte {len(self._content)}: {name!r} ends at byte "
+                f"{begin + offset + size}"
+            )
+        return Tensor(name, self._file, shape, type, begin + offset, size)
+
+    def _count(self, what: str, shortest: int = _SHORTEST) -> int:
+        """Read how many items follow, each of at least ``shortest`` bytes."""
+        count: int = self._number(_U64)
+        if count * shortest > len(self._content) - self._position:
+            raise _DamagedError(f"it claims {count} {what}, more than it has bytes for")
+        return count
+
+    def _string(self) -> str:
+        return self._bytes(self._number(_U64)).decode("utf-8", "replace")
+
+    def _number(self, layout: struct.Struct) -> Any:
+        return layout.unpack(self._bytes(layout.size))[0]
+
+    def _scalar(self, kind: int) -> struct.Struct:
+        if kind not in _SCALARS:
+            raise _DamagedError(f"a value has the unknown type {kind}")
+        return _SCALARS[kind]
+
+    def _bytes(self, length: int) -> bytes:
+        end = self._position + length
+        if end > len(self._content):
+            raise _DamagedError("it ends in its header")
+        found = self._content[self._position : end]
+        self._position = end
+        return found
+
+
+def _refuse_overlaps(tensors: tuple[Tensor, ...]) -> None:
+    names = {tensor.name for tensor in tensors}
+    if len(names) < len(tensors):
+        raise _DamagedError("two of its tensors have one name")
+    ordered = sorted(tensors, key=lambda tensor: tensor.offset)
+    for before, after in itertools.pairwise(ordered):
+        if before.offset + before.size > after.offset:
+            raise _DamagedError(f"tensors {before.name!r} and {after.name!r} overlap")

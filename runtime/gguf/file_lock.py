@@ -1,0 +1,48 @@
+"""A lock between processes, on a file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_RETRY_S: Final = 0.2
+
+
+@contextmanager
+def file_lock(file: Path) -> Iterator[None]:
+    """Hold the lock ``file``; wait while another thread or process holds it.
+
+    The system releases it when a process ends, however it ends. The file stays.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+    with file.open("ab") as stream:
+        while not _acquired(stream.fileno()):
+            time.sleep(_RETRY_S)  # not a blocking lock, so that Ctrl-C reaches Python on every system
+        yield
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _acquired(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _acquired(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,163 @@
+"""Writes the weights file of an OpenVINO graph tensor by tensor, before and independently of the graph.
+
+A graph is built with parameters in place of its weights, and :func:`write_graph` turns these parameters into
+constants of the weights file. So at no time is more than a piece of one tensor in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as opset
+from gguf.constants import GGMLQuantizationType as Type
+from gguf.quants import dequantize
+from numpy.typing import NDArray
+
+from .file_format import Tensor
+from .quantisation import QUANTISATIONS, pack_nibbles, unpack
+
+_PIECE_BYTES: Final = 8 * 2**20
+"""Bytes of the GGUF file that are converted at once, except where a single row has more."""
+_ALIGNMENT: Final = 64
+_PLAIN: Final = {Type.F32: ov.Type.f32, Type.F16: ov.Type.f16, Type.BF16: ov.Type.bf16}
+_CODES: Final = {4: ov.Type.i4, 8: ov.Type.i8}
+_PREFIX: Final = "weights."
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix ``[rows, columns]`` as nodes of the graph that is being built."""
+
+    values: ov.Output
+    """float32, without offsets."""
+    offsets: ov.Output | None = None
+    """``[rows, groups]`` float32: what each group of columns adds to all of its weights."""
+
+
+class WeightsFile:
+    """The weights file of a graph that is being built."""
+
+    def __init__(self, stream: BinaryIO, advance: Callable[[int], None] = lambda done: None) -> None:
+        """Write to ``stream``; ``advance`` is called with how many bytes of tensors have been converted."""
+        self._stream = stream
+        self._advance = advance
+        self._done = 0
+        self.parameters: list[ov.op.Parameter] = []
+        """They stand for constants of the file in the graph; named after their place in the file."""
+
+    def vector(self, tensor: Tensor) -> NDArray[np.float32]:
+        """Return a tensor of few elements, such as the weights of a norm, as float32."""
+        values = np.asarray(dequantize(_rows(tensor), tensor.type), np.float32).reshape(-1)
+        self._count(tensor.size)
+        return values
+
+    def matrix(self, tensor: Tensor, order: NDArray[np.intp] | None = None) -> Matrix:
+        """Write ``tensor`` and return it as nodes. Row ``order[i]`` of the tensor becomes row ``i``."""
+        plain = _PLAIN.get(tensor.type)
+        if plain is None:
+            return self._quantised(tensor, order)
+        place = self._reserve(tensor.size)
+        at = place
+        for rows in self._pieces(tensor, order):
+            at = self._write(at, rows)
+        values = self._parameter(place, tensor.size, tensor.shape, plain)
+        return Matrix(values if plain == ov.Type.f32 else opset.convert(values, ov.Type.f32).output(0))
+
+    def _quantised(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Matrix:
+        quantisation = QUANTISATIONS[tensor.type]
+        rows, columns = tensor.shape
+        groups = columns // quantisation.group
+        half = quantisation.exact_half_scales
+        sizes = [
+            rows * columns * quantisation.bits // 8,
+            rows * groups * (2 if half else 4),
+            rows * groups * 4,
+        ]
+        places = [self._reserve(size) for size in sizes[: 3 if quantisation.has_offsets else 2]]
+        at = list(places)
+        for piece in self._pieces(tensor, order):
+            unpacked = unpack(tensor.type, piece)
+            codes = pack_nibbles(unpacked.codes) if quantisation.bits == 4 else unpacked.codes
+            scales = unpacked.scales.astype(np.float16 if half else np.float32)
+            for index, data in enumerate((codes, scales, unpacked.offsets)):
+                if data is not None:
+                    at[index] = self._write(at[index], data)
+        shape = (rows, groups, quantisation.group)
+        codes = self._parameter(places[0], sizes[0], shape, _CODES[quantisation.bits])
+        type = ov.Type.f16 if half else ov.Type.f32
+        scales = self._parameter(places[1], sizes[1], (rows, groups, 1), type)
+        values = opset.reshape(
+            opset.multiply(opset.convert(codes, type), scales), opset.constant([rows, columns]), False
+        )
+        if half:
+            values = opset.convert(values, ov.Type.f32)
+        if not quantisation.has_offsets:
+            return Matrix(values.output(0))
+        return Matrix(values.output(0), self._parameter(places[2], sizes[2], (rows, groups), ov.Type.f32))
+
+    def _pieces(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of ``tensor`` in ``order``, some at a time."""
+        rows, columns = math.prod(tensor.shape[:-1]), tensor.row_bytes
+        step = max(1, _PIECE_BYTES // columns)
+        for begin in range(0, rows, step):
+            data = _rows(tensor)  # mapped anew: pages of pieces that are done do not stay in memory
+            yield data[begin : begin + step] if order is None else data[order[begin : begin + step]]
+            self._count(min(step, rows - begin) * columns)
+
+    def _count(self, size: int) -> None:
+        self._done += size
+        self._advance(self._done)
+
+    def _reserve(self, size: int) -> int:
+        """Extend the file by ``size`` bytes and return where they begin."""
+        begin = -(-self._stream.seek(0, 2) // _ALIGNMENT) * _ALIGNMENT
+        self._stream.truncate(begin + size)
+        return begin
+
+    def _write(self, at: int, data: NDArray[Any]) -> int:
+        self._stream.seek(at)
+        self._stream.write(np.ascontiguousarray(data).data)
+        return at + data.nbytes
+
+    def _parameter(self, offset: int, size: int, shape: tuple[int, ...], type: ov.Type) -> ov.Output:
+        parameter = opset.parameter(list(shape), type, name=f"{_PREFIX}{offset}.{size}")
+        self.parameters.append(parameter)
+        return parameter.output(0)
+
+
+def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
+    """Write ``model`` to ``graph``; its weights are parameters of a :class:`WeightsFile` on ``weights``.
+
+    Constants of the model itself follow the weights in the file.
+    """
+    constants = graph.with_suffix(".constants")
+    ov.serialize(model, graph, constants)
+    begin = -(-weights.seek(0, 2) // _ALIGNMENT) * _ALIGNMENT
+    weights.truncate(begin)
+    weights.seek(begin)
+    weights.write(constants.read_bytes())
+    constants.unlink()
+    tree = ElementTree.parse(graph)
+    for layer in tree.iter("layer"):
+        data = layer.find("data")
+        if layer.get("type") == "Const" and data is not None:
+            data.set("offset", str(int(data.get("offset", "0")) + begin))
+        elif layer.get("name", "").startswith(_PREFIX) and data is not None:
+            offset, size = layer.get("name", "").removeprefix(_PREFIX).split(".")
+            layer.set("type", "Const")
+            data.set("offset", offset)
+            data.set("size", size)
+    tree.write(graph, encoding="utf-8", xml_declaration=True)
+
+
+def _rows(tensor: Tensor) -> NDArray[np.uint8]:
+    """Map the data of ``tensor`` as ``[rows, bytes of a row]``."""
+    shape = (math.prod(tensor.shape[:-1]), tensor.row_bytes)
+    return np.memmap(tensor.file, np.uint8, "r", tensor.offset, shape)

@@ -1,0 +1,130 @@
+"""Each architecture against Transformers: the same weights give the same greedy tokens.
+
+``write_expected_tokens.py`` wrote what Transformers answers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import pytest
+from numpy.typing import NDArray
+
+from agentrt.errors import ModelFormatError
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from tests.runtime.gguf.families import FAMILIES, PROMPT, vocabulary, weights, write_family, write_gguf
+from tests.runtime.tiny import EXACT, Piece, forward, load, uncut
+
+pytestmark = pytest.mark.real_model
+
+EXPECTED = json.loads(Path(__file__).with_name("expected_tokens.json").read_text(encoding="utf-8"))
+UNQUANTISED = EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+TOLERANCE = 2e-4  # the expected logits have four decimals
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def directory(family: str, tmp_path_factory: pytest.TempPathFactory) -> ModelDirectory:
+    folder = tmp_path_factory.mktemp("family")
+    return open_model_directory(write_family(folder / f"{family}.gguf", family), folder / "cache")
+
+
+def check(family: str, tokens: list[int], first: NDArray[np.float32]) -> None:
+    np.testing.assert_allclose(first[:32], EXPECTED[family]["logits"], atol=TOLERANCE)
+    assert tokens == EXPECTED[family]["tokens"]
+
+
+def test_the_stateful_graph_answers_as_transformers(family: str, directory: ModelDirectory) -> None:
+    request = ov.Core().compile_model(directory.graph, "CPU", UNQUANTISED).create_infer_request()
+    first, tokens, past, new = None, [], 0, PROMPT
+    for _ in EXPECTED[family]["tokens"]:
+        inputs = {
+            "input_ids": np.array([new]),
+            "attention_mask": np.ones((1, past + len(new)), np.int64),
+            "position_ids": np.arange(past, past + len(new))[None],
+            "beam_idx": np.zeros(1, np.int32),
+        }
+        logits = request.infer(inputs)["logits"][0, -1].copy()
+        first = logits if first is None else first
+        past, new = past + len(new), [int(logits.argmax())]
+        tokens += new
+    assert first is not None
+    check(family, tokens, first)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_paged_attention_answers_as_transformers(family: str, directory: ModelDirectory, cut: bool) -> None:
+    loaded = (load if cut else uncut)(directory, properties=UNQUANTISED)
+    first = logits = forward(loaded, Piece(PROMPT)).reshape(-1)
+    tokens = [int(logits.argmax())]
+    while len(tokens) < len(EXPECTED[family]["tokens"]):
+        past = len(PROMPT) + len(tokens) - 1
+        tokens.append(int(forward(loaded, Piece(tokens[-1:], past)).argmax()))
+    check(family, tokens, first)
+
+
+def test_left_padding_is_not_attended_to(tmp_path: Path) -> None:
+    directory = open_model_directory(write_family(tmp_path / "model.gguf", "llama"), tmp_path)
+    request = ov.Core().compile_model(directory.graph, "CPU", UNQUANTISED).create_infer_request()
+    padded = request.infer(
+        {
+            "input_ids": np.array([[7, 7, *PROMPT]]),
+            "attention_mask": np.array([[0, 0, *([1] * len(PROMPT))]]),
+            "position_ids": np.array([[0, 0, *range(len(PROMPT))]]),
+            "beam_idx": np.zeros(1, np.int32),
+        }
+    )["logits"][0, -1]
+    np.testing.assert_allclose(padded[:32], EXPECTED["llama"]["logits"], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"general.architecture": "llamma"}, r"'llamma' is unknown.*nearest.*'llama'.*optimum-cli"),
+        ({"general.architecture": "mamba"}, r"'mamba' is unknown.*Known are llama, qwen2"),
+        ({"llama.expert_count": 8}, "mixture of experts"),
+        ({"llama.rope.scaling.type": "spiral"}, "'spiral', which is unknown"),
+        ({"llama.embedding_length": 32}, r"'token_embd.weight' has the shape \[320, 64\], not \[None, 32\]"),
+        ({"llama.block_count": 7}, r"no tensor 'blk.6.attn_norm.weight'"),
+        ({"llama.block_count": 5}, r"9 tensors that llama models do not have, such as 'blk\.5"),
+        ({"llama.block_count": 2**31}, "block_count = 2.14748e.*impossible"),
+        ({"llama.attention.head_count": 3}, "impossible or unknown"),
+        ({"llama.rope.freq_base": 0.0}, "freq_base = 0, which is impossible"),
+        ({"llama.rope.freq_base": float("nan")}, "no usable llama.rope.freq_base"),
+        ({"llama.rope.dimension_count": 18}, "rotate 18 elements of heads of 16"),
+        ({"tokenizer.ggml.eos_token_id": 320}, "eos token 320 is not in the vocabulary of 320"),
+        ({"tokenizer.ggml.model": "bert"}, "of the kind 'bert'"),
+        ({"tokenizer.ggml.tokens": ["a"] * 321, "tokenizer.ggml.token_type": [1] * 320 + [3]}, "321 tokens"),
+        ({"tokenizer.ggml.token_type": [1]}, "not as many types"),
+        ({"tokenizer.ggml.merges": ["a"]}, None),
+    ],
+)
+def test_contradictions_are_refused(changes: dict[str, object], message: str | None, tmp_path: Path) -> None:
+    base = {"general.architecture": "llama", **numbers(), **vocabulary()}
+    file = write_gguf(tmp_path / "model.gguf", base | changes, weights("llama"))
+    if message is None:
+        open_model_directory(file, tmp_path)
+        return
+    with pytest.raises(ModelFormatError, match=message):
+        open_model_directory(file, tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir() if not entry.name.startswith(".lock")] == [
+        "model.gguf"
+    ]
+
+
+def numbers() -> dict[str, object]:
+    return {
+        "llama.context_length": 1024,
+        "llama.embedding_length": 64,
+        "llama.block_count": 6,
+        "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2,
+        "llama.attention.layer_norm_rms_epsilon": 1e-6,
+    }

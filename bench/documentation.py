@@ -108,11 +108,12 @@ def _table(report: BenchReport, title: str, columns: Sequence[str]) -> str:
     if not found:
         raise InvalidRequestError("table", f"bench {report.bench} has no table {title!r}.")
     table: Table = found[-1]
-    shown = columns or table.columns
-    if unknown := set(shown) - set(table.columns):
+    if not columns:
+        return _markdown(table.columns, table.rows)
+    if unknown := set(columns) - set(table.columns):
         raise InvalidRequestError("column", f"table {table.title!r} has no columns {sorted(unknown)}.")
-    places = [table.columns.index(column) for column in shown]
-    return _markdown(shown, [[row[place] for place in places] for row in table.rows])
+    places = [table.columns.index(column) for column in columns]
+    return _markdown(columns, [[row[place] for place in places] for row in table.rows])
 
 
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

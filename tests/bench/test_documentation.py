@@ -32,6 +32,7 @@ REPORT = BenchReport(
     machine=describe_machine(),
     figures={"ratio": 0.98765, "equal": 50, "ms": 1234.5},
     tables=(
+        Table(title="twice", columns=("p50", "p95", "p50", "p95"), rows=((1, 2, 3, 4),)),
         Table(title="nano: times", columns=("side", "ms"), rows=(("ours", 0.5),)),
         Table(title="larger: times", columns=("side", "ms"), rows=(("ours", 12.25), ("theirs", None))),
     ),
@@ -90,6 +91,7 @@ def test_a_table_fills_a_region() -> None:
     filled = render(page("table times | ms", "| old |\n"), {"engine": MEASURED})
     assert "| ms |\n| --- |\n| 12.2 |\n| |\n" in filled
     assert "old" not in filled
+    assert "| 1 | 2 | 3 | 4 |" in render(page("table twice"), {"engine": MEASURED})
     assert "| ours | 12.2 |" in render(page("table times"), {"engine": MEASURED})
 
 

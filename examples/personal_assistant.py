@@ -35,7 +35,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from agentrt import Priority, priority, speculable
-from agentrt.adapters.langchain import speculate
+from agentrt.adapters.langchain import allow_speculation, speculate
 from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
@@ -177,6 +177,7 @@ def assistant_agent(model: BaseChatModel, tools: Sequence[BaseTool]) -> Agent:
     return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=middleware)
 
 
+@allow_speculation  # it decides nothing: it passes every call on and reports its error
 @wrap_tool_call
 async def _report_tool_errors(
     request: ToolCallRequest, run: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]

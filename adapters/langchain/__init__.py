@@ -20,12 +20,13 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("langchain-core", "langgraph") from error
 
 from .chat_model import ChatAgentRT
+from .guards import allow_speculation
 from .recorder import RunRecorder
 from .scopes import langgraph_run
 from .speculate import report_of, speculate
 from .tools import make_speculable
 
-__all__ = ["ChatAgentRT", "RunRecorder", "report_of", "speculate"]
+__all__ = ["ChatAgentRT", "RunRecorder", "allow_speculation", "report_of", "speculate"]
 
 register_tool_type(BaseTool, make_speculable)
 register_scope_source(langgraph_run)

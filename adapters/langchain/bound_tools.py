@@ -10,6 +10,8 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agentrt.errors import NotSpeculableError
+from agentrt.tools.offered import offered_tools
+from agentrt.tools.restrictions import not_offered
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableTool
 
@@ -17,13 +19,14 @@ from agentrt.tools.speculable_tool import SpeculableTool
 class BoundTools:
     """The tools bound to one copy of the model."""
 
-    def __init__(self, tools: Sequence[Any]) -> None:
-        """Take the tools given to ``bind_tools``.
+    def __init__(self, tools: Sequence[Any], choice: Any = None) -> None:
+        """Take the tools and the ``tool_choice`` given to ``bind_tools``.
 
         Raises:
             NotSpeculableError: a tool is not speculable but its function is.
         """
         self.given = tools
+        self._choice = choice
         self.speculable: dict[str, SpeculableTool] = {}
         for tool in tools:
             described = speculable_tool(tool)
@@ -34,6 +37,11 @@ class BoundTools:
                     f"{getattr(tool, 'name', tool)} has a speculable function but is not speculable itself: "
                     "only the tool receives the call's id. Put @speculable above @tool."
                 )
+
+    def not_offered(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the speculable tools that a request with these options does not offer, with the reason."""
+        offered = offered_tools(options.get("tools", self.given), options.get("tool_choice", self._choice))
+        return not_offered(self.speculable, offered)
 
     @functools.cached_property
     def submittable(self) -> set[str]:

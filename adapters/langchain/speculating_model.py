@@ -16,6 +16,7 @@ from agentrt.tools.scopes import reserve_turn
 
 from ..transparent_subclass import transparent_subclass
 from .bound_tools import BoundTools
+from .guards import restrictions_in_graph
 from .model_method import ModelMethod
 from .model_state import ModelState
 from .nesting import is_inside_turn_of
@@ -45,7 +46,7 @@ class SpeculatingChatModel(_Base):
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         """Bind tools to a copy of the model, which speculates on those that are speculable."""
         bound = self.model_copy()
-        bound._agentrt_tools = BoundTools(tools)
+        bound._agentrt_tools = BoundTools(tools, kwargs.get("tool_choice"))
         return super(SpeculatingChatModel, bound).bind_tools(tools, **kwargs)
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -92,9 +93,11 @@ class SpeculatingChatModel(_Base):
         state, tools = self._agentrt_state, self._agentrt_tools
         if state is None or tools is None or not tools.speculable or is_inside_turn_of(state):
             return None
-        if options.get("tool_choice") == "none":
+        not_offered = tools.not_offered(options)
+        if len(not_offered) == len(tools.speculable):
             return None
-        starter = TurnStarter(state, tools, method)
+        restrictions = restrictions_in_graph(tools.speculable, not_offered)
+        starter = TurnStarter(state, tools, method, restrictions)
         send = getattr(super(), method.value)
         request = None if args else starter.model_request(self, send, messages, options)
         return self._agentrt_turns(starter.start(messages, request), starter, messages)

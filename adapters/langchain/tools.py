@@ -20,6 +20,7 @@ from agentrt.tools.scopes import current_scope
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
+from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
 _CALL = "__agentrt_call__"
@@ -36,6 +37,8 @@ class _Call:
 def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     """Return a speculable copy of ``tool``, still an instance of its class."""
     _refuse_injected(tool)
+    if options.invalidated_by:
+        observe_writes()
     copy = tool.model_copy()
     base = plain_class(type(tool))
     object.__setattr__(copy, "__class__", _speculable_class(base))

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.ahead import AheadRequest
+from agentrt.tools.restrictions import Restrictions
 from agentrt.tools.scopes import current_scope
 from agentrt.turns.turn import Turn
 
@@ -74,6 +75,7 @@ class TurnStarter:
     state: ModelState
     tools: BoundTools
     method: ModelMethod
+    restrictions: Restrictions
 
     def start(self, messages: Sequence[BaseMessage], request: ChatModelRequest | None = None) -> StartedTurn:
         """Start a turn on this history, or take over the turn of an equal request that was sent ahead.
@@ -93,6 +95,7 @@ class TurnStarter:
             request=lambda: DraftRequest(openai_messages(messages), self.tools.schemas, shared.samples),
             scope=scope,
             main=request,
+            restrictions=self.restrictions,
         )
         turn.begin(answered_ids(messages))
         silent_context().run(turn.start, self.method.host)

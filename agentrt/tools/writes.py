@@ -28,6 +28,11 @@ class WriteLog:
         with self._lock:
             self._watched.update(tools)
 
+    def watches(self, tool: str) -> bool:
+        """Whether calls of ``tool`` are logged."""
+        with self._lock:
+            return tool in self._watched
+
     def now(self) -> int:
         """Return the current moment, for :meth:`written_since`."""
         with self._lock:

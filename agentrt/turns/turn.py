@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import Context
 from types import TracebackType
 
 import anyio
@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 from ..argument_checks import check_call, check_field
 from ..calls import ParserEvent, ToolCall
 from ..concurrency.clock import monotonic
+from ..concurrency.detached import detached_context
 from ..concurrency.hosts import Host
 from ..concurrency.threads import loop_caller
 from ..drafts import AnswerStream, DraftCost, DraftRequest, Learner, Speculator, looks_ahead, name_of
@@ -115,9 +116,10 @@ class Turn:
     def start(self, host: Host) -> None:
         """Start the predictors on ``host``, in a context that belongs to no run, below the turn's span."""
         self._host = host
-        self._caller_context = copy_context()
+        self._caller_context = detached_context()
+        # In a copy: the turn may use the context from another thread before the host has started it.
         with self._work.running():
-            copy_context().run(self._start_apart, host)
+            self._caller_context.copy().run(self._start_apart, host)
 
     def _start_apart(self, host: Host) -> None:
         leave_run()  # a tool that is run speculatively makes no calls of the model

@@ -31,7 +31,13 @@ EXPORTS = {
         *("FinishedCall", "Invocation", "ResultSource", "SpeculableOptions", "SpeculableTool", "TakeResult"),
         *("current_result_source", "offering_results", "register_tool_type", "result_text"),
     },
-    "agentrt.adapters.langchain": {"ChatAgentRT", "RunRecorder", "report_of", "speculate"},
+    "agentrt.adapters.langchain": {
+        "ChatAgentRT",
+        "RunRecorder",
+        "allow_speculation",
+        "report_of",
+        "speculate",
+    },
     "agentrt.adapters.mcp": {"McpTool", "speculable_tools"},
     "agentrt.adapters.openai": {"arun_tool", "report_of", "run_tool", "speculate"},
     "agentrt.calls": {

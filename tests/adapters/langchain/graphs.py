@@ -64,8 +64,8 @@ def transcript(messages: Sequence[BaseMessage]) -> list[Any]:
     ]
 
 
-def async_tool(seconds: float, runs: list[str]) -> BaseTool:
-    @speculable
+def async_tool(seconds: float, runs: list[str], **options: Any) -> BaseTool:
+    @speculable(**options)
     @tool
     async def look(q: str, limit: int = 3) -> str:
         """Look something up."""

@@ -59,7 +59,7 @@ def test_one_of_several_predictors_is_enough() -> None:
 
 def test_arguments_edited_by_a_person_run_for_real_under_a_checkpointer() -> None:
     runs: list[str] = []
-    look = async_tool(1, runs)
+    look = async_tool(1, runs, before_approval=True)
     predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
     bound = speculate(ScriptedChat(script=THREE[:1], delay=5), predictor).bind_tools([look])
 

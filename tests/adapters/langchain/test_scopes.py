@@ -94,7 +94,7 @@ def test_without_a_graph_tasks_with_equal_ids_claim_their_own(named: bool) -> No
 
 def test_an_approval_in_a_later_invocation_still_claims() -> None:
     runs: list[str] = []
-    look = inbox_tool(runs)
+    look = inbox_tool(runs, before_approval=True)
     model = speculating()
     bound = model.bind_tools([look])
 

@@ -1,0 +1,22 @@
+"""The context in which speculation runs: the caller's, without the framework's own run."""
+
+from __future__ import annotations
+
+from contextvars import Context, copy_context
+
+# LangChain keeps the configuration of the run here: its callbacks, streams and, in LangGraph, the answers of
+# people to interrupts. The core imports no framework, so the variable is found by its name.
+_OF_THE_RUN = ("child_runnable_config",)
+
+
+def detached_context() -> Context:
+    """Return a copy of this context in which code is not part of a LangChain or LangGraph run.
+
+    Most speculations are no part of it: an ``interrupt`` of a wrong draft would take the answer that a person
+    gives to the real call. Outside of a run it raises, and the speculation is a miss.
+    """
+    context = copy_context()
+    for variable in context:
+        if variable.name in _OF_THE_RUN:
+            context.run(variable.set, None)
+    return context

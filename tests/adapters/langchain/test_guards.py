@@ -1,0 +1,518 @@
+"""Approvals, middleware and interrupts: what they have to let pass does not run before they do."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    after_model,
+    wrap_tool_call,
+)
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import Command, interrupt
+
+from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
+from agentrt.adapters.langchain import allow_speculation, guards, report_of, speculate
+from agentrt.bench.speculation.guards import (
+    GUARDED,
+    UNGUARDED,
+    guard_bypasses,
+    looking,
+    run_agent,
+    unguarded_claims,
+)
+from agentrt.config import TurnAhead
+from agentrt.reports.events import DraftRefused, PredictorSkipped, SpeculationEvent, SpeculationStarted
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.adapters.doubles import Calls, Oracle, ScriptedChat
+from tests.adapters.langchain.graphs import INPUT, async_tool
+
+ONE: list[Calls] = [[("look", {"q": "q0"})]]
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+APPROVE: Any = Command(resume={"decisions": [{"type": "approve"}]})
+REJECT: Any = Command(resume={"decisions": [{"type": "reject"}]})
+AHEAD = SpeculationConfig(turn_ahead=TurnAhead())
+
+
+class Silent(ScriptedChat):
+    """Calls without a word beside the call, as lookahead requests need it."""
+
+    def _begin(self, messages: Any) -> Any:
+        message = super()._begin(messages)
+        return message.model_copy(update={"content": ""}) if message.tool_calls else message
+
+
+def speculating(script: list[Calls] = ONE, config: SpeculationConfig | None = None) -> Any:
+    return speculate(Silent(script=script, delay=10), Oracle(script, delay=1), config=config)
+
+
+def run(app: Any, *inputs: Any) -> Any:
+    """Invoke an app with each input in turn, in virtual time; return the last state."""
+
+    async def main() -> Any:
+        for each in inputs:
+            state = await app.ainvoke(each, THREAD)
+        return state
+
+    return run_in_virtual_time(main)
+
+
+def agent(model: Any, tools: list[BaseTool], *middleware: Any, **options: Any) -> Any:
+    return create_agent(model, tools, middleware=middleware, checkpointer=InMemorySaver(), **options)
+
+
+def hitl(**interrupt_on: Any) -> Any:
+    return HumanInTheLoopMiddleware(interrupt_on)
+
+
+def refusal(model: Any) -> str:
+    """Why the only predictor of the first turn was not started."""
+    (problem,) = report_of(model).turns[0].problems
+    return str(problem).partition("was not started: ")[2]
+
+
+# What the bench counts.
+
+
+@pytest.mark.parametrize("kind", GUARDED)
+def test_no_guard_is_bypassed_and_the_report_says_why(kind: str) -> None:
+    runs: list[str] = []
+    report = run_agent(*GUARDED[kind], looking(runs))
+    assert runs == []
+    assert report.turns[0].problems
+    assert report.total.wasted == 0
+
+
+@pytest.mark.parametrize("kind", UNGUARDED)
+def test_without_a_guard_the_same_draft_is_claimed(kind: str) -> None:
+    runs: list[str] = []
+    assert run_agent(UNGUARDED[kind], None, looking(runs)).total.claims == 1
+    assert runs == ["secret"]
+
+
+def test_the_bench_counts_bypasses_and_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(guard_bypasses().values()) == {0}
+    assert unguarded_claims() == len(UNGUARDED)
+    monkeypatch.setattr(guards, "enclosing_graphs", list)  # as if the graph were not there
+    bypasses = guard_bypasses()
+    assert {kind for kind, runs in bypasses.items() if not runs} == {
+        "interrupt_in_the_tool",
+        "tool_guard",
+        "not_offered",
+    }
+
+
+# Human in the loop.
+
+
+def test_a_person_approves_each_tool_by_itself() -> None:
+    """Of two tools in one answer, only that which needs no approval has run when the agent pauses."""
+    runs: list[str] = []
+    script: list[Calls] = [[("look", {"q": "a"}), ("read", {"q": "b"})]]
+
+    @speculable
+    @tool
+    async def read(q: str) -> str:
+        """Read."""
+        runs.append(q)
+        return f"read {q}"
+
+    predictor = ScriptedSpeculator([ToolCall(name, args) for name, args in script[0]])
+    model = speculate(ScriptedChat(script=script, delay=10), predictor)
+    app = agent(model, [async_tool(0, runs), read], hitl(look=True))
+    run(app, INPUT)
+    assert runs == ["b"]
+    assert report_of(model).turns[0].problems == (
+        "ScriptedSpeculator drafted look: the middleware HumanInTheLoopMiddleware has to let the call pass",
+    )
+    state = run(app, APPROVE)
+    assert runs == ["b", "a"]
+    assert [m.content for m in state["messages"] if m.type == "tool"] == ["found a 3", "read b"]
+    assert (report_of(model).total.claims, report_of(model).total.misses) == (1, 1)
+
+
+@pytest.mark.parametrize(("answer", "content"), [(APPROVE, "found q0 3"), (REJECT, "User rejected")])
+def test_a_tool_may_run_before_the_approval_if_it_says_so(answer: Any, content: str) -> None:
+    runs: list[str] = []
+    model = speculating()
+    app = agent(model, [async_tool(0, runs, before_approval=True)], hitl(look=True))
+    run(app, INPUT)
+    assert runs == ["q0"]
+    state = run(app, answer)
+    assert str(state["messages"][2].content).startswith(content)
+    assert runs == ["q0"]
+    assert report_of(model).total.claims == (answer is APPROVE)
+
+
+def test_a_tools_own_guard_is_asked_also_before_an_approval() -> None:
+    runs: list[str] = []
+    options: Any = {"before_approval": True, "guard": lambda arguments: arguments["q"] != "q0"}
+    run(agent(speculating(), [async_tool(0, runs, **options)], hitl(look=True)), INPUT)
+    assert runs == []
+
+
+def test_a_subclass_of_a_known_middleware_is_a_guard_of_all_tools() -> None:
+    class Stricter(HumanInTheLoopMiddleware):
+        pass
+
+    model, runs = speculating(), list[str]()
+    run(agent(model, [async_tool(0, runs)], Stricter({})), INPUT)
+    assert refusal(model) == "the middleware Stricter has to let the call pass"
+
+
+@pytest.mark.parametrize(
+    ("middleware", "claims"),
+    [
+        (ToolCallLimitMiddleware(tool_name="look", run_limit=1), 0),
+        (ToolCallLimitMiddleware(tool_name="other", run_limit=1), 1),
+        (PIIMiddleware("email"), 1),
+        (PIIMiddleware("email", apply_to_output=True), 0),
+        (SummarizationMiddleware(ScriptedChat()), 1),
+    ],
+)
+def test_langchains_middleware_guards_what_it_can_prevent(middleware: Any, claims: int) -> None:
+    model = speculating()
+    run(agent(model, [async_tool(0, [])], middleware), INPUT)
+    assert report_of(model).total.claims == claims
+
+
+# Middleware and nodes that decide nothing.
+
+
+async def passing(request: Any, handler: Any) -> Any:
+    return await handler(request)
+
+
+@allow_speculation
+class Logger(AgentMiddleware):
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+    async def aafter_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+def test_middleware_that_decides_nothing_says_so() -> None:
+    @after_model
+    def count(state: Any, runtime: Any) -> Any:
+        return None
+
+    def claims(*middleware: Any) -> int:
+        model = speculating()
+        run(agent(model, [async_tool(0, [])], *middleware), INPUT)
+        return int(report_of(model).total.claims)
+
+    marked = [allow_speculation(count), allow_speculation(wrap_tool_call(passing)), Logger()]
+    assert claims(*marked) == 1
+    assert claims(*marked, wrap_tool_call(name="another")(passing)) == 0
+
+
+def test_nodes_and_wrappers_that_decide_nothing_say_so() -> None:
+    @allow_speculation
+    async def count(state: MessagesState) -> Any:
+        return {}
+
+    @allow_speculation
+    async def log(request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+    def claims(node: Any, wrapper: Any) -> int:
+        model = speculating()
+        look = async_tool(0, [])
+        bound = model.bind_tools([look])
+
+        async def ask(state: MessagesState) -> Any:
+            return {"messages": [await bound.ainvoke(state["messages"])]}
+
+        graph = StateGraph(MessagesState).add_node("ask", ask).add_node("count", node)
+        graph.add_node("tools", ToolNode([look], awrap_tool_call=wrapper)).add_edge(START, "ask")
+        graph.add_edge("ask", "count").add_conditional_edges("count", tools_condition)
+        run(graph.add_edge("tools", "ask").compile(), INPUT)
+        return int(report_of(model).total.claims)
+
+    async def unmarked(state: MessagesState) -> Any:
+        return {}
+
+    assert claims(count, log) == 1
+    assert claims(unmarked, log) == 0
+    assert claims(count, passing) == 0
+
+
+# Graphs.
+
+
+def test_interrupts_that_an_invocation_asks_for_count() -> None:
+    runs: list[str] = []
+    app = agent(speculating(), [async_tool(0, runs)])
+
+    async def main() -> None:
+        await app.ainvoke(INPUT, THREAD, interrupt_before=["tools"])
+
+    run_in_virtual_time(main)
+    assert runs == []
+
+
+def test_only_the_tools_of_a_guarded_node_wait() -> None:
+    """One node for safe tools, and one before which the graph is interrupted, as in LangGraph's guides."""
+    runs: list[str] = []
+    script: list[Calls] = [[("safe", {"q": "a"})], [("look", {"q": "b"})]]
+
+    @speculable
+    @tool
+    async def safe(q: str) -> str:
+        """Look up."""
+        runs.append(q)
+        return q
+
+    look = async_tool(0, runs)
+    model = speculate(ScriptedChat(script=script, delay=10), Oracle(script, delay=1))
+    bound = model.bind_tools([safe, look])
+
+    async def ask(state: MessagesState) -> Any:
+        return {"messages": [await bound.ainvoke(state["messages"])]}
+
+    def route(state: MessagesState) -> Any:
+        calls: Any = state["messages"][-1].tool_calls  # type: ignore[union-attr]
+        return {"safe": "safe", "look": "sensitive"}[calls[0]["name"]] if calls else END
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+    graph.add_node("safe", ToolNode([safe])).add_node("sensitive", ToolNode([look]))
+    graph.add_conditional_edges("ask", route)
+    graph.add_edge("safe", "ask").add_edge("sensitive", "ask")
+    run(graph.compile(checkpointer=InMemorySaver(), interrupt_before=["sensitive"]), INPUT)
+    assert runs == ["a"]
+    assert report_of(model).total.claims == 1
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_an_agent_within_a_graph_is_judged_by_itself(timeout: float | None) -> None:
+    model, runs = speculating(), list[str]()
+    worker = create_agent(model, [async_tool(0, runs)])
+
+    async def work(state: MessagesState) -> Any:
+        return await worker.ainvoke({"messages": state["messages"]})
+
+    async def write(state: MessagesState) -> Any:
+        assert interrupt("publish?") == "yes"
+        return {}
+
+    graph = StateGraph(MessagesState).add_node("work", work, timeout=timeout).add_node("write", write)
+    graph.add_edge(START, "work").add_edge("work", "write")
+    run(graph.compile(checkpointer=InMemorySaver(), interrupt_after=["work"]), INPUT)
+    assert report_of(model).total.claims == 1
+
+
+def test_a_model_within_a_tool_is_not_judged_by_the_agent_around_it() -> None:
+    inner = speculating()
+    look = async_tool(0, [])
+
+    @tool
+    async def research(q: str) -> str:
+        """Ask a model that has a tool of its own."""
+        answer = await inner.bind_tools([look]).ainvoke("hi")
+        return str((await look.ainvoke({**answer.tool_calls[0], "type": "tool_call"})).content)
+
+    script: list[Calls] = [[("research", {"q": "x"})]]
+    app = agent(ScriptedChat(script=script), [research], hitl(look=True), interrupt_after=["model"])
+    state = run(app, INPUT, None, None, None)
+    assert state["messages"][2].content == "found q0 3"
+    assert report_of(inner).total.claims == 1
+
+
+def test_a_graph_that_does_not_show_its_guards_has_some(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreadable() -> Any:
+        raise KeyError("__pregel_call")
+
+    monkeypatch.setattr(guards, "enclosing_graphs", unreadable)
+    guards._warn_of.cache_clear()
+    model, runs = speculating([*ONE, [("look", {"q": "q1"})]]), list[str]()
+    state = run(agent(model, [async_tool(0, runs)]), INPUT)
+    assert state["messages"][-1].content == "done"
+    assert report_of(model).total.misses == 2
+    assert refusal(model) == "this version of LangGraph does not show the guards of its graphs"
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "no tool runs speculatively, but those with before_approval=True"
+    ]
+
+
+def test_a_model_without_a_graph_has_no_guards() -> None:
+    runs: list[str] = []
+
+    async def main() -> None:
+        await speculating().bind_tools([async_tool(0, runs)]).ainvoke("hi")
+
+    run_in_virtual_time(main)
+    assert runs == ["q0"]
+
+
+class Decided:
+    """Lets a sync model answer once its draft has been run or refused."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        if isinstance(event, DraftRefused | PredictorSkipped | SpeculationStarted):
+            self.event.set()
+
+    def gate(self, turn: int) -> None:
+        assert self.event.wait(20)
+
+
+@wrap_tool_call
+def block(request: Any, handler: Any) -> Any:
+    return ToolMessage("blocked", tool_call_id=request.tool_call["id"])
+
+
+@pytest.mark.parametrize(("middleware", "ran"), [((), 1), ((block,), 0), ((hitl(look=True),), 0)])
+def test_sync_agents_are_guarded_alike(middleware: Any, ran: int) -> None:
+    runs: list[str] = []
+
+    @speculable
+    @tool
+    def look(q: str) -> str:
+        """Look something up."""
+        runs.append(q)
+        return q
+
+    decided = Decided()
+    predictor = ScriptedSpeculator([ToolCall("look", {"q": "q0"})])
+    model = speculate(ScriptedChat(script=ONE, gate=decided.gate), predictor, observers=[decided])
+    agent(model, [look], *middleware).invoke(INPUT, THREAD)
+    assert len(runs) == ran
+
+
+# Offered tools.
+
+
+@pytest.mark.parametrize(
+    ("bind", "claims"),
+    [
+        (lambda model, tools: model.bind_tools(tools), 1),
+        (lambda model, tools: model.bind_tools(tools, tool_choice="look"), 1),
+        (lambda model, tools: model.bind_tools(tools, tool_choice="other"), 0),
+        (lambda model, tools: model.bind_tools(tools, tool_choice="none"), 0),
+        (lambda model, tools: model.bind_tools(tools).bind(tool_choice="none"), 0),
+        (lambda model, tools: model.bind_tools(tools).bind(tools=["other"]), 0),
+    ],
+)
+def test_only_what_the_request_offers_runs(bind: Callable[..., Any], claims: int) -> None:
+    runs: list[str] = []
+
+    @speculable
+    @tool
+    async def other(q: str) -> str:
+        """Do something else."""
+        return q
+
+    async def main() -> None:
+        await bind(speculating(), [async_tool(0, runs), other]).ainvoke("hi")
+
+    run_in_virtual_time(main)
+    assert len(runs) == claims
+
+
+# Results that must not leave the process.
+
+
+@wrap_tool_call
+async def redact(request: Any, handler: Any) -> Any:
+    message = await handler(request)
+    return message.model_copy(update={"content": "redacted"})
+
+
+class Masking(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("middleware", "options", "ahead"),
+    [
+        ((), {}, 1),
+        ((hitl(other=True),), {}, 1),
+        ((hitl(look=True),), {}, 0),
+        ((allow_speculation(redact),), {}, 0),
+        ((Masking(),), {}, 0),
+        ((PIIMiddleware("email"),), {}, 1),
+        ((PIIMiddleware("email", apply_to_tool_results=True),), {}, 0),
+        ((), {"interrupt_after": ["tools"]}, 0),
+        ((), {"interrupt_before": ["model"]}, 0),
+    ],
+)
+def test_no_request_is_sent_ahead_past_a_guard(middleware: Any, options: Any, ahead: int) -> None:
+    model = speculating(config=AHEAD)
+    app = agent(model, [async_tool(0, [], before_approval=True)], *middleware, **options)
+    run(app, INPUT, *[None] * len(options))
+    report = report_of(model)
+    assert report.ahead.kept + report.ahead.wasted == ahead
+    assert report.total.wasted == 0
+
+
+def test_no_engine_gets_a_result_that_needs_an_approval() -> None:
+    """As a chat model does that submits results to its server (SpecTools, Algorithm 4)."""
+    taken: list[ToolCall] = []
+
+    class Submitting(ScriptedChat):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            from agentrt.toolcache import current_result_source
+
+            source = current_result_source()
+            assert source is not None
+            source.take_results(lambda finished: taken.append(finished.call))
+            return await super()._agenerate(*args, **kwargs)
+
+    def submitted(*middleware: Any) -> int:
+        taken.clear()
+        model = speculate(Submitting(script=ONE, delay=10), Oracle(ONE, delay=1))
+        run(agent(model, [async_tool(0, [], before_approval=True)], *middleware), INPUT)
+        return len(taken)
+
+    assert submitted() == 1
+    assert submitted(hitl(look=True)) == 0
+
+
+# Interrupts within a tool.
+
+
+@pytest.mark.parametrize("drafted", ["a", "b"])
+def test_a_speculation_within_a_node_takes_no_answer_of_a_person(drafted: str) -> None:
+    """The person's answer belongs to the call that the model makes, also if a draft asks first."""
+    runs: list[tuple[str, str]] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        runs.append((q, str(interrupt(f"may I look for {q}?"))))
+        return runs[-1][1]
+
+    async def node(state: MessagesState) -> Any:
+        call = ToolCall("look", {"q": "a"}, "1")
+        predictor = ScriptedSpeculator([ToolCall("look", {"q": drafted})])
+        async with SpeculationSession([look], predictor) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call])
+            assert await session.acall(call) == "yes"
+        return {}
+
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+    app = graph.compile(checkpointer=InMemorySaver())
+    assert run(app, INPUT)["__interrupt__"][0].value == "may I look for a?"
+    assert "__interrupt__" not in run(app, Command(resume="yes"))
+    assert runs == [("a", "yes")]

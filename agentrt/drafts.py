@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
@@ -151,6 +151,11 @@ def predictors_of(given: Any, *, others: tuple[type, ...] = ()) -> tuple[Any, ..
 def name_of(predictor: Speculator) -> str:
     """Return the predictor's name in reports: its ``name``, or else its class's."""
     return getattr(predictor, "name", type(predictor).__name__)
+
+
+def learner_of(predictor: Speculator) -> Learner | None:
+    """Return the predictor as one that learns, or None. Cheaper than ``isinstance`` with a protocol."""
+    return cast("Learner", predictor) if hasattr(predictor, "learn") else None
 
 
 def looks_ahead(predictor: Speculator) -> bool:

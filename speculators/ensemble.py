@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.merge import merge
-from agentrt.drafts import DraftRequest, Learner, Speculator, looks_ahead, name_of
+from agentrt.drafts import DraftRequest, Speculator, learner_of, looks_ahead, name_of
 from agentrt.errors import ConfigurationError
 
 from .voting import CallVotes
@@ -49,8 +49,9 @@ class EnsembleSpeculator:
     def learn(self, request: DraftRequest, calls: Sequence[ToolCall]) -> None:
         """Pass the main model's calls to the members that learn."""
         for member in self._members:
-            if isinstance(member, Learner):
-                member.learn(request, calls)
+            learner = learner_of(member)
+            if learner is not None:
+                learner.learn(request, calls)
 
 
 async def _drafts(member: Speculator, request: DraftRequest) -> AsyncIterator[ToolCall]:

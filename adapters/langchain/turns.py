@@ -7,6 +7,7 @@ from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from agentrt.drafts import DraftRequest, Speculator
@@ -132,10 +133,10 @@ class TurnStarter:
 
     def _predictors_for(self, messages: Sequence[BaseMessage]) -> list[Speculator]:
         return [
-            predictor
-            if isinstance(predictor, Speculator)
-            else ChatModelSpeculator(
+            ChatModelSpeculator(
                 predictor, messages, self.tools.given, use_async=self.method.host.runs_coroutine_tools
             )
+            if isinstance(predictor, BaseChatModel)
+            else predictor
             for predictor in self.state.predictors
         ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from anyio.abc import TaskGroup
+import anyio
 
 T = TypeVar("T")
 Main = Callable[[], Coroutine[Any, Any, None]]
@@ -28,24 +28,11 @@ class Host(Protocol):
         ...
 
 
-class TaskGroupHost:
-    """Runs turns in an open task group, so that they end with their session."""
-
-    runs_coroutine_tools = True
-
-    def __init__(self, group: TaskGroup) -> None:
-        """``group`` must stay open as long as turns are started."""
-        self._group = group
-
-    def start(self, main: Main) -> None:
-        """Start ``main`` soon."""
-        self._group.start_soon(main)
-
-
 class RunningLoopHost:
-    """Runs each turn as one task of the running asyncio loop, for frameworks without a task scope.
+    """Runs each turn as one task of the running asyncio loop.
 
-    A turn's task ends with its last speculation; ``asyncio.run`` cancels the remaining tasks at its end.
+    A turn's task ends with its last speculation, or with :meth:`aclose`; ``asyncio.run`` cancels the
+    remaining tasks at its end.
     """
 
     runs_coroutine_tools = True
@@ -59,6 +46,14 @@ class RunningLoopHost:
         task = asyncio.get_running_loop().create_task(main(), name="agentrt turn")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        """Cancel all turns and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        with anyio.CancelScope(shield=True):
+            while self._tasks:
+                await asyncio.wait(self._tasks)
 
 
 class WorkerLoopHost:

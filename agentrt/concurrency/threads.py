@@ -27,11 +27,13 @@ def loop_caller() -> Callable[[Callable[[], object]], None]:
 
     It has no effect once the loop is closed.
     """
-    loop = asyncio.get_running_loop()
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
     def call_soon(callback: Callable[[], object]) -> None:
+        # Waking the loop costs system calls, and in its own thread it is awake.
+        schedule = loop.call_soon if threading.get_ident() == thread else loop.call_soon_threadsafe
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(callback)
+            schedule(callback)
 
     return call_soon
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
-
-from pydantic import BaseModel
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..perfmodel import saved_seconds
 from .events import (
     AheadKept,
-    AheadStarted,
     AheadWasted,
     CallClaimed,
     CallMissed,
@@ -29,7 +26,6 @@ from .events import (
     PredictorStopped,
     SpeculationEvent,
     SpeculationObserver,
-    SpeculationStarted,
     SpeculationStopped,
     SpeculationWasted,
     TurnAnswered,
@@ -37,23 +33,74 @@ from .events import (
 )
 from .report import AheadReport, CallReport, PredictorReport, SpeculationReport, ToolReport, TurnReport
 
-Counts = TypeVar("Counts", bound=BaseModel)
-
 _MAX_PROBLEMS = 16  # of one turn, so that an endless predictor cannot fill the memory
 logger = logging.getLogger("agentrt")
 
 
+@dataclass(slots=True)
+class _Turn:
+    """What is known of one turn; its :class:`TurnReport` is made when the report is asked for."""
+
+    number: int
+    generation_s: float | None = None
+    drafts: int = 0
+    first_draft_s: float | None = None
+    tools: tuple[str, ...] = ()
+    calls: list[CallClaimed | CallMissed] = field(default_factory=list)
+    wasted: int = 0
+    ahead_s: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def enter(self, event: SpeculationEvent) -> None:
+        """Enter an event of this turn."""
+        match event:
+            case DraftArrived(after_s=after_s):
+                self.drafts += 1
+                if self.first_draft_s is None:
+                    self.first_draft_s = after_s
+            case TurnAnswered():
+                self.generation_s, self.tools = event.generation_s, event.tools
+            case CallClaimed() | CallMissed():
+                self.calls.append(event)
+            case SpeculationWasted():
+                self.wasted += 1
+            case AheadKept(saved_s=saved_s):
+                self.ahead_s = saved_s
+            case _:
+                problem = _problem(event)
+                if problem is not None and len(self.problems) < _MAX_PROBLEMS:
+                    self.problems.append(problem)
+
+    def report(self) -> TurnReport:
+        """Return the report of the turn."""
+        return TurnReport(
+            turn=self.number,
+            generation_s=self.generation_s,
+            drafts=self.drafts,
+            first_draft_s=self.first_draft_s,
+            tools=self.tools,
+            calls=tuple(_call_report(call, self.generation_s) for call in self.calls),
+            wasted=self.wasted,
+            ahead_s=self.ahead_s,
+            problems=tuple(self.problems),
+        )
+
+
 class Reporter:
-    """Builds the report from events and notifies observers. Thread-safe."""
+    """Builds the report from events and notifies observers. Thread-safe.
+
+    Events only count; the report is made when it is asked for.
+    """
 
     def __init__(self, *, turns_kept: int, observers: Sequence[SpeculationObserver] = ()) -> None:
         """``turns_kept`` is how many turns the report lists; the totals cover all."""
         self._observers = tuple(observers)
         self._lock = threading.Lock()
-        self._turns: deque[TurnReport] = deque(maxlen=turns_kept)
-        self._tools: dict[str, ToolReport] = {}
-        self._predictors: dict[str, PredictorReport] = {}
-        self._ahead = AheadReport()
+        self._turns: deque[_Turn] = deque(maxlen=turns_kept)
+        self._tools: dict[str, dict[str, float]] = {}
+        self._stopped: dict[str, str] = {}
+        self._predictors: dict[str, dict[str, float]] = {}
+        self._ahead: dict[str, float] = {}
         self._last_turn = 0
 
     def next_turn(self) -> int:
@@ -78,34 +125,38 @@ class Reporter:
         """Return the current report."""
         with self._lock:
             return SpeculationReport(
-                turns=tuple(self._turns),
-                tools=dict(self._tools),
-                total=_sum(self._tools.values()),
-                predictors=dict(self._predictors),
-                ahead=self._ahead,
+                turns=tuple(turn.report() for turn in self._turns),
+                tools={
+                    name: ToolReport.model_validate({**counts, "stopped": self._stopped.get(name, "")})
+                    for name, counts in self._tools.items()
+                },
+                total=ToolReport.model_validate(_sum(self._tools.values())),
+                predictors={
+                    name: PredictorReport.model_validate(counts) for name, counts in self._predictors.items()
+                },
+                ahead=AheadReport.model_validate(self._ahead),
             )
 
     def _enter(self, event: SpeculationEvent) -> None:
         if isinstance(event, TurnStarted):
-            self._turns.append(TurnReport(turn=event.turn))
+            self._turns.append(_Turn(event.turn))
             return
-        turn = None
-        for place in range(len(self._turns) - 1, -1, -1):  # nearly always the last one
-            if self._turns[place].turn == event.turn:
-                turn = self._turns[place] = _updated(self._turns[place], event)
-                break
+        turn = self._turn(event.turn)
+        if turn is not None:
+            turn.enter(event)
         match event:
             case CallClaimed():
                 self._count(event.tool, claims=1, saved_s=event.saved_s)
             case CallMissed():
-                self._count(event.tool, misses=1, could_save_s=_could_save_s(turn, event))
+                generation_s = None if turn is None else turn.generation_s
+                self._count(event.tool, misses=1, could_save_s=_could_save_s(generation_s, event))
             case SpeculationWasted():
                 self._count(event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost)
             case DraftUnclaimed():
                 self._count(event.tool, unclaimed=1, unseen=int(not event.called))
             case SpeculationStopped():
-                known = self._tools.get(event.tool, ToolReport())
-                self._tools[event.tool] = known.model_copy(update={"stopped": event.reason})
+                self._count(event.tool)
+                self._stopped[event.tool] = event.reason
             case PredictorStarted():
                 self._count_of(event.predictor, started=1)
             case PredictorSkipped():
@@ -115,9 +166,9 @@ class Reporter:
             case PredictorFailed():
                 self._count_of(event.predictor, failures=1)
             case AheadKept():
-                self._ahead = _plus(self._ahead, {"kept": 1, "saved_s": event.saved_s})
+                _add(self._ahead, {"kept": 1, "saved_s": event.saved_s})
             case AheadWasted():
-                self._ahead = _plus(self._ahead, {"wasted": 1, "wasted_s": event.ran_s})
+                _add(self._ahead, {"wasted": 1, "wasted_s": event.ran_s})
             case PredictorCharged(cost=cost):
                 self._count_of(
                     event.predictor,
@@ -126,90 +177,77 @@ class Reporter:
                     money=cost.money,
                 )
 
+    def _turn(self, number: int) -> _Turn | None:
+        for turn in reversed(self._turns):  # nearly always the last one
+            if turn.number == number:
+                return turn
+        return None
+
     def _count(self, tool: str, **more: float) -> None:
-        self._tools[tool] = _plus(self._tools.get(tool, ToolReport()), more)
+        _add(self._tools.setdefault(tool, {}), more)
 
     def _count_of(self, predictor: str, **more: float) -> None:
-        known = self._predictors.get(predictor, PredictorReport())
-        self._predictors[predictor] = _plus(known, more)
+        _add(self._predictors.setdefault(predictor, {}), more)
 
 
-def _updated(turn: TurnReport, event: SpeculationEvent) -> TurnReport:
+def _problem(event: SpeculationEvent) -> str | None:
+    """Return what an event says of a turn that did not go as wished."""
     match event:
-        case DraftArrived(after_s=after_s):
-            first = after_s if turn.first_draft_s is None else turn.first_draft_s
-            return turn.model_copy(update={"drafts": turn.drafts + 1, "first_draft_s": first})
-        case DraftRefused(predictor=predictor, tool=tool, reason=reason):
-            return _with_problem(turn, f"{predictor} drafted {tool}: {reason}")
-        case PredictorFailed(predictor=predictor, error=error):
-            return _with_problem(turn, f"{predictor} failed: {error}")
-        case PredictorSkipped(predictor=predictor, reason=reason):
-            return _with_problem(turn, f"{predictor} was not started: {reason}")
-        case PredictorStopped(predictor=predictor, reason=reason):
-            return _with_problem(turn, f"{predictor} was stopped: {reason}")
-        case TurnAnswered(generation_s=generation_s, tools=tools):
-            return turn.model_copy(update={"generation_s": generation_s, "tools": tools})
-        case CallClaimed():
-            call = CallReport(
-                tool=event.tool,
-                hit=True,
-                tool_s=event.tool_s,
-                waited_s=event.waited_s,
-                saved_s=event.saved_s,
-                draft_s=event.draft_s,
-            )
-            return turn.model_copy(update={"calls": (*turn.calls, call)})
-        case CallMissed(tool=tool, tool_s=tool_s, reason=reason):
-            missed = CallReport(
-                tool=tool,
-                hit=False,
-                tool_s=tool_s,
-                waited_s=tool_s,
-                saved_s=0.0,
-                draft_s=event.draft_s,
-                could_save_s=_could_save_s(turn, event),
-                reason=reason,
-            )
-            return turn.model_copy(update={"calls": (*turn.calls, missed)})
-        case SpeculationWasted():
-            return turn.model_copy(update={"wasted": turn.wasted + 1})
-        case AheadKept(saved_s=saved_s):
-            return turn.model_copy(update={"ahead_s": saved_s})
-        case AheadWasted(reason=reason):
-            return _with_problem(turn, f"a model request sent ahead was wasted: {reason}")
-        case DraftUnclaimed(tool=tool, reason=reason):
-            return _with_problem(turn, f"a right draft of {tool} was not claimed: {reason}")
-        case SpeculationStopped(tool=tool, reason=reason):
-            return _with_problem(turn, f"speculation of {tool} has stopped: {reason}")
-        case DiscardFailed(tool=tool, error=error):
-            return _with_problem(turn, f"a preparation of {tool} could not be discarded: {error}")
-        case (
-            TurnStarted()
-            | AheadStarted()
-            | SpeculationStarted()
-            | PredictorStarted()
-            | PredictorCharged()
-            | DraftJudged()
-        ):
-            return turn
+        case DraftRefused():
+            return f"{event.predictor} drafted {event.tool}: {event.reason}"
+        case PredictorFailed():
+            return f"{event.predictor} failed: {event.error}"
+        case PredictorSkipped():
+            return f"{event.predictor} was not started: {event.reason}"
+        case PredictorStopped():
+            return f"{event.predictor} was stopped: {event.reason}"
+        case DraftUnclaimed():
+            return f"a right draft of {event.tool} was not claimed: {event.reason}"
+        case SpeculationStopped():
+            return f"speculation of {event.tool} has stopped: {event.reason}"
+        case AheadWasted():
+            return f"a model request sent ahead was wasted: {event.reason}"
+        case DiscardFailed():
+            return f"a preparation of {event.tool} could not be discarded: {event.error}"
+        case _:
+            return None
 
 
-def _could_save_s(turn: TurnReport | None, missed: CallMissed) -> float:
-    if turn is None or turn.generation_s is None or missed.draft_s is None:
+def _call_report(call: CallClaimed | CallMissed, generation_s: float | None) -> CallReport:
+    if isinstance(call, CallClaimed):
+        return CallReport(
+            tool=call.tool,
+            hit=True,
+            tool_s=call.tool_s,
+            waited_s=call.waited_s,
+            saved_s=call.saved_s,
+            draft_s=call.draft_s,
+        )
+    return CallReport(
+        tool=call.tool,
+        hit=False,
+        tool_s=call.tool_s,
+        waited_s=call.tool_s,
+        saved_s=0.0,
+        draft_s=call.draft_s,
+        could_save_s=_could_save_s(generation_s, call),
+        reason=call.reason,
+    )
+
+
+def _could_save_s(generation_s: float | None, missed: CallMissed) -> float:
+    if generation_s is None or missed.draft_s is None:
         return 0.0
-    return saved_seconds(turn.generation_s - missed.draft_s, missed.tool_s)
+    return saved_seconds(generation_s - missed.draft_s, missed.tool_s)
 
 
-def _plus(known: Counts, more: dict[str, float]) -> Counts:
-    return known.model_copy(update={name: getattr(known, name) + value for name, value in more.items()})
+def _add(counts: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, value in more.items():
+        counts[name] = counts.get(name, 0) + value
 
 
-def _with_problem(turn: TurnReport, problem: str) -> TurnReport:
-    return turn.model_copy(update={"problems": (*turn.problems, problem)[:_MAX_PROBLEMS]})
-
-
-def _sum(reports: Iterable[ToolReport]) -> ToolReport:
-    total = ToolReport()
-    for report in reports:
-        total = _plus(total, report.model_dump(exclude={"stopped"}))
+def _sum(each: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for counts in each:
+        _add(total, counts)
     return total

@@ -106,6 +106,8 @@ class SpanObserver:
     def _begin(self, number: int) -> None:
         now = time.time_ns()
         span = self._tracer.start_span("speculate", start_time=now)
+        if not span.is_recording():  # the process does not trace
+            return
         with self._lock:
             self._turns[number] = _OpenTurn(span, now)
             if len(self._turns) > _MAX_TURNS:  # speculations are claimed soon after their turn, or never

@@ -1,14 +1,13 @@
-"""Runs a tool speculatively: in a task of its own on the caller's loop, or in a thread of its own."""
+"""Runs the tools of a turn speculatively: each in a task of its own on the turn's loop, or in a thread."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from ..concurrency.threads import loop_caller, start_in_thread
 from .speculable_tool import Invocation, SpeculableTool
@@ -17,32 +16,91 @@ from .speculation import Speculation
 DiscardFailureListener = Callable[[SpeculableTool, BaseException], None]
 
 
-def start_speculation(
-    tool: SpeculableTool,
-    invocation: Invocation,
-    speculation: Speculation,
-    runs: TaskGroup,
-    on_discard_failed: DiscardFailureListener,
-) -> None:
-    """Start the tool, or its preparation, and watch it in ``runs``. Releases the tool's slot at the end.
+class SpeculativeRuns:
+    """The speculative runs of one turn, on the running event loop.
 
-    ``on_discard_failed`` is called with the error of discarding an unclaimed preparation.
+    A run is cancelled at its tool's timeout, unless its call has been made. The tool's slot is released when
+    its function has ended.
     """
-    if speculation.needs_loop:
-        task = _start_coroutine(tool, invocation, speculation, on_discard_failed)
-        runs.start_soon(_watch_coroutine, tool, speculation, task, on_discard_failed)
-    else:
-        _start_function(tool, invocation, speculation, on_discard_failed)
-        runs.start_soon(_watch_function, tool, speculation, on_discard_failed)
 
+    def __init__(self, on_discard_failed: DiscardFailureListener) -> None:
+        """``on_discard_failed`` is called with the error of discarding an unclaimed preparation."""
+        self._on_discard_failed = on_discard_failed
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._call_soon = loop_caller()
+        self._open: set[Speculation] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparations: list[Speculation] = []
+        self._changed: asyncio.Future[None] | None = None
 
-def _start_coroutine(
-    tool: SpeculableTool,
-    invocation: Invocation,
-    speculation: Speculation,
-    on_discard_failed: DiscardFailureListener,
-) -> asyncio.Task[None]:
-    async def work() -> None:
+    def start(self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
+        """Start the tool, or its preparation."""
+        self._open.add(speculation)
+        timeout = tool.options.timeout
+        limit = self._loop.call_later(
+            timeout, speculation.cancel, f"the speculation took longer than {timeout} s"
+        )
+        speculation.when_expected(lambda: self._on_loop(limit.cancel))
+        task: asyncio.Task[None] | None = None
+        if speculation.needs_loop:
+            task = self._start_task(self._run_coroutine(tool, invocation, speculation), tool)
+            # A cancelled task that has not begun runs none of its own code.
+            task.add_done_callback(lambda _: speculation.cancel("the speculation was cancelled"))
+            speculation.when_over(tool.slots.release)
+        else:
+            self._start_function(tool, invocation, speculation)
+
+        def over() -> None:
+            limit.cancel()
+            self._open.discard(speculation)
+            # Asyncio code expects one cancellation, and may await while it cleans up.
+            if task is not None and speculation.cancelled:
+                task.cancel()
+            self._notify()
+
+        speculation.when_over(lambda: self._on_loop(over))
+        if tool.two_phase:
+            self._preparations.append(speculation)
+            self._start_task(self._settle(tool, speculation), tool)
+
+    async def over(self) -> None:
+        """Wait until all runs are over, their tasks have ended, and preparations are claimed or discarded."""
+        while self._open or self._tasks:
+            self._changed = self._loop.create_future()
+            await self._changed
+
+    async def stop(self) -> None:
+        """Discard what is prepared, and wait until the tasks of cancelled runs have ended; threads go on."""
+        for preparation in self._preparations:
+            preparation.drop("its event loop ended")
+        while self._tasks:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(self._tasks)
+
+    def _on_loop(self, callback: Callable[[], object]) -> None:
+        if threading.get_ident() == self._thread:
+            callback()
+        else:
+            self._call_soon(callback)
+
+    def _notify(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    def _start_task(self, work: Coroutine[Any, Any, None], tool: SpeculableTool) -> asyncio.Task[None]:
+        task = self._loop.create_task(work, name=f"agentrt speculation {tool.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
+        return task
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._notify()
+
+    async def _run_coroutine(
+        self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation
+    ) -> None:
         assert tool.speculative_acall is not None
         try:
             value = await tool.speculative_acall(*invocation.args, **invocation.kwargs)
@@ -50,104 +108,46 @@ def _start_coroutine(
             speculation.fail(error)
             return
         if not speculation.finish(value) and tool.two_phase:  # it finished although it was cancelled
-            await _discard(tool, value, on_discard_failed)
+            await self._discard(tool, value)
 
-    # A task and no cancel scope: asyncio code expects one cancellation and may await while it cleans up; in a
-    # cancelled scope each of these awaits would be cancelled again.
-    task = asyncio.get_running_loop().create_task(work(), name=f"agentrt speculation {tool.name}")
-    task.add_done_callback(lambda _: speculation.cancel("the speculation was cancelled"))
-    speculation.when_over(tool.slots.release)
-    return task
+    def _start_function(self, tool: SpeculableTool, invocation: Invocation, speculation: Speculation) -> None:
+        def work() -> None:
+            assert tool.speculative_call is not None
+            # Set in this thread, so that a thread that waits for the result depends on no event loop.
+            try:
+                value = tool.speculative_call(*invocation.args, **invocation.kwargs)
+            except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
+                speculation.fail(error)
+            else:
+                if not speculation.finish(value) and tool.options.discard is not None:
+                    try:
+                        tool.options.discard(value)
+                    except BaseException as error:  # noqa: BLE001 - it belongs to no call; the report has it
+                        self._on_discard_failed(tool, error)
+            finally:
+                tool.slots.release()
 
-
-async def _watch_coroutine(
-    tool: SpeculableTool,
-    speculation: Speculation,
-    task: asyncio.Task[None],
-    on_discard_failed: DiscardFailureListener,
-) -> None:
-    """Cancel the task when its speculation is cancelled, and wait until it has cleaned up."""
-    try:
-        await _over_or_too_late(tool, speculation)
-    finally:
-        if not task.done():
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([task])
-        await _settle(tool, speculation, on_discard_failed)
-
-
-def _start_function(
-    tool: SpeculableTool,
-    invocation: Invocation,
-    speculation: Speculation,
-    on_discard_failed: DiscardFailureListener,
-) -> None:
-    def work() -> None:
-        assert tool.speculative_call is not None
-        # Set in this thread, so that a thread that waits for the result depends on no event loop.
         try:
-            value = tool.speculative_call(*invocation.args, **invocation.kwargs)
-        except BaseException as error:  # noqa: BLE001 - a failed speculation is a miss
+            start_in_thread(work, name=f"agentrt speculation {tool.name}")
+        except RuntimeError as error:  # the system has no thread left
             speculation.fail(error)
-        else:
-            if not speculation.finish(value) and tool.options.discard is not None:
-                try:
-                    tool.options.discard(value)
-                except BaseException as error:  # noqa: BLE001 - it belongs to no call; the report has it
-                    on_discard_failed(tool, error)
-        finally:
             tool.slots.release()
 
-    try:
-        start_in_thread(work, name=f"agentrt speculation {tool.name}")
-    except RuntimeError as error:  # the system has no thread left
-        speculation.fail(error)
-        tool.slots.release()
+    async def _settle(self, tool: SpeculableTool, speculation: Speculation) -> None:
+        """Discard a preparation that is not claimed within the tool's ttl."""
+        try:
+            await speculation.over()
+            with anyio.move_on_after(tool.options.ttl):
+                await speculation.settled()
+        finally:
+            speculation.drop("the preparation was not used in time")
+            with anyio.CancelScope(shield=True):
+                left = await speculation.settled()
+                if left.usable:
+                    await self._discard(tool, left.value)
 
-
-async def _watch_function(
-    tool: SpeculableTool, speculation: Speculation, on_discard_failed: DiscardFailureListener
-) -> None:
-    try:
-        await _over_or_too_late(tool, speculation)
-    finally:
-        await _settle(tool, speculation, on_discard_failed)
-
-
-async def _over_or_too_late(tool: SpeculableTool, speculation: Speculation) -> None:
-    """Wait until the run is over; cancel it at the tool's timeout, unless its call has been made."""
-    call_soon = loop_caller()
-    timeout = tool.options.timeout
-    with anyio.CancelScope(deadline=anyio.current_time() + timeout) as limit:
-
-        def lift() -> None:
-            limit.deadline = math.inf
-
-        speculation.when_expected(lambda: call_soon(lift))
-        await speculation.over()
-    speculation.cancel(f"the speculation took longer than {timeout} s")
-
-
-async def _settle(
-    tool: SpeculableTool, speculation: Speculation, on_discard_failed: DiscardFailureListener
-) -> None:
-    """Discard a preparation that is not claimed within the tool's ttl."""
-    if not tool.two_phase:
-        return
-    try:
-        with anyio.move_on_after(tool.options.ttl):
-            await speculation.settled()
-    finally:
-        speculation.drop("the preparation was not used in time")
-        with anyio.CancelScope(shield=True):
-            left = await speculation.settled()
-            if left.usable:
-                await _discard(tool, left.value, on_discard_failed)
-
-
-async def _discard(tool: SpeculableTool, value: Any, on_discard_failed: DiscardFailureListener) -> None:
-    try:
-        await tool.adiscard(value)
-    except Exception as error:  # noqa: BLE001 - it belongs to no call; the report has it
-        on_discard_failed(tool, error)
+    async def _discard(self, tool: SpeculableTool, value: Any) -> None:
+        try:
+            await tool.adiscard(value)
+        except Exception as error:  # noqa: BLE001 - it belongs to no call; the report has it
+            self._on_discard_failed(tool, error)

@@ -177,6 +177,11 @@ class Speculation:
         return self._run.done()
 
     @property
+    def cancelled(self) -> bool:
+        """Whether the run was ended without a result or an error."""
+        return self._run.cancelled()
+
+    @property
     def seconds(self) -> float:
         """The run time of the tool so far, in seconds."""
         return (self._clock() if self._ended_at is None else self._ended_at) - self._started_at

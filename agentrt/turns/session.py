@@ -9,10 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
-import anyio
-
 from ..calls import ToolCall
-from ..concurrency.hosts import Host, TaskGroupHost, worker_loop
+from ..concurrency.hosts import Host, RunningLoopHost, worker_loop
 from ..config import SpeculationConfig
 from ..drafts import DraftRequest, Speculator, predictors_of
 from ..errors import ConfigurationError
@@ -71,9 +69,9 @@ class SpeculationSession:
     async def __aenter__(self) -> Self:
         """Open the session on this event loop."""
         self._exit.enter_context(run_scope(self._scope))
-        group = await self._exit.enter_async_context(anyio.create_task_group())
-        self._exit.callback(group.cancel_scope.cancel)
-        self._host = TaskGroupHost(group)
+        host = RunningLoopHost()
+        self._exit.push_async_callback(host.aclose)
+        self._host = host
         return self
 
     async def __aexit__(
@@ -84,7 +82,6 @@ class SpeculationSession:
     ) -> None:
         """Cancel everything that is still running and wait until it has stopped."""
         self._close()
-        # The caller's error does not go through the task group, which would wrap it.
         await self._exit.aclose()
 
     def __enter__(self) -> Self:

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
-from anyio.abc import TaskGroup
-
 from ..calls import ToolCall
 from ..concurrency.clock import monotonic
 from ..lookahead.starter import AheadStarter
@@ -16,7 +14,7 @@ from ..reports.turn_recorder import TurnRecorder
 from ..tools.claims import PendingClaim
 from ..tools.futures_cache import FuturesCache
 from ..tools.restrictions import Restrictions
-from ..tools.runner import start_speculation
+from ..tools.runner import SpeculativeRuns
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
@@ -74,16 +72,22 @@ class TurnSpeculations:
         self._listeners: list[ResultListener] = []
 
     async def offer(
-        self, call: ToolCall, predictor: str, draft_s: float, group: TaskGroup, *, may_run_coroutines: bool
+        self,
+        call: ToolCall,
+        predictor: str,
+        draft_s: float,
+        runs: SpeculativeRuns,
+        *,
+        may_run_coroutines: bool,
     ) -> None:
-        """Start the predicted call's tool in ``group``, unless it is refused; the report says why."""
+        """Start the predicted call's tool in ``runs``, unless it is refused; the report says why."""
         self._reporter.note(DraftArrived(self._turn, predictor, call.name, draft_s))
-        refusal = await self._start(call, predictor, draft_s, group, may_run_coroutines)
+        refusal = await self._start(call, predictor, draft_s, runs, may_run_coroutines)
         if refusal:
             self._reporter.note(DraftRefused(self._turn, predictor, call.name, refusal))
 
     async def _start(
-        self, call: ToolCall, predictor: str, draft_s: float, group: TaskGroup, may_run_coroutines: bool
+        self, call: ToolCall, predictor: str, draft_s: float, runs: SpeculativeRuns, may_run_coroutines: bool
     ) -> str | None:
         """Return why nothing was started; None also for a call that an earlier draft has started."""
         tool = self._tools.get(call.name)
@@ -133,12 +137,13 @@ class TurnSpeculations:
         for listener in tuple(self._listeners):
             self._notify_when_over(listener, call, speculation)
         self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor, cost))
-        start_speculation(tool, invocation, speculation, group, self._note_discard_failure)
+        runs.start(tool, invocation, speculation)
         if self._leaves_the_process(tool):
             self._starter.started(call, speculation)
         return None
 
-    def _note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
+    def note_discard_failure(self, tool: SpeculableTool, error: BaseException) -> None:
+        """Report that discarding an unclaimed preparation has failed."""
         self._reporter.note(DiscardFailed(self._turn, tool.name, type(error).__name__))
 
     def on_finished(self, listener: ResultListener) -> None:

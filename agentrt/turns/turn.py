@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -10,8 +11,6 @@ from contextvars import Context
 from types import TracebackType
 
 import anyio
-from anyio.abc import TaskGroup
-from anyio.lowlevel import checkpoint
 
 from ..argument_checks import check_call, check_field
 from ..calls import ParserEvent, ToolCall
@@ -19,7 +18,7 @@ from ..concurrency.clock import monotonic
 from ..concurrency.detached import detached_context
 from ..concurrency.hosts import Host
 from ..concurrency.threads import loop_caller
-from ..drafts import AnswerStream, DraftCost, DraftRequest, Learner, Speculator, looks_ahead, name_of
+from ..drafts import AnswerStream, DraftCost, DraftRequest, Speculator, learner_of, looks_ahead, name_of
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.model_request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
@@ -33,6 +32,7 @@ from ..reports.events import (
     TurnAnswered,
 )
 from ..tools.restrictions import UNRESTRICTED, Restrictions
+from ..tools.runner import SpeculativeRuns
 from ..tools.scopes import TurnMark, begin_turn, leave_run
 from ..tools.speculable_tool import SpeculableTool
 from ..tools.speculation import Speculation
@@ -86,7 +86,7 @@ class Turn:
         self._mark = TurnMark()
         self._main = main
         self._earlier = earlier
-        self._known = anyio.Event()
+        self._known = anyio.Event() if earlier is not None else None
         self._host: Host | None = None
         self._caller_context = Context()
         self._number = shared.reporter.next_turn()
@@ -149,7 +149,8 @@ class Turn:
         self._predictors = request.predictors
         self._request = functools.cache(request.request)
         self._started_at = monotonic()
-        self._known.set()
+        if self._known is not None:
+            self._known.set()
 
     def set_depth(self, depth: int) -> None:
         """Lower the number of turns by which this turn is ahead, so that further requests may follow it."""
@@ -242,9 +243,10 @@ class Turn:
 
     def _teach(self, calls: Sequence[ToolCall]) -> None:
         for predictor in self._predictors:
-            if isinstance(predictor, Learner):
+            learner = learner_of(predictor)
+            if learner is not None:
                 try:
-                    predictor.learn(self._request(), calls)
+                    learner.learn(self._request(), calls)
                 except Exception as error:  # noqa: BLE001 - reported, like a failure to predict
                     self._note_failure(predictor, error)
 
@@ -258,24 +260,33 @@ class Turn:
     # The methods below run on the host's loop.
 
     async def _run(self) -> None:
+        runs = SpeculativeRuns(self._speculations.note_discard_failure)
         try:
-            async with anyio.create_task_group() as runs, anyio.create_task_group() as drafting:
-                call_soon = loop_caller()
-                self._stop_drafting = lambda: call_soon(drafting.cancel_scope.cancel)
-                await checkpoint()
-                if self._speculations.cache.closed:  # answered already: speculations would only be cancelled
-                    return
+            await asyncio.sleep(0)
+            if self._speculations.cache.closed:  # answered already: speculations would only be cancelled
+                return
+            call_soon = loop_caller()
+            with anyio.CancelScope() as drafting:
+                self._stop_drafting = lambda: call_soon(drafting.cancel)
+                await self._draft_all(runs)
+            await runs.over()
+        finally:
+            self._speculations.cancel("its event loop ended")
+            await runs.stop()
+
+    async def _draft_all(self, runs: SpeculativeRuns) -> None:
+        if len(self._predictors) == 1 and self._earlier is None:
+            await self._draft(self._predictors[0], runs)
+            return
+        async with anyio.create_task_group() as drafting:
+            for predictor in self._predictors:
+                drafting.start_soon(self._work.measured, self._draft, predictor, runs)
+            if self._known is not None:  # once its result is known, all predictors run on it
+                await self._known.wait()
                 for predictor in self._predictors:
                     drafting.start_soon(self._work.measured, self._draft, predictor, runs)
-                if self._earlier is not None:  # once its result is known, all predictors run on it
-                    await self._known.wait()
-                    for predictor in self._predictors:
-                        drafting.start_soon(self._work.measured, self._draft, predictor, runs)
-        finally:
-            # A task that is cancelled before its first step runs none of its own code.
-            self._speculations.cancel("its event loop ended")
 
-    async def _draft(self, predictor: Speculator, runs: TaskGroup) -> None:
+    async def _draft(self, predictor: Speculator, runs: SpeculativeRuns) -> None:
         name = name_of(predictor)
         may_run_coroutines = self._host is not None and self._host.runs_coroutine_tools
         try:
@@ -296,9 +307,9 @@ class Turn:
                 await self._speculations.offer(
                     call, name, draft_s, runs, may_run_coroutines=may_run_coroutines
                 )
-                await checkpoint()  # a predictor that never awaits must not block the loop
+                await asyncio.sleep(0)  # a predictor that never awaits must not block the loop
                 left -= 1
-                if not left:
+                if not left or self._speculations.cache.closed:
                     break
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a predictor's failure is only reported
             self._note_failure(predictor, error)

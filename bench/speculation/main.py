@@ -11,7 +11,7 @@ from agentrt.errors import WorkloadNotFoundError
 from ..common.machine import describe_machine
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport
-from . import controlled, frameworks, like_for_like, models, nano, overhead, patterns
+from . import claimed_overhead, controlled, frameworks, like_for_like, models, nano, overhead, patterns
 from .agent_tasks import agent_tasks
 from .prices import PRICES
 
@@ -54,6 +54,7 @@ def run(
     simulated.run()
     progress("the cost of speculating at all")
     median_ms, p99_ms = asyncio.run(overhead.overhead_ms(300 if quick else 2000))
+    claimed = asyncio.run(claimed_overhead.measure(200 if quick else 1000))
     generation_s = 0.1 if quick else 0.4
     turns = 10 if quick else 30
     runs = frameworks.measure_frameworks(turns, progress)
@@ -76,6 +77,7 @@ def run(
             **simulated.figures,
             "sdk_overhead_ms_per_turn_p50": median_ms,
             "sdk_overhead_ms_per_turn_p99": p99_ms,
+            **claimed_overhead.figures(claimed),
             **frameworks.figures(runs),
             **peers.figures,
             **patterns.figures(drafted),
@@ -86,6 +88,7 @@ def run(
             nano.nano_table("nano pair, unpaced", pair.unpaced),
             pair.by_samples,
             *simulated.tables,
+            claimed_overhead.table(claimed),
             frameworks.table(runs),
             peers.table,
             *([patterns.table(drafted)] if drafted else []),
@@ -97,6 +100,7 @@ def run(
                     source=source, scale=size.scale, seeds=len(drawn), each=size.fleet_each, prices=PRICES
                 ),
                 overhead.METHOD,
+                claimed_overhead.METHOD,
                 frameworks.METHOD.format(turns=turns),
                 like_for_like.METHOD.format(
                     generation=generation_s, seeds=len(drawn), calls=" or ".join(map(str, calls))

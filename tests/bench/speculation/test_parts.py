@@ -14,7 +14,7 @@ import pytest
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport
-from agentrt.bench.speculation import controlled
+from agentrt.bench.speculation import claimed_overhead, controlled
 from agentrt.bench.speculation.agent_tasks import agent_tasks
 from agentrt.bench.speculation.like_for_like import SPREAD
 from agentrt.bench.speculation.openai_peer import EAGER_RUNNER, compare_openai
@@ -152,6 +152,14 @@ def test_on_the_same_information_the_peers_are_no_faster(
     assert sides[peer].seconds > 1.2 * simulated.seconds
     if "plain" in sides:  # the stream says enough to gain something by it
         assert sides["plain"].seconds > 1.03 * same.seconds
+
+
+def test_the_overhead_of_claimed_turns_is_measured_on_both_paths() -> None:
+    measured = asyncio.run(claimed_overhead.measure(20))
+    assert [(each.path, each.claimed) for each in measured] == [("LangChain", 1.0), ("session", 1.0)]
+    added = [each.speculative_ms - each.plain_ms for each in measured]
+    assert claimed_overhead.figures(measured) == {"sdk_overhead_claimed_turn_ms_p50": max(added)}
+    assert len(claimed_overhead.table(measured).rows) == 2
 
 
 def test_the_overhead_is_measured() -> None:

@@ -162,6 +162,33 @@ def test_every_kind_of_tool_is_claimed(given: BaseTool, arguments: dict[str, Any
     assert run_in_virtual_time(claimed) == (result, 1)
 
 
+def test_a_call_that_misses_takes_no_claim_of_an_equal_call() -> None:
+    runs: list[str] = []
+
+    @speculable
+    @tool
+    async def find(q: str) -> str:
+        """Find something."""
+        runs.append(q)
+        return q
+
+    first, second = (ToolCall("find", {"q": "a"}, f"call_{number}") for number in (1, 2))
+
+    async def main() -> list[int]:
+        ran = []
+        async with SpeculationSession([find], [ScriptedSpeculator([first])]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(0.01)  # in virtual time
+                turn.bind([first, second])
+            for call in (second, first):
+                made = {"name": "find", "args": {"q": "a"}, "id": call.id, "type": "tool_call"}
+                await find.ainvoke(made)
+                ran.append(len(runs))
+        return ran
+
+    assert run_in_virtual_time(main) == [2, 2]
+
+
 class Traced(BaseTool):
     name: str = "traced"
     description: str = "Look."

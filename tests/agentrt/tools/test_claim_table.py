@@ -82,6 +82,14 @@ def test_without_a_scope_an_id_is_honoured_once_even_after_it_expired() -> None:
     assert claims.take("call_0", "k", bob) is not None
 
 
+def test_a_run_with_a_scope_takes_nothing_of_a_turn_without_one() -> None:
+    claims = ClaimTable(ttl=60.0)
+    pending = left()
+    claims.add("call_1", pending, TurnMark())
+    assert claims.take("call_1", "k", TurnMark(), "ann") is None
+    assert claims.take("call_1", "k", None) is pending
+
+
 def test_a_turn_that_the_run_has_left_behind_is_dropped() -> None:
     claims, recorder, turn = ClaimTable(ttl=60.0), Recorder(), TurnMark()
     claims.add("a", left("k", recorder), turn, "ann")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
@@ -39,6 +40,26 @@ def test_a_function_stays_what_it_is() -> None:
     assert inspect.iscoroutinefunction(read)
     assert described(read).options.ttl == 5.0
     assert (described(read).call, described(search).acall) == (None, None)
+
+
+def test_frameworks_see_the_function_itself() -> None:
+    def find(query: str, limit: int = 3) -> list[str]:
+        """Find something."""
+        return [query] * limit
+
+    made = speculable(find)
+    assert inspect.signature(made) == inspect.signature(find)
+    assert typing.get_type_hints(made) == typing.get_type_hints(find)
+    assert (made.__name__, made.__doc__, made.__module__) == (find.__name__, find.__doc__, find.__module__)
+    assert not inspect.iscoroutinefunction(made)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        made(query="a", extra=1)  # type: ignore[call-arg]
+
+
+def test_decorating_again_replaces_the_options() -> None:
+    again = speculable(search, ttl=1.0)
+    assert described(again).options.ttl == 1.0
+    assert again.__wrapped__ is search.__wrapped__  # type: ignore[attr-defined]
 
 
 def test_what_was_not_declared_is_not_speculable() -> None:

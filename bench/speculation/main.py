@@ -10,14 +10,29 @@ from agentrt.errors import WorkloadNotFoundError
 
 from ..common.machine import describe_machine
 from ..common.repetitions import Seeds
-from ..common.report import BenchReport
-from . import claimed_overhead, controlled, frameworks, like_for_like, models, nano, overhead, patterns
+from ..common.report import BenchReport, Table
+from . import (
+    claimed_overhead,
+    controlled,
+    frameworks,
+    guards,
+    like_for_like,
+    models,
+    nano,
+    overhead,
+    patterns,
+)
 from .agent_tasks import agent_tasks
 from .prices import PRICES
 
 _TASKS = 64
 _SEEDS = 5  # SpecTools §4.3 runs each experiment five times
 _QUICK_SEEDS = 2
+_GUARDS_METHOD = (
+    "guard_bypasses counts, over the guards of the table, runs of a tool whose only call was rejected and "
+    "had been drafted long before, in virtual time; unguarded_claims counts the agents without a guard that "
+    "claimed that draft."
+)
 _METHOD = "transcripts_equal is the share of all runs whose messages are those of the plain run but for ids."
 
 
@@ -58,6 +73,8 @@ def run(
     generation_s = 0.1 if quick else 0.4
     turns = 10 if quick else 30
     runs = frameworks.measure_frameworks(turns, progress)
+    progress("calls that a guard rejects")
+    bypasses = guards.guard_bypasses()
     calls = like_for_like.QUICK_CALLS_A_TURN if quick else like_for_like.CALLS_A_TURN
     peers = like_for_like.measure_peers(tasks[: 1 if quick else 6], generation_s, calls, drawn, progress)
     drafted = _patterns(quick, workloads, progress)
@@ -79,6 +96,8 @@ def run(
             "sdk_overhead_ms_per_turn_p99": p99_ms,
             **claimed_overhead.figures(claimed),
             **frameworks.figures(runs),
+            "guard_bypasses": float(sum(bypasses.values())),
+            "unguarded_claims": float(guards.unguarded_claims()),
             **peers.figures,
             **patterns.figures(drafted),
             "transcripts_equal": equal / pairs,
@@ -90,6 +109,11 @@ def run(
             *simulated.tables,
             claimed_overhead.table(claimed),
             frameworks.table(runs),
+            Table(
+                title="runs of tools whose calls a guard rejected, by guard",
+                columns=("guard", "bypasses"),
+                rows=tuple(bypasses.items()),
+            ),
             peers.table,
             *([patterns.table(drafted)] if drafted else []),
         ),
@@ -102,6 +126,7 @@ def run(
                 overhead.METHOD,
                 claimed_overhead.METHOD,
                 frameworks.METHOD.format(turns=turns),
+                _GUARDS_METHOD,
                 like_for_like.METHOD.format(
                     generation=generation_s, seeds=len(drawn), calls=" or ".join(map(str, calls))
                 ),

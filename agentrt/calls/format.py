@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ..errors import ConfigurationError
 from .events import ParserEvent, ToolCall
@@ -59,27 +59,28 @@ class ToolCallFormat:
     see :mod:`agentrt.calls.registry`.
     """
 
-    DEEPSEEK_V3: ClassVar[ToolCallFormat]
-    DEEPSEEK_V31: ClassVar[ToolCallFormat]
-    FUNCTION_GEMMA: ClassVar[ToolCallFormat]
-    FUNCTION_TAG: ClassVar[ToolCallFormat]
-    FUNCTOOLS: ClassVar[ToolCallFormat]
-    GEMMA4: ClassVar[ToolCallFormat]
-    GLM4: ClassVar[ToolCallFormat]
-    GRANITE: ClassVar[ToolCallFormat]
-    HERMES: ClassVar[ToolCallFormat]
-    JSON_MESSAGE: ClassVar[ToolCallFormat]
-    KIMI_K2: ClassVar[ToolCallFormat]
-    LFM2: ClassVar[ToolCallFormat]
-    LLAMA3_JSON: ClassVar[ToolCallFormat]
-    MISTRAL: ClassVar[ToolCallFormat]
-    MISTRAL_ARGS: ClassVar[ToolCallFormat]
-    PHI4_MINI: ClassVar[ToolCallFormat]
-    PYTHONIC: ClassVar[ToolCallFormat]
-    QWEN3_CODER: ClassVar[ToolCallFormat]
-    QWEN3_CODER_BARE: ClassVar[ToolCallFormat]
-    TOOLS_TAG: ClassVar[ToolCallFormat]
-    XLAM: ClassVar[ToolCallFormat]
+    if TYPE_CHECKING:  # set by the registry; as annotations they would be fields that contain their own class
+        DEEPSEEK_V3: ClassVar[ToolCallFormat]
+        DEEPSEEK_V31: ClassVar[ToolCallFormat]
+        FUNCTION_GEMMA: ClassVar[ToolCallFormat]
+        FUNCTION_TAG: ClassVar[ToolCallFormat]
+        FUNCTOOLS: ClassVar[ToolCallFormat]
+        GEMMA4: ClassVar[ToolCallFormat]
+        GLM4: ClassVar[ToolCallFormat]
+        GRANITE: ClassVar[ToolCallFormat]
+        HERMES: ClassVar[ToolCallFormat]
+        JSON_MESSAGE: ClassVar[ToolCallFormat]
+        KIMI_K2: ClassVar[ToolCallFormat]
+        LFM2: ClassVar[ToolCallFormat]
+        LLAMA3_JSON: ClassVar[ToolCallFormat]
+        MISTRAL: ClassVar[ToolCallFormat]
+        MISTRAL_ARGS: ClassVar[ToolCallFormat]
+        PHI4_MINI: ClassVar[ToolCallFormat]
+        PYTHONIC: ClassVar[ToolCallFormat]
+        QWEN3_CODER: ClassVar[ToolCallFormat]
+        QWEN3_CODER_BARE: ClassVar[ToolCallFormat]
+        TOOLS_TAG: ClassVar[ToolCallFormat]
+        XLAM: ClassVar[ToolCallFormat]
 
     name: str
     """Lower case, with underscores."""

@@ -36,10 +36,11 @@ class GemmaCallScanner:
         """Read ``text[position:end]``; return where reading stopped, and the events of what was read."""
         before = len(self._text)
         self._text += text[position:end]
-        body = self._text.lstrip(_SPACE)
-        if not body.startswith(_HEAD[: len(body)]):
-            self.malformed = True
-            return position, []
+        space = len(self._text) - len(self._text.lstrip(_SPACE))
+        for offset, (read, expected) in enumerate(zip(self._text[space:], _HEAD, strict=False), space):
+            if read != expected:
+                self.malformed = True
+                return position + offset - before, []
         found = self._text.find(self._end, max(0, before - len(self._end)))
         if found < 0:
             return end, []

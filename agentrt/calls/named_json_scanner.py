@@ -32,9 +32,9 @@ class NamedJsonScanner(JsonCallScanner):
     def _read_head(self, text: str, position: int, end: int) -> int:
         brace = text.find("{", position, end)
         stop = end if brace < 0 else brace
+        if len(self._read) + stop - position > _MAX_HEAD:
+            raise MalformedCallError(position + _MAX_HEAD - len(self._read))
         self._read += text[position:stop]
-        if len(self._read) > _MAX_HEAD:
-            raise MalformedCallError(stop)
         if brace >= 0:
             match = self._head.fullmatch(self._read)
             if match is None:

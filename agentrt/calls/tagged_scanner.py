@@ -38,10 +38,10 @@ class TaggedCallScanner:
         """Read ``text[position:end]``; return where reading stopped, and the events of what was read."""
         before = len(self._text)
         self._text += text[position:end]
-        body = self._text.lstrip(_SPACE)
-        if not self._may_begin(body):
+        wrong = self._first_wrong_character()
+        if wrong is not None:
             self.malformed = True
-            return position, []
+            return position + wrong - before, []
         found = self._text.find(self._end, max(0, before - len(self._end)))
         if found < 0:
             return end, []
@@ -53,9 +53,16 @@ class TaggedCallScanner:
         self.done = True
         return stopped, call_events(self._index, call)
 
-    def _may_begin(self, body: str) -> bool:
-        name = body[len(self._start) :]
-        return body.startswith(self._start[: len(body)]) and (not name or name[0] == "_" or name[0].isalpha())
+    def _first_wrong_character(self) -> int | None:
+        """Return where the text differs from whitespace, the start and the first letter of a name."""
+        space = len(self._text) - len(self._text.lstrip(_SPACE))
+        for offset, expected in enumerate(self._start, space):
+            if offset == len(self._text):
+                return None
+            if self._text[offset] != expected:
+                return offset
+        name = self._text[space + len(self._start) :][:1]
+        return None if not name or name == "_" or name.isalpha() else space + len(self._start)
 
     def _parse(self, text: str) -> ToolCall | None:
         head = self._head.match(text)

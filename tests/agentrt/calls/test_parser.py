@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentrt.calls import (
@@ -121,6 +121,9 @@ def split(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
 
 
+@example(["<tool_call>" * 2 + "\n<function=_>\n</function>\n</tool_call>"], [], ToolCallFormat.QWEN3_CODER)
+@example(["<start_function_call>ca<start_function_call>"], [], ToolCallFormat.FUNCTION_GEMMA)
+@example(["[TOOL_CALLS]" + "x" * 300 + "[TOOL_CALLS]{"], [], ToolCallFormat.MISTRAL_ARGS)
 @given(
     st.lists(
         shards | texts | st.builds(write_message, st.lists(plain_calls, max_size=2), formats), max_size=8

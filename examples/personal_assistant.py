@@ -37,7 +37,7 @@ from langgraph.types import Command
 from agentrt import Priority, priority, speculable
 from agentrt.adapters.langchain import allow_speculation, speculate
 from agentrt.reports import SpeculationObserver
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator
 
@@ -152,15 +152,15 @@ def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[Base
 # 2. The model. Everything below shares one runtime: one copy of the weights, one batch.
 
 
-def open_runtime(model: str) -> LocalRuntime:
+def open_runtime(model: str, on_step: Callable[[OpeningStep], None] = lambda step: None) -> LocalRuntime:
     """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file."""
     if model != "nano":
-        return LocalRuntime.open(model)
+        return LocalRuntime.open(model, on_step=on_step)
     # On a model as small as nano more threads only wait for each other. Which requests share a batch depends
     # on timing, and in low precision the batch changes the last bits of the logits: the demo promises equal
     # transcripts of nano, so it computes in full precision.
     config = RuntimeConfig(threads=1, inference_precision="f32", kv_cache_precision="f32")
-    return LocalRuntime.open(model, config)
+    return LocalRuntime.open(model, config, on_step=on_step)
 
 
 # 3. The agent. By default LangChain ends the run when a tool raises. This middleware returns the error to

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .config import RuntimeConfig
     from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
+    from .opening import OpeningStep
     from .output.generation import (
         CallAnswered,
         Finished,
@@ -48,6 +49,7 @@ __all__ = [
     "GenerationStream",
     "LocalRuntime",
     "LogprobsDelta",
+    "OpeningStep",
     "RuntimeConfig",
     "RuntimeStatistics",
     "SamplingParams",
@@ -67,6 +69,7 @@ _DEFINED_IN = {
     "GenerationStream": ".output.stream",
     "LocalRuntime": ".service",
     "LogprobsDelta": ".output.generation",
+    "OpeningStep": ".opening",
     "RuntimeConfig": ".config",
     "RuntimeStatistics": ".service",
     "SamplingParams": ".request.sampling_params",

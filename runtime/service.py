@@ -24,6 +24,7 @@ from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .model.directory import open_model_directory
 from .model.tokenizer import Tokenizer
+from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
 from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
@@ -74,10 +75,17 @@ class LocalRuntime:
     - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs.
     """
 
-    def __init__(self, model: str | os.PathLike[str], config: RuntimeConfig) -> None:
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        config: RuntimeConfig,
+        on_step: OnOpeningStep = ignore_step,
+    ) -> None:
         """Load ``model``; see :meth:`open`."""
         _check_config(config)
-        directory = open_model_directory(model)
+        directory = open_model_directory(
+            model, progress=lambda share: on_step(OpeningStep("converting", share))
+        )
         loaded = load_model(
             directory,
             platform=config.platform,
@@ -86,7 +94,9 @@ class LocalRuntime:
             quantum_s=config.quantum_s,
             kv_bytes=config.memory_bytes,
             profile_folder=config.profile_folder,
+            advance=lambda measured: on_step(OpeningStep(f"measuring: {measured}")),
         )
+        on_step(OpeningStep("loading"))
         self._tokenizer = Tokenizer(
             directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
         )
@@ -134,15 +144,24 @@ class LocalRuntime:
         self._finalizer = weakref.finalize(self, self._engine.close)
 
     @classmethod
-    def open(cls, model: str | os.PathLike[str], config: RuntimeConfig | None = None) -> Self:
+    def open(
+        cls,
+        model: str | os.PathLike[str],
+        config: RuntimeConfig | None = None,
+        *,
+        on_step: OnOpeningStep = ignore_step,
+    ) -> Self:
         """Load ``"nano"``, ``"nano-draft"``, an OpenVINO model directory or a GGUF file, ready for requests.
+
+        ``on_step`` is called when a step of opening begins or gets on. A GGUF file is converted, and a model
+        is measured, when it is first opened; both take seconds.
 
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
             ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
                 this machine.
         """
-        return cls(model, RuntimeConfig() if config is None else config)
+        return cls(model, RuntimeConfig() if config is None else config, on_step)
 
     def close(self) -> None:
         """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""

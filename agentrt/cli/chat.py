@@ -15,6 +15,7 @@ import typer
 from ..errors import RequestError
 from ..extras import require_extra
 from .assistant_options import AssistantModel, WeatherDelay
+from .opening_bar import opening_bar
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -67,7 +68,8 @@ def chat(
             write_sample_data(data, dt.date.today())
         opened = stack.enter_context(contextlib.closing(PersonalData.open(data)))
         weather = stack.enter_context(WeatherService(weather_delay))
-        runtime = stack.enter_context(open_runtime(model))
+        with opening_bar() as show:
+            runtime = stack.enter_context(open_runtime(model, show))
         runner = stack.enter_context(asyncio.Runner())
         client = httpx.AsyncClient(base_url=weather.url)
         stack.callback(lambda: runner.run(client.aclose()))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..extras import require_extra
+from .opening_bar import opening_bar
 from .serving import (
     Drain,
     Host,
@@ -54,7 +55,9 @@ def serve(
     config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
     with bind(config) as listener:
         say(f"opening {model}")
-        with LocalRuntime.open(model, RuntimeConfig(memory_bytes=memory_mib * 2**20)) as runtime:
+        with opening_bar() as show:
+            opened = LocalRuntime.open(model, RuntimeConfig(memory_bytes=memory_mib * 2**20), on_step=show)
+        with opened as runtime:
             serve_app(
                 create_app(runtime, config),
                 config,

@@ -59,13 +59,14 @@ def load_model(
     quantum_s: float,
     kv_bytes: int = 0,
     profile_folder: Path | None = None,
+    advance: Callable[[str], None] = lambda step: None,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
     ``kv_bytes`` will be needed for the KV cache.
 
     Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
-    seconds.
+    seconds; ``advance`` is called with what is measured next.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
@@ -80,6 +81,7 @@ def load_model(
         properties,
         max_chunk_tokens=max_chunk_tokens,
         store=ProfileStore(profile_folder),
+        advance=advance,
     )
     return build_model(
         directory,

@@ -67,7 +67,7 @@ EXPORTS = {
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),
         *("GenerationOptions", "GenerationStream", "LocalRuntime", "LogprobsDelta", "RuntimeConfig"),
-        *("RuntimeStatistics", "SamplingParams", "Timing", "TokenLogprobs", "Usage"),
+        *("OpeningStep", "RuntimeStatistics", "SamplingParams", "Timing", "TokenLogprobs", "Usage"),
     },
     "agentrt.runtime.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},
     "agentrt.runtime.nano": {"DRAFT_DIRECTORY", "MODEL_DIRECTORY"},

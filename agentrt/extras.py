@@ -47,7 +47,10 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
-    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "xllamacpp"),
+    "bench": (
+        *("agents", "eager_tools_langgraph", "httpx2", "matplotlib", "openai", "pydantic_ai"),
+        "xllamacpp",
+    ),
     "testing": ("respx",),
 }
 """The modules that each extra brings itself."""

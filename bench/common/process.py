@@ -37,7 +37,11 @@ class SideProcess:
         )
         self._process.start()
         theirs.close()
-        self._answer()
+        try:
+            self._answer()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def call(self, method: str, *arguments: object) -> Any:
         """Call a method of the object and return its result; raise what it raises."""
@@ -62,8 +66,8 @@ class SideProcess:
         Raises:
             BenchProcessError: the process died during the block, which is why the block raised another error.
         """
-        if isinstance(exc, BenchProcessError):
-            return
+        if not self._stderr.parent.exists():
+            return  # the process has died, and its last lines are in the error
         self._connection.close()
         self._process.join(_JOIN_S)
         if isinstance(exc, Exception) and self._process.exitcode not in (0, None):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentrt.calls import CallFinished, MessageParser, ToolCall, ToolCallFormat, ToolDefinitions
-from agentrt.runtime import LocalRuntime
 
 from .bfcl import Task
 from .llama_cpp import LlamaCpp
 from .recorded_answers import RECORDED_ANSWERS, TOOLS, answers_without_calls
+
+if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime
 
 _MOST_TOKENS = 400
 

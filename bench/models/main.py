@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from agentrt.runtime import LocalRuntime
-
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
 from .bfcl import load_tasks
@@ -42,6 +40,8 @@ def run(
     tasks = {} if workloads is None else load_tasks(workloads, 8 if quick else 60)
     results = CallResults()
     if tasks:
+        from agentrt.runtime import LocalRuntime
+
         with ExitStack() as stack:
             peer = None
             if model.endswith(".gguf"):

@@ -73,7 +73,7 @@ def test_without_the_demo_extra_it_says_how_to_get_it(command: str) -> None:
     [
         ("engine", "numpy", "runtime"),
         ("scheduler", "numpy", "runtime"),
-        ("speculation", "langchain_core", "langgraph"),
+        ("speculation", "langchain_core", "bench"),
         ("toolcache", "openai", "openai"),
         ("toolcache", "uvicorn", "serve"),
     ],

@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +79,24 @@ def lose_a_server() -> None:
 def test_an_error_of_the_caller_stays_what_it_is() -> None:
     with pytest.raises(ConnectionError), SideProcess(Side):
         raise ConnectionError("of another server")
+
+
+class Refusing:
+    """A side whose object cannot be made."""
+
+    def __init__(self) -> None:
+        raise AgentRTError("no such model. Pull it.")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_side_ends_and_leaves_no_files_whatever_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(AgentRTError, match="no such model"):
+        SideProcess(Refusing)
+    other = BenchProcessError(1, ["of another side"])
+    with pytest.raises(BenchProcessError, match="another side"), SideProcess(Side) as side:
+        raise other
+    assert not side._process.is_alive()
+    assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,7 @@ import pytest
 
 import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
 from agentrt.calls import registry
-from agentrt.turns.payoff import PredictionCost
+from agentrt.testing import free_prediction
 
 # A test that takes one of these fixtures, directly or through another one, has the marker.
 MARKED_BY_FIXTURE = {
@@ -33,12 +33,11 @@ def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
-@pytest.fixture(autouse=True)
-def _prediction_is_free(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tools and models of tests take no time, so that only tests of the cost itself weigh it."""
-    if request.node.get_closest_marker("prediction_costs") is None:
-        monkeypatch.setattr(PredictionCost, "seconds", 0.0)
-        monkeypatch.setattr(PredictionCost, "needs_a_turn_without", False)
+@pytest.fixture
+def prediction_is_free() -> Iterator[None]:
+    """For modules whose tools and models take no time."""
+    with free_prediction():
+        yield
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@
     model = speculate(ChatOpenAI(...), LocalSpeculator(directory))
     agent = create_agent(model, [search_notes, read_note])      # tools decorated with @speculable
 
-Importing this module also makes :func:`agentrt.speculable` accept LangChain's tools.
+Importing this module also makes :func:`agentrt.speculable` accept LangChain's tools, and keeps what
+LangChain does in the speculation of any session or adapter out of the user's callbacks and traces.
 """
 
 from __future__ import annotations
 
+from agentrt.concurrency.detached import register_context_source
 from agentrt.errors import MissingExtraError
 from agentrt.tools.scopes import register_scope_source
 from agentrt.tools.speculable import register_tool_type
@@ -23,6 +25,7 @@ from .chat_model import ChatAgentRT
 from .guards import allow_speculation
 from .recorder import RunRecorder
 from .scopes import langgraph_run
+from .silent_context import silent_context
 from .speculate import report_of, speculate
 from .tools import make_speculable
 
@@ -30,3 +33,4 @@ __all__ = ["ChatAgentRT", "RunRecorder", "allow_speculation", "report_of", "spec
 
 register_tool_type(BaseTool, make_speculable)
 register_scope_source(langgraph_run)
+register_context_source(silent_context)

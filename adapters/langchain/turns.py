@@ -22,7 +22,6 @@ from .chat_model_speculator import ChatModelSpeculator, tool_calls
 from .messages import answered_ids, openai_messages
 from .model_method import ModelMethod
 from .model_state import ModelState
-from .silent_context import silent_context
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class TurnStarter:
             restrictions=self.restrictions,
         )
         turn.begin(answered_ids(messages))
-        silent_context().run(turn.start, self.method.host)
+        turn.start(self.method.host)
         return StartedTurn(turn)
 
     def model_request(

@@ -1,6 +1,7 @@
 """Test doubles for agents that speculate: predictors, endpoints, replays of runs, and virtual time."""
 
 from .endpoint import mock_endpoint
+from .prediction import free_prediction
 from .replay import RecordedSpeculator, Replayed, replay
 from .speculators import ScriptedSpeculator
 from .virtual_time import run_in_virtual_time
@@ -9,6 +10,7 @@ __all__ = [
     "RecordedSpeculator",
     "Replayed",
     "ScriptedSpeculator",
+    "free_prediction",
     "mock_endpoint",
     "replay",
     "run_in_virtual_time",

@@ -116,9 +116,9 @@ class Turn:
     def start(self, host: Host) -> None:
         """Start the predictors on ``host``, in a context that belongs to no run, below the turn's span."""
         self._host = host
-        self._caller_context = detached_context()
-        # In a copy: the turn may use the context from another thread before the host has started it.
         with self._work.running():
+            self._caller_context = detached_context()
+            # In a copy: the turn may use the context from another thread before the host has started it.
             self._caller_context.copy().run(self._start_apart, host)
 
     def _start_apart(self, host: Host) -> None:

@@ -9,6 +9,8 @@ import pytest
 from tests.adapters import agent_frameworks
 from tests.adapters.agent_frameworks import TURNS, Outcome
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 OWN = {
     **agent_frameworks.session_agents(),
     **agent_frameworks.langchain_agents(),

@@ -77,8 +77,8 @@ EXPORTS = {
         *("LocalSpeculator", "PatternSpeculator", "Speculator", "StreamSpeculator"),
     },
     "agentrt.testing": {
-        *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "mock_endpoint", "replay"),
-        "run_in_virtual_time",
+        *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "free_prediction", "mock_endpoint"),
+        *("replay", "run_in_virtual_time"),
     },
 }
 

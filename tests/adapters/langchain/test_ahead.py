@@ -29,6 +29,8 @@ from tests.adapters.langchain.graphs import (
     transcript,
 )
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 TURNS = 4
 SCRIPT: list[Calls] = [[("look", {"q": f"q{turn}"})] for turn in range(TURNS)]
 TIMES = TurnTimes(generation=40, draft=1, tool=9)

@@ -22,6 +22,8 @@ from agentrt.drafts import DraftRequest
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import Calls, ScriptedChat
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 user: ContextVar[str] = ContextVar("user", default="nobody")
 INBOX: list[Calls] = [[("inbox", {"folder": "new"})]]
 

@@ -28,6 +28,8 @@ from tests.adapters.langchain.graphs import (
     transcript,
 )
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 
 @pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("streamed", [False, True])

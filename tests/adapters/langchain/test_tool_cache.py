@@ -18,6 +18,8 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 QUESTION = HumanMessage("What is the weather in Oslo?")
 OSLO = ToolCall("get_weather", {"city": "Oslo"})
 RESULT = '{"city": "Oslo", "temperature": 12, "sky": "light rain"}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,7 +20,7 @@ from langsmith import Client
 from langsmith.utils import get_env_var
 from pydantic import Field
 
-from agentrt import speculable
+from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import report_of, speculate
 from agentrt.testing import run_in_virtual_time
 from tests.adapters.doubles import ScriptedChat
@@ -31,6 +32,8 @@ from tests.adapters.langchain.graphs import (
     agent,
     async_tool,
 )
+
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -292,3 +295,36 @@ def test_what_a_tool_writes_to_the_graphs_stream_arrives_once(is_async: bool) ->
 
     pieces = asyncio.run(astream()) if is_async else list(app.stream(INPUT, stream_mode="custom"))
     assert pieces == ["looking for q0"]
+
+
+def test_a_session_inside_a_langchain_run_reports_nothing_of_its_speculation() -> None:
+    """The predictor and the tool both ask a LangChain model; the session knows nothing of LangChain."""
+    tracer = Tracer()
+    model = ScriptedChat(script=[])
+
+    class Predictor:
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            await model.ainvoke("predict")
+            yield ToolCall("look", {"q": "right"})
+            yield ToolCall("look", {"q": "wrong"})
+
+    @speculable
+    async def look(q: str) -> str:
+        return str((await model.ainvoke(q)).content)
+
+    async def node(given: str) -> Any:
+        async with SpeculationSession([look], [Predictor()]) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([made := ToolCall("look", {"q": "right"}, "call_1")])
+            return await session.acall(made), session.report().total
+
+    async def main() -> Any:
+        return await RunnableLambda(node).ainvoke("go", {"callbacks": [tracer]})
+
+    with collect_runs() as collected:
+        result, total = run_in_virtual_time(main)
+    assert (result, total.claims, total.wasted) == ("done", 1, 1)
+    assert tracer.seen == []
+    assert len(collected.traced_runs) == 1
+    assert collected.traced_runs[0].child_runs == []

@@ -32,7 +32,7 @@ from tests.adapters.openai.loops import (
     sync_results,
 )
 
-pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request")
+pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request", "prediction_is_free")
 
 TURNS = 4
 SCRIPT: Script = [[("look", {"q": f"q{turn}"})] for turn in range(TURNS)]

@@ -39,7 +39,7 @@ from tests.adapters.openai.loops import (
 THREE: Script = [[("look", {"q": f"q{turn}"})] for turn in range(3)]
 
 
-pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request")
+pytestmark = pytest.mark.usefixtures("no_thread_at_the_first_request", "prediction_is_free")
 
 
 TIMES = TurnTimes(generation=40, draft=5, tool=30)

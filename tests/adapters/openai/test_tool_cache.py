@@ -24,6 +24,8 @@ from tests.runtime.gateway.conftest import gateway_before
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import running
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 URL = "http://model.test/v1"
 QUESTION = "What is the weather in Oslo?"
 OSLO = ToolCall("get_weather", {"city": "Oslo"})

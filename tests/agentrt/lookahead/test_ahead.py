@@ -21,6 +21,8 @@ from agentrt.config import TurnAhead
 from agentrt.perfmodel import TurnTimes
 from agentrt.testing import run_in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 Message = Mapping[str, Any]
 TURNS = 6
 

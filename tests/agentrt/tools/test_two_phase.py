@@ -12,6 +12,8 @@ from agentrt import SpeculationSession, ToolCall, speculable
 from agentrt.errors import ConfigurationError
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 SEND = ToolCall("send_mail", {"to": "ann"}, "call_1")
 OTHER = ToolCall("send_mail", {"to": "bob"}, "call_1")
 

@@ -15,6 +15,8 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.testing import run_in_virtual_time
 from agentrt.turns.claim_watch import ClaimWatch
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 TURNS = 10
 
 

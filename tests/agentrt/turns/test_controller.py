@@ -27,8 +27,6 @@ from agentrt.reports.events import (
 from agentrt.turns.controller import Controller
 from tests.hypothesis_profiles import examples
 
-pytestmark = pytest.mark.prediction_costs
-
 
 @dataclass
 class Workload:

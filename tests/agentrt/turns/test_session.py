@@ -21,6 +21,8 @@ from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.agentrt.turns.sessions import call, one_turn, slow_tool
 from tests.hypothesis_profiles import examples
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 
 @examples(60)
 @given(generation=st.integers(1, 50), draft=st.integers(1, 50), tool=st.integers(1, 50), hit=st.booleans())

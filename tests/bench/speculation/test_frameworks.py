@@ -13,6 +13,8 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.testing import run_in_virtual_time
 from agentrt.turns.session import SpeculationSession
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 
 def test_figures_and_rows() -> None:
     results = {

@@ -34,6 +34,8 @@ from agentrt.drafts import DraftRequest
 from agentrt.errors import InvalidRequestError, WorkloadNotFoundError
 from agentrt.testing import run_in_virtual_time
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 
 def bfcl(folder: Path, records: int, calls: int = 4) -> Path:
     def record(number: int) -> str:

@@ -290,6 +290,16 @@ def test_a_model_that_becomes_slow_is_noticed_within_three_turns() -> None:
     assert sum(served.samples_drawn[-17:]) >= 15
 
 
+def test_a_predictor_that_was_always_too_late_is_probed_at_once_when_the_model_becomes_slow() -> None:
+    served = workload(tool_s=1.0, generation_s=0.05)
+    for _ in range(2000):
+        served.turn(None)
+    served.generation_s = 2.0
+    for _ in range(20):
+        served.turn(1)
+    assert sum(served.samples_drawn[-17:]) >= 15
+
+
 def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:
     controller = Controller(SpeculationConfig())
     for turn in range(1000):

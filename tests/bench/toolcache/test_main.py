@@ -11,7 +11,7 @@ from agentrt.bench.toolcache import tools
 
 from .bfcl import write_bfcl
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.usefixtures("prediction_is_free")]
 
 
 @pytest.mark.parametrize("bfcl", [False, True])

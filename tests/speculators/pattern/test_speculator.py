@@ -35,6 +35,8 @@ from tests.speculators.pattern.conversations import (
     tool,
 )
 
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
 
 @pytest.fixture
 def predictor() -> Iterator[PatternSpeculator]:

@@ -43,7 +43,7 @@ class PredictionCost:
         self._slower_s = Mean()
         self._last: tuple[bool, float] | None = None
         self._turns_with = 0
-        self._turns_without = 0
+        self._differences = 0
 
     def add_turn(self, generation_s: float, *, predicted: bool) -> None:
         """Add the model's time in a turn that called tools, with or without this predictor."""
@@ -52,9 +52,9 @@ class PredictionCost:
         if self._last is not None and self._last[0] != predicted:
             slower_s = generation_s - self._last[1]
             self._slower_s.add(slower_s if predicted else -slower_s)
+            self._differences += 1
         self._last = predicted, generation_s
         self._turns_with += predicted
-        self._turns_without += not predicted
 
     def add_overhead(self, seconds: float) -> None:
         """Add the SDK's work in a turn with this predictor."""
@@ -72,8 +72,13 @@ class PredictionCost:
 
     @property
     def needs_a_turn_without(self) -> bool:
-        """Whether to measure a turn without the predictor: as many as the logarithm of those with it."""
-        return self._turns_without < math.log2(self._turns_with + 1)
+        """Whether to measure a turn without the predictor, beside the last one with it.
+
+        There are to be twice as many differences as the logarithm of the turns with it: one such turn makes
+        two. Turns without it that are not beside one with it say nothing about its cost.
+        """
+        after_one_with = self._last is not None and self._last[0]
+        return after_one_with and self._differences < 2 * math.log2(self._turns_with + 1)
 
     @property
     def _slowdown_s(self) -> float:

@@ -10,9 +10,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from .scopes import current_scope
-from .speculable_tool import SpeculableTool
+from .speculable_tool import CallKey, SpeculableTool
 
 _INNER = "__agentrt_inner__"
+_CONVERTED = "validation converts the arguments that it was called with"
 _running: ContextVar[SpeculableTool | None] = ContextVar("agentrt_running", default=None)
 
 
@@ -20,12 +21,19 @@ def claiming_function(function: Callable[..., Any], tool: SpeculableTool) -> Cal
     """Return ``function``, one of ``tool``, as a function that is answered from the speculation of its call.
 
     It has the name, documentation, annotations and signature of ``function``, and is a coroutine function if
-    that is one. A call without a speculation runs ``function``, also with arguments that the tool refuses.
+    that is one. A call without a speculation runs ``function``, also with arguments that the tool refuses or
+    converts: a speculation runs with validated arguments, and ``function`` with those that it is given.
     """
     signature = inspect.signature(function)
 
-    def key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        return tool.key(tool.bind(signature.bind(*args, **kwargs).arguments))
+    def key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallKey:
+        given = signature.bind(*args, **kwargs)
+        invocation = tool.bind(given.arguments)
+        validated = signature.bind(*invocation.args, **invocation.kwargs)
+        given.apply_defaults()
+        validated.apply_defaults()
+        unconverted = _alike(given.arguments, validated.arguments)
+        return CallKey(tool.key(invocation), None if unconverted else _CONVERTED)
 
     if inspect.iscoroutinefunction(function):
 
@@ -64,3 +72,20 @@ def running(tool: SpeculableTool) -> Iterator[None]:
         yield
     finally:
         _running.reset(token)
+
+
+def _alike(given: Any, validated: Any) -> bool:
+    """Whether no function can distinguish two arguments: equal in type and value, deeply."""
+    if given is validated:
+        return True
+    if type(given) is not type(validated):
+        return False
+    if isinstance(given, Mapping):
+        return _alike(list(given.items()), list(validated.items()))
+    if isinstance(given, (list, tuple)):
+        return len(given) == len(validated) and all(map(_alike, given, validated))
+    if isinstance(given, (set, frozenset)):
+        return {(type(each), each) for each in given} == {(type(each), each) for each in validated}
+    if isinstance(given, float):
+        return repr(given) == repr(validated)  # 0.0 == -0.0
+    return bool(given == validated)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Self, TypedDict, TypeVar
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -105,6 +105,13 @@ class Invocation:
         return self.kwargs if self.named is None else self.named
 
 
+class CallKey(NamedTuple):
+    """The canonical key of a call that reaches its tool, and why no speculation may answer it, if so."""
+
+    key: str
+    unclaimable: str | None = None
+
+
 class SpeculableTool:
     """A speculable tool of any framework."""
 
@@ -162,7 +169,11 @@ class SpeculableTool:
             return f"its guard failed with {type(error).__name__}"
 
     def claim(
-        self, call_id: str | None, key: Callable[[], str], run: Callable[[], R], scope: Hashable = None
+        self,
+        call_id: str | None,
+        key: Callable[[], str | CallKey],
+        run: Callable[[], R],
+        scope: Hashable = None,
     ) -> R:
         """Answer a call from its speculation, or else with ``run()``.
 
@@ -172,9 +183,7 @@ class SpeculableTool:
         pending, key_made = self._take(call_id, key, scope)
         commit = self.options.commit
         if pending is not None and inspect.iscoroutinefunction(commit):
-            reason = "its commit is a coroutine function"
-            pending.drop_unclaimed(reason, called=True)
-            pending = pending.missed(reason)
+            pending = _unclaimable(pending, "its commit is a coroutine function")
         try:
             return claim(pending, self.name, key_made, run, commit)  # type: ignore[no-any-return]
         finally:
@@ -183,7 +192,7 @@ class SpeculableTool:
     async def aclaim(
         self,
         call_id: str | None,
-        key: Callable[[], str],
+        key: Callable[[], str | CallKey],
         run: Callable[[], Awaitable[R]],
         scope: Hashable = None,
     ) -> R:
@@ -196,16 +205,20 @@ class SpeculableTool:
             write_log.note(scope, self.name)
 
     def _take(
-        self, call_id: str | None, key: Callable[[], str], scope: Hashable
+        self, call_id: str | None, key: Callable[[], str | CallKey], scope: Hashable
     ) -> tuple[PendingClaim | None, str | None]:
         """Return the pending claim of a call, and the call's key; neither if nothing is pending."""
         turn = current_turn()
         if not len(self.pending_claims) or (call_id is None and turn is None and scope is None):
             return None, None
-        made = None
+        made, unclaimable = None, None
         with suppress(Exception):  # canonicalisers are the user's; one that fails gives no match
-            made = key()
-        return self.pending_claims.take(call_id, made, turn, scope), made
+            of_call = key()
+            made, unclaimable = of_call if isinstance(of_call, CallKey) else (of_call, None)
+        pending = self.pending_claims.take(call_id, made, turn, scope)
+        if pending is not None and unclaimable is not None:
+            pending = _unclaimable(pending, unclaimable)
+        return pending, made
 
     async def adiscard(self, prepared: Any) -> None:
         """Discard an unclaimed preparation."""
@@ -216,3 +229,8 @@ class SpeculableTool:
         if inspect.iscoroutinefunction(phase):
             return await phase(prepared)
         return await run_in_thread(functools.partial(phase, prepared), name=f"agentrt {self.name}")
+
+
+def _unclaimable(pending: PendingClaim, reason: str) -> PendingClaim:
+    pending.drop_unclaimed(reason, called=True)
+    return pending.missed(reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import date
 from typing import Annotated, Any
 
 import pytest
@@ -265,3 +266,36 @@ class Configured(BaseTool):
 def test_subclasses_that_need_the_real_call_are_refused() -> None:
     with pytest.raises(NotSpeculableError, match="config"):
         speculable(Configured())
+
+
+class Day(BaseModel):
+    d: date
+    limit: int = 5
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["func", "invoke"])
+@pytest.mark.parametrize("arguments", [{"d": "2025-01-01", "limit": 3}, {"d": date(2025, 1, 1)}], ids=str)
+def test_func_gets_its_arguments_unconverted_and_its_own_defaults(
+    arguments: dict[str, Any], claimed: bool
+) -> None:
+    def day(d: date, limit: int = 3) -> str:
+        """Show a day."""
+        return f"{d!r} {limit}"
+
+    plain = StructuredTool.from_function(day, args_schema=Day)
+    shown = speculable(plain)
+    made = ToolCall("day", arguments, "c1")
+
+    async def main() -> None:
+        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([made])
+            if claimed:
+                assert shown.invoke(arguments) == plain.invoke(arguments)
+            else:
+                assert shown.func is not None
+                assert shown.func(**arguments) == day(**arguments)
+            assert session.report().total.claims == int(claimed)
+
+    run_in_virtual_time(main)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import typing
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date
 from typing import Any, Literal
 
 import pytest
 
-from agentrt import SpeculationConfig, speculable
+from agentrt import SpeculationConfig, SpeculationSession, ToolCall, speculable
 from agentrt.errors import ConfigurationError, InvalidRequestError, NotSpeculableError
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableTool
 
@@ -149,3 +152,45 @@ def test_the_configuration_is_checked_and_frozen(options: dict[str, Any]) -> Non
         SpeculationConfig(**options)
     with pytest.raises(ValueError, match="cannot be changed"):
         SpeculationConfig().max_speculations = 3  # type: ignore[misc]
+
+
+def shown(n: int = 3, when: date | None = None, x: float = 0, tags: tuple[str, ...] = ()) -> str:
+    return f"{n!r} {when!r} {x!r} {tags!r}"
+
+
+async def shown_async(n: int = 3, when: date | None = None, x: float = 0, tags: tuple[str, ...] = ()) -> str:
+    return shown(n, when, x, tags)
+
+
+CONVERTED: list[dict[str, Any]] = [
+    {"n": "5"},
+    {"n": 5.0},
+    {"n": True},
+    {"when": "2025-01-01"},
+    {"x": 1},
+    {"tags": ["a"]},
+]
+KEPT: list[dict[str, Any]] = [{}, {"n": 5}, {"when": date(2025, 1, 1)}, {"x": 1.0}, {"tags": ("a",)}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "claimed"), [(each, False) for each in CONVERTED] + [(each, True) for each in KEPT]
+)
+@pytest.mark.parametrize("function", [shown, shown_async])
+def test_a_direct_call_gives_what_it_gives_without_speculation(
+    function: Callable[..., Any], arguments: dict[str, Any], claimed: bool
+) -> None:
+    tool = speculable(function)
+
+    async def main() -> None:
+        made = ToolCall(function.__name__, arguments, "call_1")
+        async with SpeculationSession([tool], ScriptedSpeculator([made])) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([made])
+            result = tool(**arguments)
+            assert (await result if inspect.isawaitable(result) else result) == shown(**arguments)
+            total = session.report().total
+            assert (total.claims, total.misses) == (int(claimed), int(not claimed))
+
+    run_in_virtual_time(main)

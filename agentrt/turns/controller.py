@@ -160,6 +160,8 @@ class Controller:
         best = max(values.values(), default=math.inf)
         if known.turns < _COLD_TURNS:
             return most, best
+        if math.isinf(best):  # no tool was called yet
+            return most, best
         # The smallest of those within 2 %: estimates are never quite equal.
         return min((each, value) for each, value in values.items() if value >= best - 0.02 * abs(best))
 

@@ -305,3 +305,11 @@ def test_turns_that_are_never_answered_do_not_fill_the_memory() -> None:
     for turn in range(1000):
         controller.on_event(PredictorStarted(turn, "p", 1))
     assert len(controller._turns) <= 256
+
+
+def test_turns_before_any_tool_was_called_are_decided_as_well() -> None:
+    controller = Controller(SpeculationConfig())
+    for number in range(1, 30):
+        if controller.should_predict("p", 3, now=float(number)).speculate:
+            controller.on_event(PredictorStarted(number, "p", 3))
+        controller.on_event(TurnAnswered(number, 1.0, ()))

@@ -13,7 +13,8 @@ from agentrt.tools.restrictions import Restrictions
 from agentrt.tools.speculable_tool import SpeculableTool
 
 from .graph import EnclosingGraph, enclosing_graphs
-from .node_code import functions_of, is_marked, layers, mark, may_interrupt, wrapped_functions
+from .interrupts import may_interrupt
+from .node_code import functions_of, is_marked, layers, mark, wrapped_functions
 
 logger = logging.getLogger("agentrt")
 Guard = TypeVar("Guard")
@@ -167,7 +168,7 @@ class _Guards:
     def _interrupting(self, name: str) -> Iterator[str]:
         node = self._graph.nodes[name]
         if node not in _interrupting_nodes:
-            _interrupting_nodes[node] = any(map(may_interrupt, functions_of(node.bound)))
+            _interrupting_nodes[node] = may_interrupt(node.bound)
         if _interrupting_nodes[node]:
             yield f"the node {name!r} may interrupt the graph"
 

@@ -17,10 +17,17 @@ def openai_messages(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     return converted if isinstance(converted, list) else [converted]
 
 
-def answered_ids(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return the ids of the calls whose results end a history."""
-    results = itertools.takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
-    return [message.tool_call_id for message in results if isinstance(message, ToolMessage)]
+def answered_ids(messages: Sequence[BaseMessage]) -> tuple[list[str], list[str]]:
+    """Return the ids of the calls with a result after the last answer, and of those with an error.
+
+    A person's rejection is an error, too.
+    """
+    latest = itertools.takewhile(lambda message: not isinstance(message, AIMessage), reversed(messages))
+    ended = [message for message in latest if isinstance(message, ToolMessage)]
+    return (
+        [message.tool_call_id for message in ended if message.status != "error"],
+        [message.tool_call_id for message in ended if message.status == "error"],
+    )
 
 
 def in_turns(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from types import CodeType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 _MARK = "__allows_speculation__"
@@ -13,7 +13,7 @@ _LIBRARIES = ("langchain", "langchain_core", "langgraph", "langsmith")
 
 def mark(guard: Any) -> None:
     """Mark a middleware or function as one that decides nothing about tool calls."""
-    setattr(guard, _MARK, True)
+    setattr(guard.__func__ if isinstance(guard, MethodType) else guard, _MARK, True)
 
 
 def is_marked(guard: Any) -> bool:
@@ -43,7 +43,7 @@ def _written(function: Any, seen: set[int]) -> Iterator[Any]:
     if isinstance(function, functools.partial):
         yield from _written(function.func, seen)
     elif isinstance(function, FunctionType) and _is_library(function) and len(layers(function)) == 1:
-        for value in _closure_of(function):
+        for value in closure_of(function):
             if isinstance(value, FunctionType | MethodType | functools.partial):
                 yield from _written(value, seen)
     else:
@@ -58,38 +58,8 @@ def layers(function: Any) -> list[Any]:
     return found
 
 
-def may_interrupt(function: Any) -> bool:
-    """Whether the code of ``function``, or of a function of its module that it uses, names ``interrupt``."""
-    plain = [getattr(layer, "__func__", layer) for layer in layers(function)]
-    return any(isinstance(each, FunctionType) and _names_interrupt(each, set()) for each in plain)
-
-
-def _names_interrupt(function: FunctionType, seen: set[int]) -> bool:
-    from langgraph.types import interrupt
-
-    if id(function) in seen or _is_library(function):
-        return False
-    seen.add(id(function))
-    names = set(_names(function.__code__))
-    used = [*map(function.__globals__.get, names), *_closure_of(function)]
-    if "interrupt" in names or any(value is interrupt for value in used):
-        return True
-    helpers = [value for value in used if _is_helper(value, function)]
-    return any(_names_interrupt(helper, seen) for helper in helpers)
-
-
-def _is_helper(value: Any, function: FunctionType) -> bool:
-    return isinstance(value, FunctionType) and value.__globals__ is function.__globals__
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
-def _closure_of(function: FunctionType) -> Iterable[Any]:
+def closure_of(function: FunctionType) -> Iterable[Any]:
+    """Return the values of the free variables of ``function`` that are assigned."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -98,4 +68,9 @@ def _closure_of(function: FunctionType) -> Iterable[Any]:
 
 
 def _is_library(function: Any) -> bool:
-    return str(getattr(function, "__module__", "")).partition(".")[0] in _LIBRARIES
+    return top_package(str(getattr(function, "__module__", ""))) in _LIBRARIES
+
+
+def top_package(module: str) -> str:
+    """Return the first part of a module's name."""
+    return module.partition(".")[0]

@@ -86,7 +86,7 @@ class TurnStarter:
         if shared.ahead.enabled:
             ahead = shared.ahead.take(scope, "" if request is None else request.key)
             if ahead is not None:
-                ahead.turn.begin(answered_ids(messages))
+                ahead.turn.begin(*answered_ids(messages))
                 return StartedTurn(ahead.turn, ahead)
         turn = Turn(
             shared,
@@ -97,7 +97,7 @@ class TurnStarter:
             main=request,
             restrictions=self.restrictions,
         )
-        turn.begin(answered_ids(messages))
+        turn.begin(*answered_ids(messages))
         turn.start(self.method.host)
         return StartedTurn(turn)
 

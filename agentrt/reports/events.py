@@ -172,7 +172,8 @@ class DraftUnclaimed:
     """The model made a drafted call, and the call did not claim the speculation; ``reason`` says why.
 
     The speculation is wasted, and the tool runs again if the agent makes the call. ``called`` says that the
-    call has reached the tool and is a :class:`CallMissed`, too.
+    call has reached the tool and is a :class:`CallMissed`, too. ``made`` is False for a call that the agent,
+    as far as its history shows, did not make: a person has rejected it, or the run ended before it.
     """
 
     turn: int
@@ -180,6 +181,7 @@ class DraftUnclaimed:
     predictor: str
     reason: str
     called: bool = False
+    made: bool = True
 
 
 @dataclass(frozen=True, slots=True)

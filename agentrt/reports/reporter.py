@@ -153,7 +153,7 @@ class Reporter:
             case SpeculationWasted():
                 self._count(event.tool, wasted=1, wasted_s=event.ran_s, wasted_cost=event.cost)
             case DraftUnclaimed():
-                self._count(event.tool, unclaimed=1, unseen=int(not event.called))
+                self._count(event.tool, unclaimed=1, unseen=int(event.made and not event.called))
             case SpeculationStopped():
                 self._count(event.tool)
                 self._stopped[event.tool] = event.reason

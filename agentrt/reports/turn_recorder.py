@@ -33,11 +33,11 @@ class TurnRecorder:
         """Note a miss."""
         self._reporter.note(CallMissed(self._turn, tool, tool_s, reason, draft_s))
 
-    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool) -> None:
+    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool, made: bool) -> None:
         """Note a right draft whose speculation its call did not claim."""
         draft = speculation.draft
         why = speculation.lost_because or reason
-        self._reporter.note(DraftUnclaimed(self._turn, draft.tool, draft.predictor, why, called))
+        self._reporter.note(DraftUnclaimed(self._turn, draft.tool, draft.predictor, why, called, made))
 
     def wasted(self, speculation: Speculation, reason: str) -> None:
         """Note a speculation that was not claimed."""

@@ -65,7 +65,7 @@ class ClaimTable:
                 oldest = next(iter(self._entries))
                 self._remove(oldest)
                 dropped.append((oldest, "too many calls were left unmade"))
-        _drop_unclaimed(dropped)
+        _drop_unmade(dropped)
 
     def take(
         self, call_id: str | None, key: str | None, turn: TurnMark | None, scope: Hashable = None
@@ -84,23 +84,34 @@ class ClaimTable:
             voided = [entry.pending for entry in ambiguous]
             for entry in ambiguous:
                 entry.pending = entry.pending.missed(_AMBIGUOUS)
-        _drop_unclaimed(dropped)
+        _drop_unmade(dropped)
         for pending in voided:
             pending.drop_unclaimed(_AMBIGUOUS, called=True)
         return None if found is None else found.pending
 
-    def drop_turn(self, turn: TurnMark, reason: str) -> None:
-        """Drop the pending claims of ``turn``: its calls were made otherwise, or will not be made."""
+    def drop_turn(self, turn: TurnMark, reason: str, answered: Collection[str] = ()) -> None:
+        """Drop the pending claims of ``turn``.
+
+        Those with an id in ``answered`` were made otherwise, and so are those without an id taken to be. The
+        others were not made.
+        """
         if not self._entries:
             return
         with self._lock:
             found = [entry for entry in self._entries if entry.turn is turn]
             for entry in found:
                 self._remove(entry)
-        _drop_unclaimed([(entry, reason) for entry in found])
+        for entry in found:
+            made = entry.call_id is None or entry.call_id in answered
+            entry.pending.drop_unclaimed(reason, made=made)
 
-    def drop_calls(self, call_ids: Collection[str], scope: Hashable, reason: str) -> None:
-        """Drop the pending claims of these calls of a run, None for one without a scope."""
+    def drop_calls(
+        self, call_ids: Collection[str], scope: Hashable, reason: str, *, made: bool = True
+    ) -> None:
+        """Drop the pending claims of these calls of a run; ``scope`` is None for one without.
+
+        They were made otherwise, or, with ``made`` False, not at all.
+        """
         if not self._entries or not call_ids:
             return
         with self._lock:
@@ -108,7 +119,8 @@ class ClaimTable:
             found = [entry for entry in of_run if entry.call_id in call_ids]
             for entry in found:
                 self._remove(entry)
-        _drop_unclaimed([(entry, reason) for entry in found])
+        for entry in found:
+            entry.pending.drop_unclaimed(reason, made=made)
 
     def _find(
         self, call_id: str | None, key: str | None, run: Hashable, *, known_by_id: bool
@@ -166,6 +178,6 @@ def _by_key(entries: list[_Entry], key: str | None) -> tuple[_Entry | None, list
     return equal[0], equal if several_turns else []
 
 
-def _drop_unclaimed(dropped: list[tuple[_Entry, str]]) -> None:
+def _drop_unmade(dropped: list[tuple[_Entry, str]]) -> None:
     for entry, reason in dropped:
-        entry.pending.drop_unclaimed(reason)
+        entry.pending.drop_unclaimed(reason, made=False)

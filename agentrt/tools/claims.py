@@ -31,7 +31,7 @@ class ClaimRecorder(Protocol):
         """Record that the tool ran for the call, in ``tool_s``; ``draft_s`` as in :class:`PendingClaim`."""
         ...
 
-    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool) -> None:
+    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool, made: bool) -> None:
         """Record that the model made the drafted call and could not claim it; see :class:`DraftUnclaimed`."""
         ...
 
@@ -56,13 +56,14 @@ class PendingClaim:
         """Return the pending claim of the same call as a miss."""
         return self if self.speculation is None else PendingClaim(self.key, None, self.recorder, reason)
 
-    def drop_unclaimed(self, reason: str, *, called: bool = False) -> None:
+    def drop_unclaimed(self, reason: str, *, called: bool = False, made: bool = True) -> None:
         """Drop the speculation, if there is one, of a call that could not claim it.
 
-        ``called`` says that the call has reached the tool, which records a miss.
+        ``called`` says that the call has reached the tool, which records a miss; ``made`` False, that it was
+        not made at all.
         """
         if self.speculation is not None:
-            self.recorder.unclaimed(self.speculation, reason, called=called)
+            self.recorder.unclaimed(self.speculation, reason, called=called, made=made)
             self.speculation.drop(reason)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import threading
@@ -48,14 +49,15 @@ class SpeculableOptions(Settings):
     ``max_concurrency`` bounds the tool's speculative runs at one time, over all sessions. ``timeout`` is how
     many seconds a speculative run may take; it no longer applies once the model has made the call. ``cost``
     is the price of one run, in the currency of the budget. ``canonical`` maps the validated arguments (passed
-    as keywords) to those that identify the call, where the tool knows more than its schema says.
+    as keywords, copied) to those that identify the call, where the tool knows more than its schema says.
 
     ``invalidated_by`` names the tools that change what this one reads: when the model calls one of them,
     earlier results of the same run are dropped, so that the run reads its own writes.
 
-    ``guard`` takes the validated arguments, as a mapping by name, and returns whether the tool may run
-    speculatively with them; if it returns False or raises, the tool runs only when the model calls it. It is
-    a function or a coroutine function. A plain function is called on an event loop and must be quick.
+    ``guard`` takes a copy of the validated arguments, as a mapping by name, and returns True if the tool may
+    run speculatively with them; if it returns anything else or raises, the tool runs only when the model
+    calls it. It is a function or a coroutine function. A plain function is called on an event loop and must
+    be quick.
 
     ``before_approval`` lets the tool run before the guards that the agent's framework shows have seen its
     call: a person's approval, middleware around tool calls, an interrupt of the graph. Its result still
@@ -151,7 +153,8 @@ class SpeculableTool:
     def key(self, invocation: Invocation) -> str:
         """Return the canonical key of a call; raises :class:`InvalidRequestError` if it has none."""
         if self.options.canonical is not None:
-            return canonical_key(self.name, self.options.canonical(*invocation.args, **invocation.kwargs))
+            args, kwargs = copy.deepcopy((invocation.args, invocation.kwargs))  # it may change them
+            return canonical_key(self.name, self.options.canonical(*args, **kwargs))
         if invocation.args:
             return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
         return canonical_key(self.name, invocation.kwargs)
@@ -161,10 +164,14 @@ class SpeculableTool:
         if self.options.guard is None:
             return None
         try:
-            permitted = self.options.guard(dict(invocation.arguments))
+            permitted = self.options.guard(copy.deepcopy(dict(invocation.arguments)))
             if inspect.isawaitable(permitted):
                 permitted = await permitted
-            return None if permitted else "its guard does not permit it with these arguments"
+            if permitted is True:
+                return None
+            if permitted:
+                return f"its guard returned {type(permitted).__name__}, not True or False"
+            return "its guard does not permit it with these arguments"
         except Exception as error:  # noqa: BLE001 - a guard that fails has not permitted the run
             return f"its guard failed with {type(error).__name__}"
 

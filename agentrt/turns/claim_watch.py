@@ -16,8 +16,8 @@ class ClaimWatch:
     """Notes which tools are called in a way that cannot claim: each such call would run its tool twice.
 
     It is a :class:`~agentrt.reports.events.SpeculationObserver`. A tool is stopped, with one warning, after
-    two turns with right drafts that were not claimed, if no call of the tool has claimed in between.
-    Thread-safe.
+    two turns with right drafts that were not claimed, if no call of the tool has claimed in between. A call
+    that was not made, because a person rejected it or the run ended, does not count. Thread-safe.
     """
 
     def __init__(self, note: Callable[[SpeculationEvent], None]) -> None:
@@ -35,7 +35,7 @@ class ClaimWatch:
         """Count turns with right drafts of a tool that were not claimed."""
         if isinstance(event, CallClaimed):
             self._turns.pop(event.tool, None)
-        elif isinstance(event, DraftUnclaimed) and self._stops(event):
+        elif isinstance(event, DraftUnclaimed) and event.made and self._stops(event):
             logger.warning(
                 "%s is not run speculatively any more: %s. Call the speculable tool itself, with the call's "
                 "id or in the context in which the model's request was sent, or name the run with "

@@ -72,12 +72,13 @@ async def answer_of(model: Model, messages: Sequence[Message], tools: Sequence[M
 
 
 def answered_ids(messages: Sequence[Message]) -> list[str]:
-    """Return the ids of the calls whose results end a history in the shape of chat completions."""
+    """Return the ids of the calls with a result after the last answer, in the shape of chat completions."""
     ids = []
     for message in reversed(messages):
-        if not isinstance(message, Mapping) or message.get("role") != "tool":
+        if not isinstance(message, Mapping) or message.get("role") == "assistant":
             break
-        ids.append(message.get("tool_call_id") or "")
+        if message.get("role") == "tool":
+            ids.append(message.get("tool_call_id") or "")
     return ids
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from ..tools.speculation import Draft, Speculation
 from ..tools.writes import write_log
 from .shared import SharedState
 
+_UNDECIDED = "its guard had not decided when the turn ended"
 ResultListener = Callable[[ToolCall, Any, float], None]
 """Takes a call, its result, and for how many seconds the result may be used."""
 
@@ -117,7 +119,11 @@ class TurnSpeculations:
         )
         if not decision.speculate:
             return decision.reason
-        guarded = await tool.why_guarded(invocation)
+        try:
+            guarded = await tool.why_guarded(invocation)
+        except asyncio.CancelledError:
+            self._reporter.note(DraftRefused(self._turn, predictor, tool.name, _UNDECIDED))
+            raise
         if guarded is not None:
             return guarded
         if not tool.slots.acquire(blocking=False):

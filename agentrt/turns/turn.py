@@ -43,6 +43,7 @@ from .shared import SharedState
 from .speculations import ResultListener, TurnSpeculations
 
 _MADE_OTHERWISE = "the run went on without claiming it"
+_REJECTED = "its call was rejected, or failed elsewhere"
 _MAX_DRAFTS = 256
 """Of one predictor in one turn, so that an endless one fills neither the memory nor the loop."""
 
@@ -127,16 +128,18 @@ class Turn:
             spans.enter(self._number)
         host.start(functools.partial(self._work.measured, self._run))
 
-    def begin(self, answered: Collection[str] = ()) -> None:
+    def begin(self, answered: Collection[str] = (), rejected: Collection[str] = ()) -> None:
         """Note that the model request is sent in this context, which will make the calls of its answer.
 
-        ``answered`` are the ids of the calls whose results end the request's history. They, and the calls of
-        the turn before in this context, have been made: what they could have claimed is dropped.
+        ``answered`` are the ids of the calls whose results end the request's history: they have been made.
+        ``rejected`` are those that ended in an error instead, as a person's rejection does. What these calls,
+        and those of the turn before in this context, could have claimed is dropped.
         """
         self._mark, before = begin_turn((self._reporter, self._scope))
         for tool in self._tools.values():
+            tool.pending_claims.drop_calls(rejected, self._scope, _REJECTED, made=False)
             if before is not None:
-                tool.pending_claims.drop_turn(before, _MADE_OTHERWISE)
+                tool.pending_claims.drop_turn(before, _MADE_OTHERWISE, answered)
             tool.pending_claims.drop_calls(answered, self._scope, _MADE_OTHERWISE)
 
     @property

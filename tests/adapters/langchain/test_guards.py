@@ -158,6 +158,22 @@ def test_a_tool_may_run_before_the_approval_if_it_says_so(answer: Any, content: 
     assert report_of(model).total.claims == (answer is APPROVE)
 
 
+def test_rejections_do_not_stop_the_speculation_of_a_tool(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[str] = []
+    model = speculating()
+    app = agent(model, [async_tool(0, runs, before_approval=True)], hitl(look=True))
+
+    async def main() -> None:
+        for person in range(3):
+            thread: Any = {"configurable": {"thread_id": str(person)}}
+            await app.ainvoke(INPUT, thread)
+            await app.ainvoke(REJECT, thread)
+
+    run_in_virtual_time(main)
+    assert report_of(model).tools["look"].stopped == ""
+    assert not caplog.records
+
+
 def test_a_tools_own_guard_is_asked_also_before_an_approval() -> None:
     runs: list[str] = []
     options: Any = {"before_approval": True, "guard": lambda arguments: arguments["q"] != "q0"}

@@ -24,7 +24,7 @@ class Recorder:
     def missed(self, tool: str, *, tool_s: float, reason: str, draft_s: float | None = None) -> None:
         self.notes.append(("missed", reason))
 
-    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool) -> None:
+    def unclaimed(self, speculation: Speculation, reason: str, *, called: bool, made: bool) -> None:
         self.notes.append(("unclaimed", reason))
 
 

@@ -108,6 +108,39 @@ def test_tasks_that_know_only_the_answered_ids_stop_it_too() -> None:
     assert len(runs) == TURNS + 2
 
 
+def test_calls_without_a_result_were_not_made_and_stop_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    runs, _, look = looks()
+
+    async def main() -> SpeculationReport:
+        async with SpeculationSession([look], [Oracle()]) as session:
+            for number in range(3):
+                with session.turn([{"role": "user", "content": str(number)}], []) as turn:
+                    await asyncio.sleep(2)
+                    turn.bind([ToolCall("look", {"q": str(number)}, f"call_{number}")])
+            return session.report()
+
+    assert run_in_virtual_time(main).tools["look"].stopped == ""
+    assert runs == ["0", "1", "2"]
+    assert not caplog.records
+
+
+def test_results_before_another_message_of_the_user_were_made() -> None:
+    _, plain, look = looks()
+
+    async def main() -> SpeculationReport:
+        async with SpeculationSession([look], [Oracle()]) as session:
+            for number in range(3):
+                answered = {"role": "tool", "tool_call_id": f"call_{number - 1}", "content": "x"}
+                said = {"role": "user", "content": str(number)}
+                with session.turn([said, answered, said], []) as turn:
+                    await asyncio.sleep(2)
+                    turn.bind([ToolCall("look", {"q": str(number)}, f"call_{number}")])
+                await plain(q=str(number))
+            return session.report()
+
+    assert run_in_virtual_time(main).tools["look"].stopped != ""
+
+
 def test_another_tool_goes_on() -> None:
     runs, plain, look = looks()
     others: list[str] = []

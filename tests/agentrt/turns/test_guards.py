@@ -64,6 +64,14 @@ def test_a_guard_that_does_not_permit_leaves_the_run_to_the_real_call(which: int
     assert report.turns[0].problems == (REFUSED,)
 
 
+def test_only_true_permits() -> None:
+    *_, runs, report = guarded_turn(lambda arguments: "False")
+    assert runs == ["a"]
+    assert report.turns[0].problems == (
+        "ScriptedSpeculator drafted look: its guard returned str, not True or False",
+    )
+
+
 def test_a_guard_that_fails_does_not_permit() -> None:
     def guard(arguments: Mapping[str, Any]) -> bool:
         return arguments["no such name"] == "a"
@@ -78,7 +86,11 @@ def test_a_guard_without_an_answer_ends_with_the_turn() -> None:
         await asyncio.sleep(1e6)
         return True
 
-    assert guarded_turn(guard)[:3] == ("found a", 15, ["a"])
+    *outcome, report = guarded_turn(guard)
+    assert outcome == ["found a", 15, ["a"]]
+    assert report.turns[0].problems == (
+        "ScriptedSpeculator drafted look: its guard had not decided when the turn ended",
+    )
 
 
 def test_a_guard_cannot_change_the_arguments() -> None:
@@ -87,6 +99,29 @@ def test_a_guard_cannot_change_the_arguments() -> None:
         return True
 
     assert guarded_turn(guard)[2] == ["a"]
+
+
+@pytest.mark.parametrize("option", ["guard", "canonical"])
+def test_neither_guard_nor_canonical_changes_what_is_in_the_arguments(option: str) -> None:
+    def sort(arguments: Any = None, **named: Any) -> Any:
+        (arguments or named)["tags"].sort()
+        return arguments is not None or named
+
+    runs: list[list[str]] = []
+
+    @speculable(**{option: sort})
+    async def look(tags: list[str]) -> str:
+        runs.append(tags)
+        return tags[0]
+
+    drafted = ToolCall("look", {"tags": ["b", "a"]}, "1")
+
+    async def main() -> Any:
+        async with SpeculationSession([look], ScriptedSpeculator([drafted])) as session:
+            return await one_turn(session, 10, drafted)
+
+    assert run_in_virtual_time(main)[0] == "b"
+    assert runs == [["b", "a"]]
 
 
 def test_a_guard_is_not_asked_about_a_draft_that_is_not_run() -> None:

@@ -18,7 +18,7 @@ def mark(guard: Any) -> None:
 
 def is_marked(guard: Any) -> bool:
     """Whether ``guard`` was marked by :func:`mark`."""
-    return bool(getattr(guard, _MARK, False))  # decorators copy the marks of what they wrap
+    return getattr(guard, _MARK, False) is True  # decorators copy the marks of what they wrap
 
 
 def functions_of(runnable: Any) -> list[Any]:

@@ -68,6 +68,13 @@ class Given:
         return self.put("?")
 
 
+class Proxy(Desk):
+    """Has every attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        return print
+
+
 class Plain:
     """Asks nobody."""
 
@@ -119,6 +126,7 @@ def calling_a_tool(state: Any) -> Any:
 INTERRUPTING: list[Any] = [
     Desk().run,
     Branch().run,
+    Proxy().run,
     Callee(),
     Given(interrupt).run,
     Given(SimpleNamespace(put=Desk().run).put).run,

@@ -102,7 +102,8 @@ class Speculator(Protocol):
     One predictor serves any number of turns at one time. Its attribute ``name``, if it has one, is its name
     in reports. A predictor whose attribute ``looks_ahead`` is true can also predict the call that follows one
     whose result is not in the messages yet. With turn-ahead (:mod:`agentrt.lookahead`) it is run on such a
-    request first, and again when the result is known.
+    request first, and again when the result is known. One whose attribute ``shares_cores`` is false cannot
+    slow the main model down, such as one that asks another machine; of all others that is measured.
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -161,3 +162,8 @@ def learner_of(predictor: Speculator) -> Learner | None:
 def looks_ahead(predictor: Speculator) -> bool:
     """Whether a predictor can predict the call that follows one whose result is not known yet."""
     return bool(getattr(predictor, "looks_ahead", False))
+
+
+def shares_cores(predictor: Speculator) -> bool:
+    """Whether running a predictor may slow a main model on this machine down."""
+    return bool(getattr(predictor, "shares_cores", True))

@@ -27,6 +27,9 @@ from .voting import CallVotes
 _LONGEST_PAUSE_S = 3600.0
 
 
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+
+
 class EndpointSpeculator:
     """Lets ``model`` at an OpenAI-compatible endpoint predict the main model's next call.
 
@@ -101,6 +104,7 @@ class EndpointSpeculator:
             ) from error
         client._agentrt_endpoint = EndpointDialect(dialect)
         self._client: openai.AsyncOpenAI = client
+        self.shares_cores = client.base_url.host in _THIS_MACHINE
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield each different call as soon as a sample makes it."""

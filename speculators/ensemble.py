@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.merge import merge
-from agentrt.drafts import DraftRequest, Speculator, learner_of, looks_ahead, name_of
+from agentrt.drafts import DraftRequest, Speculator, learner_of, looks_ahead, name_of, shares_cores
 from agentrt.errors import ConfigurationError
 
 from .voting import CallVotes
@@ -31,6 +31,7 @@ class EnsembleSpeculator:
         self._members = tuple(members)
         self._agreement = agreement
         self.looks_ahead = any(map(looks_ahead, members))
+        self.shares_cores = any(map(shares_cores, members))
         names = map(name_of, members)
         self.name = f"ensemble of {', '.join(names)}"
 

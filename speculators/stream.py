@@ -37,6 +37,7 @@ class StreamSpeculator:
     """
 
     name = "stream"
+    shares_cores = False
 
     def __init__(self, *, format: ToolCallFormat | str | None = None) -> None:
         """``format``, or its name, is how the main model writes calls, for servers that do not parse them.

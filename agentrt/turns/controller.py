@@ -63,13 +63,16 @@ class Controller:
         self._generation_s = Mean()
         self._turns: OrderedDict[int, dict[str, OpenDrafts]] = OrderedDict()
 
-    def should_predict(self, predictor: str, samples: int, now: float) -> Decision:
+    def should_predict(
+        self, predictor: str, samples: int, now: float, *, shares_cores: bool = True
+    ) -> Decision:
         """Decide at the start of a turn whether to run ``predictor``, and with how many of ``samples``.
 
         The number of samples is the one with the highest expected value: per turn, what right drafts save
         (Eq. 1's ``(G + T) - max{G, g + T}`` for each), less the weight of wrong ones and the price. A
-        predictor whose value is below what it costs a turn is only probed, with one sample. One that may cost
-        more than it is worth is left out of some turns, so that the model's time without it is known.
+        predictor whose value is below what it costs a turn is only probed, with one sample. One that
+        ``shares_cores`` with the model, and so may cost more than it is worth, is left out of some turns, so
+        that the model's time without it is known.
         """
         with self._lock:
             if self._config.mode == "off":
@@ -87,7 +90,7 @@ class Controller:
                 if known.probes.due(cost.seconds, self._generation_s.value, could_save_s):
                     return Decision(True, 1)
                 return Decision(False, reason="its drafts are not expected to save more than they cost")
-            if value < cost.most_seconds and cost.needs_a_turn_without:
+            if shares_cores and value < cost.most_seconds and cost.needs_a_turn_without:
                 return Decision(False, reason="this turn measures the model without it")
             known.probes.paid(could_save_s)
             if known.turns and known.turns % _EXPLORE_EVERY == 0:

@@ -18,7 +18,16 @@ from ..concurrency.clock import monotonic
 from ..concurrency.detached import detached_context
 from ..concurrency.hosts import Host
 from ..concurrency.threads import loop_caller
-from ..drafts import AnswerStream, DraftCost, DraftRequest, Speculator, learner_of, looks_ahead, name_of
+from ..drafts import (
+    AnswerStream,
+    DraftCost,
+    DraftRequest,
+    Speculator,
+    learner_of,
+    looks_ahead,
+    name_of,
+    shares_cores,
+)
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.model_request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
@@ -321,7 +330,7 @@ class Turn:
         """Return whether to run a predictor in this turn; decided and reported once."""
         decision = self._decisions.get(id(predictor))
         if decision is None:
-            decision = self._decide(name)
+            decision = self._decide(predictor, name)
             self._decisions[id(predictor)] = decision
             if decision.speculate:
                 self._reporter.note(PredictorStarted(self._number, name, decision.samples))
@@ -329,13 +338,15 @@ class Turn:
                 self._reporter.note(PredictorSkipped(self._number, name, decision.reason))
         return decision
 
-    def _decide(self, predictor: str) -> Decision:
+    def _decide(self, predictor: Speculator, name: str) -> Decision:
         if self._tools and not self._restrictions.permitted(self._tools):
             return Decision(False, reason=next(iter(self._restrictions.refused.values())))
         stopped = [self._shared.watch.stopped(tool) for tool in self._restrictions.permitted(self._tools)]
         if stopped and all(stopped):
             return Decision(False, reason="none of the tools is run speculatively any more")
-        return self._shared.controller.should_predict(predictor, self._shared.samples, monotonic())
+        return self._shared.controller.should_predict(
+            name, self._shared.samples, monotonic(), shares_cores=shares_cores(predictor)
+        )
 
     def _charge(self, predictor: str, cost: DraftCost) -> None:
         self._reporter.note(PredictorCharged(self._number, predictor, cost))

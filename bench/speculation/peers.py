@@ -72,6 +72,7 @@ class SimulatedDrafts:
     def __init__(self, tasks: Sequence[StreamedTask], draft_s: float, seed: int) -> None:
         """``draft_s`` is the time of a draft in seconds; ``seed`` decides which turns are drafted right."""
         self.name = "simulated drafts"
+        self.shares_cores = False
         self._turns = {task.request: task.turns for task in tasks}
         self._draft_s = draft_s
         self._seed = seed

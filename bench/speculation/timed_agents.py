@@ -121,6 +121,7 @@ class SimulatedPredictor:
     def __init__(self, world: TimedWorld, chance: float, *, looks_ahead: bool = False) -> None:
         """``chance`` is the probability that one sample is right; samples are independent."""
         self.name = f"simulated, right {chance:.0%} a sample"
+        self.shares_cores = False
         self.looks_ahead = looks_ahead
         self._world = world
         self._chance = chance

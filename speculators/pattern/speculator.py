@@ -42,6 +42,7 @@ class PatternSpeculator:
 
     name = "pattern"
     looks_ahead = True
+    shares_cores = False
     """Many calls can be predicted before the result of the one before: the next item of a list, say."""
 
     def __init__(

@@ -38,6 +38,7 @@ class Workload:
     draft_s: float = 0.1
     samples: int = 1
     money: float = 0.0
+    shares_cores: bool = True
     turns: int = 0
     samples_drawn: list[int] = field(default_factory=list)
     """The number of samples of each turn; 0 where the predictor was skipped."""
@@ -52,7 +53,9 @@ class Workload:
         """One turn; the right draft is among the first ``right_up_to`` samples, ``wrong`` others are made."""
         self.turns += 1
         number, note = self.turns, self.controller.on_event
-        decision = self.controller.should_predict("p", self.samples, now=float(number))
+        decision = self.controller.should_predict(
+            "p", self.samples, now=float(number), shares_cores=self.shares_cores
+        )
         self.samples_drawn.append(decision.samples if decision.speculate else 0)
         claimed = False
         if decision.speculate:
@@ -313,3 +316,12 @@ def test_turns_before_any_tool_was_called_are_decided_as_well() -> None:
         if controller.should_predict("p", 3, now=float(number)).speculate:
             controller.on_event(PredictorStarted(number, "p", 3))
         controller.on_event(TurnAnswered(number, 1.0, ()))
+
+
+@pytest.mark.parametrize("shares_cores", [True, False])
+def test_only_predictors_that_share_the_models_cores_are_left_out_to_measure_it(shares_cores: bool) -> None:
+    served = workload(generation_s=0.02, tool_s=0.005, draft_s=0.001, shares_cores=shares_cores)
+    for _ in range(40):
+        served.turn(1)
+    assert (0 in served.samples_drawn) is shares_cores
+    assert served.samples_drawn.count(0) < 15

@@ -20,6 +20,7 @@ from agentrt.drafts import DraftRequest
 from agentrt.tools.speculable import speculable
 from agentrt.turns.session import SpeculationSession
 
+from ..common.process import SideProcess
 from ..common.report import Table
 
 _MODEL_S = 0.008  # long enough for the draft to come and its tool to run
@@ -52,8 +53,22 @@ class PathOverhead:
         return self.speculative_ms - self.plain_ms
 
 
-async def measure(turns: int) -> list[PathOverhead]:
-    """Measure ``turns`` turns on each path, and as many without speculation beside them."""
+def measure(turns: int) -> list[PathOverhead]:
+    """Measure ``turns`` turns on each path, and as many without speculation beside them.
+
+    In a process of its own: threads that earlier parts of a bench have left behind take CPU time, too.
+    """
+    with SideProcess(_Side) as side:
+        measured: list[PathOverhead] = side.call("measure", turns)
+        return measured
+
+
+class _Side:
+    def measure(self, turns: int) -> list[PathOverhead]:
+        return asyncio.run(_measure(turns))
+
+
+async def _measure(turns: int) -> list[PathOverhead]:
     look, chat = _look.model_copy(update={"name": "look"}), _Chat()
     early, fast = _langchain(chat, look)
     async with SpeculationSession([_find], [_Draft("find")]) as session:

@@ -69,7 +69,7 @@ def run(
     simulated.run()
     progress("the cost of speculating at all")
     median_ms, p99_ms = asyncio.run(overhead.overhead_ms(300 if quick else 2000))
-    claimed = asyncio.run(claimed_overhead.measure(200 if quick else 1000))
+    claimed = claimed_overhead.measure(200 if quick else 1000)
     generation_s = 0.1 if quick else 0.4
     turns = 10 if quick else 30
     runs = frameworks.measure_frameworks(turns, progress)

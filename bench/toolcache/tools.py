@@ -41,6 +41,7 @@ class ChancePredictor:
     def __init__(self, tasks: Sequence[Task], alpha: float, seed: str) -> None:
         """``alpha`` is the probability of a right draft; each draft takes :data:`DRAFT_S`."""
         self.name = f"right {alpha:.0%}"
+        self.shares_cores = False
         self._calls = {task.prompt: task.call for task in tasks}
         self._alpha = alpha
         self._seed = seed

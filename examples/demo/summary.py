@@ -69,7 +69,7 @@ def summarize(comparison: Comparison, console: Console) -> None:
     if not comparison.tools_ran:
         console.print(
             "The model called no tool, so there was nothing to speculate on. Use a model that was trained to "
-            "call tools: agentrt models --recommended",
+            "call tools: agentrt pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:q4_k_m",
             style="bold red",
         )
     difference = comparison.differences()

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any
 
-from eager_tools_langgraph import eager_middleware
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -177,6 +176,8 @@ class TimedRuns:
 
 async def compare(tasks: Sequence[StreamedTask], times: Times) -> dict[str, Timed]:
     """Run the tasks plain, with eager-tools-langgraph, and with agentrt without and with simulated drafts."""
+    from eager_tools_langgraph import eager_middleware  # of the extra "bench", which `all` does not include
+
     from agentrt.adapters.langchain import speculate
     from agentrt.speculators import StreamSpeculator
 

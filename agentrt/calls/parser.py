@@ -54,6 +54,8 @@ class ToolCallParser:
                 self._tagged.setdefault(each.opening_tag, []).append(each)
         tags = sorted(self._tagged, key=len, reverse=True)
         self._tag = re.compile("|".join(map(re.escape, tags))) if tags else None
+        self._longest_tag = max(map(len, tags), default=0)
+        self._first_characters = {tag[0] for tag in tags}
         self._section: ToolCallFormat | None = None  # the format of the last call
         self._state: Literal["start", "text", "call", "after"] = "start"
         self._pending = ""
@@ -124,9 +126,18 @@ class ToolCallParser:
             self._open_call(found.end() - text, self._tagged[found[0]])
             return True
         # The text may end inside a tag, and whitespace before a tag is part of the markup.
-        half = max(_half_mark(self._pending, tag) for tag in self._tagged)
-        self._emit_text(self._without_space(len(self._pending) - half), events)
+        self._emit_text(self._without_space(len(self._pending) - self._half_tag()), events)
         return False
+
+    def _half_tag(self) -> int:
+        """Return the length of the longest end of the pending text that more text may complete to a tag."""
+        end = len(self._pending)
+        for start in range(max(0, end - self._longest_tag + 1), end):
+            if self._pending[start] in self._first_characters:
+                rest = self._pending[start:]
+                if any(tag.startswith(rest) and tag != rest for tag in self._tagged):
+                    return end - start
+        return 0
 
     def _without_space(self, end: int) -> int:
         """Return where ``pending[:end]`` ends without trailing whitespace, of which at most 64 characters."""
@@ -217,12 +228,6 @@ class ToolCallParser:
 def _is_incomplete(text: str, *marks: str | None) -> bool:
     """Whether more text may complete ``text`` to one of ``marks``."""
     return not text or any(mark and mark != text and mark.startswith(text) for mark in marks)
-
-
-def _half_mark(text: str, mark: str) -> int:
-    """Return the length of the longest end of ``text`` that is a beginning of ``mark``, but not all of it."""
-    longest = min(len(mark) - 1, len(text))
-    return next(n for n in range(longest, -1, -1) if text.endswith(mark[:n]))
 
 
 def tool_call_parser(format: ToolCallFormat | str) -> ToolCallParser:

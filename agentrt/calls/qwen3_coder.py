@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Final
 
 from .events import ToolCall
-from .format import ToolCallFormat
+from .format import CallScanner, ToolCallFormat
 from .named_json_scanner import TOOL_NAME
 from .tagged_scanner import TaggedCallScanner
 from .writing import plain_text
@@ -28,15 +29,20 @@ def _write(call: ToolCall) -> str:
     return f"<tool_call>\n{_write_bare(call)}\n</tool_call>"
 
 
-QWEN3_CODER: Final = ToolCallFormat(
-    name="qwen3_coder",
-    scanner=functools.partial(
+def _scanner(start: str) -> Callable[[int], CallScanner]:
+    """Create scanners of calls with ``start`` before the name."""
+    return functools.partial(
         TaggedCallScanner,
-        start="<function=",
-        head=re.compile(rf"\s*<function={TOOL_NAME}>"),
+        start=start,
+        head=re.compile(rf"\s*{start}{TOOL_NAME}>"),
         argument=_PARAMETER,
         end="</function>",
-    ),
+    )
+
+
+QWEN3_CODER: Final = ToolCallFormat(
+    name="qwen3_coder",
+    scanner=_scanner("<function="),
     opening_tag="<tool_call>",
     closing="</tool_call>",
     template_markers=("<function=",),  # Qwen3-Coder, Qwen 3.5
@@ -46,13 +52,7 @@ QWEN3_CODER: Final = ToolCallFormat(
 
 QWEN3_CODER_BARE: Final = ToolCallFormat(
     name="qwen3_coder_bare",
-    scanner=functools.partial(
-        TaggedCallScanner,
-        start="",
-        head=re.compile(rf"{TOOL_NAME}>"),
-        argument=_PARAMETER,
-        end="</function>",
-    ),
+    scanner=_scanner(""),
     opening_tag="<function=",  # the model has left out the tag around it
     closing="</tool_call>",
     untyped_arguments=True,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
+from .calls.copying import copied_json
 from .concurrency.handover import Handover
 
 
@@ -76,13 +77,13 @@ class DraftRequest:
     """A model request in the form that predictors take, in the shape of OpenAI's chat completions.
 
     ``messages`` is the history, ``tools`` the function tools of the request, and ``samples`` the number of
-    drafts to sample (SpecTools' λ). A predictor must not change them: they belong to the model request.
-    ``answer`` is the main model's answer as it is written, where the caller streams it. ``speculable`` names
-    the tools that can be speculated, None if they are unknown: drafts of other tools are refused. ``ahead``
-    says that the last message is a call whose result is not known yet. Before a predictor sends or computes
-    something that costs, it asks ``affords`` whether the budget allows that, and charges it by ``spend``, so
-    that it counts also if the prediction is cut off; both from any thread. See
-    :class:`agentrt.draft_charge.DraftCharge`.
+    drafts to sample (SpecTools' λ). Messages and tools are copies that the predictors of the turn share:
+    changing them does not change the model request. ``answer`` is the main model's answer as it is written,
+    where the caller streams it. ``speculable`` names the tools that can be speculated, None if they are
+    unknown: drafts of other tools are refused. ``ahead`` says that the last message is a call whose result is
+    not known yet. Before a predictor sends or computes something that costs, it asks ``affords`` whether the
+    budget allows that, and charges it by ``spend``, so that it counts also if the prediction is cut off; both
+    from any thread. See :class:`agentrt.draft_charge.DraftCharge`.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -93,6 +94,12 @@ class DraftRequest:
     answer: AnswerStream = field(default_factory=AnswerStream, compare=False, repr=False)
     spend: Callable[[DraftCost], None] = field(default=_ignore_cost, compare=False, repr=False)
     affords: Callable[[DraftCost], bool] = field(default=_always, compare=False, repr=False)
+
+
+def copied_request(request: DraftRequest) -> DraftRequest:
+    """Return a request with copies of the messages and tools, down to the values in their JSON."""
+    messages = [copied_json(message) for message in request.messages]
+    return replace(request, messages=messages, tools=[copied_json(tool) for tool in request.tools])
 
 
 @runtime_checkable

@@ -115,7 +115,8 @@ class SpeculationSession:
         Raises:
             ConfigurationError: the session is not open.
         """
-        request = functools.partial(DraftRequest, messages, tools, self._shared.samples)
+        # Lists of its own: the caller's may grow before a predictor reads them.
+        request = functools.partial(DraftRequest, list(messages), list(tools), self._shared.samples)
         return self._start(messages, tools, request)
 
     def _start(

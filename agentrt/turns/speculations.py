@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..calls import ToolCall
+from ..calls.copying import copied_call, copied_json
 from ..concurrency.clock import monotonic
 from ..lookahead.starter import AheadStarter
 from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
@@ -96,8 +97,9 @@ class TurnSpeculations:
         if tool is None:
             return "no speculable tool of this name"
         moment = write_log.now()
+        call = copied_call(call)  # the predictor may change its own later
         try:
-            invocation = tool.bind(call.arguments)
+            invocation = tool.bind(copied_json(call.arguments))  # and the tool those that it is run with
             key = tool.key(invocation)
         except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
             return f"bad arguments ({type(error).__name__})"

@@ -14,6 +14,7 @@ import anyio
 
 from ..argument_checks import check_call, check_field
 from ..calls import ParserEvent, ToolCall
+from ..calls.copying import copied_call
 from ..concurrency.clock import monotonic
 from ..concurrency.detached import detached_context
 from ..concurrency.hosts import Host
@@ -23,6 +24,7 @@ from ..drafts import (
     DraftCost,
     DraftRequest,
     Speculator,
+    copied_request,
     learner_of,
     looks_ahead,
     name_of,
@@ -79,7 +81,7 @@ class Turn:
         depth: int = 0,
         restrictions: Restrictions = UNRESTRICTED,
     ) -> None:
-        """``request`` returns the request for the predictors; the turn adds what only it knows.
+        """``request`` returns the request for the predictors; the turn copies it and adds what only it knows.
 
         It is called on the host's loop, so that building it does not delay the model request. ``scope``
         identifies the run, if it is known. ``main`` is the model request, where ahead requests may follow
@@ -91,7 +93,7 @@ class Turn:
         self._reporter = shared.reporter
         self._tools = tools
         self._predictors = predictors
-        self._request = functools.cache(request)
+        self._request = _once(request)
         self._scope = scope
         self._mark = TurnMark()
         self._main = main
@@ -159,7 +161,7 @@ class Turn:
     def take_request(self, request: ModelRequest) -> None:
         """Take the model request of a turn that is ahead, now that it is known and about to be sent."""
         self._predictors = request.predictors
-        self._request = functools.cache(request.request)
+        self._request = _once(request.request)
         self._started_at = monotonic()
         if self._known is not None:
             self._known.set()
@@ -258,7 +260,7 @@ class Turn:
             learner = learner_of(predictor)
             if learner is not None:
                 try:
-                    learner.learn(self._request(), calls)
+                    learner.learn(self._request(), [copied_call(call) for call in calls])
                 except Exception as error:  # noqa: BLE001 - reported, like a failure to predict
                     self._note_failure(predictor, error)
 
@@ -383,3 +385,8 @@ class Turn:
         self._caller_context.run(ahead.turn.start, self._host)
         self._caller_context.run(self._host.start, ahead.run)
         return ahead
+
+
+def _once(request: Callable[[], DraftRequest]) -> Callable[[], DraftRequest]:
+    """Return a function that builds the request of a turn once, for predictors that may change it."""
+    return functools.cache(lambda: copied_request(request()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
@@ -331,3 +332,102 @@ def test_a_model_that_does_not_answer_with_a_message_is_refused(model: Any, fiel
         return raised.value.field
 
     assert run_in_virtual_time(main) == field
+
+
+class Meddler:
+    """Changes everything that it is given, and what it has drafted."""
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        meddle(request.messages), meddle(request.tools)
+        draft = call("a")
+        yield draft
+        meddle(draft.arguments)
+
+    def learn(self, request: DraftRequest, calls: Sequence[ToolCall]) -> None:
+        meddle(request.messages)
+        for made in calls:
+            meddle(made.arguments)
+        calls.clear()  # type: ignore[attr-defined]
+
+
+def meddle(given: Any) -> None:
+    for inner in list(given.values() if isinstance(given, dict) else given):
+        if isinstance(inner, (dict, list)):
+            meddle(inner)
+    if isinstance(given, dict):
+        given.clear()
+    else:
+        given.append({"role": "user", "content": "meddled"})
+
+
+@pytest.mark.parametrize("ask", [False, True])
+def test_a_predictor_cannot_change_the_request_or_the_answer(ask: bool) -> None:
+    made = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"q": "a"}'}}
+    schema = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{**made, "id": "call_0"}]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "none"},
+    ]
+    asked: list[Any] = []
+
+    async def model(messages: Any, tools: Any) -> Any:
+        await asyncio.sleep(5)
+        asked.append(copy.deepcopy([messages, tools]))
+        return {"role": "assistant", "tool_calls": [made]}
+
+    async def main() -> int:
+        messages, tools, bound = copy.deepcopy(history), [copy.deepcopy(schema)], [call("a")]
+        async with SpeculationSession([slow_tool(1, [])], [Meddler(), Meddler()]) as session:
+            if ask:
+                assert (await session.ask(model, messages, tools))["tool_calls"] == [made]
+            else:
+                with session.turn(messages, tools) as turn:
+                    await model(messages, tools)
+                    turn.bind(bound)
+            assert (messages, tools, bound) == (history, [schema], [call("a")])
+            await session.acall(bound[0])
+        return session.report().total.claims
+
+    assert run_in_virtual_time(main) == 1
+    assert asked == [[history, [schema]]]
+
+
+def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
+    finished: list[ToolCall] = []
+
+    @speculable
+    async def look(q: Any) -> str:
+        q.append("changed by the tool")
+        return "found"
+
+    class Hasty:
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            draft = ToolCall("look", {"q": ["a"]})
+            yield draft
+            meddle(draft.arguments)
+
+    async def main() -> None:
+        async with SpeculationSession([look], Hasty()) as session:
+            with session.turn([], []) as turn:
+                turn.on_finished(lambda call, value, seconds: finished.append(call))
+                await asyncio.sleep(5)
+                turn.bind([])
+
+    run_in_virtual_time(main)
+    assert finished == [ToolCall("look", {"q": ["a"]})]
+
+
+def test_a_predictor_reads_the_history_as_it_was_when_the_turn_began() -> None:
+    predictor = ScriptedSpeculator([call("a")])
+
+    async def main() -> None:
+        messages = [{"role": "user", "content": "hi"}]
+        async with SpeculationSession([slow_tool(1, [])], predictor) as session:
+            with session.turn(messages, []) as turn:
+                messages.append({"role": "assistant", "content": "later"})
+                await asyncio.sleep(5)
+                turn.bind([])
+
+    run_in_virtual_time(main)
+    assert [len(request.messages) for request in predictor.requests] == [1]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..common.pieces import Pieces
 from ..common.report import Cell, Table
-from .pieces import Pieces
 
 if TYPE_CHECKING:
     import numpy as np

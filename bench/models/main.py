@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ..common.machine import describe_machine
 from ..common.report import BenchReport, Table
+from .architectures import ArchitectureResult, compare_architectures
 from .bfcl import load_tasks
 from .calls import CallResults, measure_calls, recall_of_recorded_answers
+from .conversions import ConvertedType, compare_conversions
 from .llama_cpp import LlamaCpp
 from .opening import Openings, measure_openings
 from .recorded_answers import RECORDED_ANSWERS
 
 _CONTEXT = 8192
 _METHOD = (
+    "gguf_types_exact counts the types of weights that a tiny model of each has, after conversion, as the "
+    "gguf package reads them from the file, bit for bit; gguf_types_largest_error is the largest difference "
+    "of the others, relative to the largest weight of a matrix. architectures_equal counts the tiny random "
+    "models whose 24 greedy tokens in float32 are those that Transformers gave with the same weights. "
     "tool_call_recall is the share of recorded answers, in {dialects} dialects, whose calls are read as "
     "recorded; false_calls counts the calls read in 1,000 answers that make none. bfcl_*_exact is the "
     "share of BFCL's single-turn tasks (simple, multiple: one call; parallel: several; irrelevance: none) "
@@ -34,6 +41,9 @@ def run(
 ) -> BenchReport:
     """Measure ``model``. Tool calls of tasks need the folder ``workloads`` with BFCL's single-turn tasks."""
     machine = describe_machine()
+    progress("converting tiny models of every type and architecture")
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        types, architectures = compare_conversions(Path(folder)), compare_architectures(Path(folder))
     progress(f"opening {model} with an empty cache, again, and with OpenVINO GenAI")
     openings = measure_openings(model)
     recall, false_calls = recall_of_recorded_answers()
@@ -52,14 +62,53 @@ def run(
         bench="models",
         machine=machine,
         figures={
+            **_conversion_figures(types, architectures),
             "tool_call_recall": recall,
             "false_calls": false_calls,
             **_call_figures(results),
             **_opening_figures(openings),
         },
-        tables=(_opening_table(model, openings), *([_call_table(model, results)] if tasks else [])),
+        tables=(
+            *_conversion_tables(types, architectures),
+            _opening_table(model, openings),
+            *([_call_table(model, results)] if tasks else []),
+        ),
         method=_METHOD.format(
             dialects=len({answer.dialect for answer in RECORDED_ANSWERS}), tasks=8 if quick else 60
+        ),
+    )
+
+
+def _conversion_figures(
+    types: Sequence[ConvertedType], architectures: Sequence[ArchitectureResult]
+) -> Mapping[str, float]:
+    errors = [each.error for each in types]
+    return {
+        "gguf_types_exact": sum(each.exact for each in types),
+        "gguf_types_tried": len(types),
+        **(
+            {}
+            if None in errors
+            else {"gguf_types_largest_error": max(each for each in errors if each is not None)}
+        ),
+        "architectures_equal": sum(each.is_equal for each in architectures),
+        "architectures_tried": len(architectures),
+    }
+
+
+def _conversion_tables(
+    types: Sequence[ConvertedType], architectures: Sequence[ArchitectureResult]
+) -> tuple[Table, Table]:
+    return (
+        Table(
+            title="weights of each GGUF type after conversion",
+            columns=("type", "exact", "largest relative error"),
+            rows=tuple((each.name, each.exact, each.error) for each in types),
+        ),
+        Table(
+            title="greedy tokens of each architecture",
+            columns=("family", "tokens", "equal to Transformers'"),
+            rows=tuple((each.family, each.tokens, each.equal) for each in architectures),
         ),
     )
 

@@ -27,6 +27,9 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     other = {**asked, "id": "b", "ground_truth": [{"name": "no_such_tool", "acceptable": {}}]}
     (tmp_path / FILE).write_text(f"{json.dumps(asked)}\n{json.dumps(other)}\n", encoding="utf-8")
     report = run(quick=True, workloads=tmp_path, progress=lambda line: None)
+    assert report.figures["gguf_types_exact"] == 21
+    assert report.figures["gguf_types_tried"] == 26
+    assert report.figures["architectures_equal"] == report.figures["architectures_tried"]
     assert report.figures["tool_call_recall"] == 1.0
     assert report.figures["false_calls"] == 0
     assert report.figures["bfcl_simple_exact"] == 0.5

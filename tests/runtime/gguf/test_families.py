@@ -13,14 +13,15 @@ import openvino as ov
 import pytest
 from numpy.typing import NDArray
 
+from agentrt.bench.models.architectures import EXPECTED_TOKENS
+from agentrt.bench.models.families import FAMILIES, PROMPT, vocabulary, weights, write_family, write_gguf
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
-from tests.runtime.gguf.families import FAMILIES, PROMPT, vocabulary, weights, write_family, write_gguf
 from tests.runtime.tiny import EXACT, Piece, forward, load, uncut
 
 pytestmark = pytest.mark.real_model
 
-EXPECTED = json.loads(Path(__file__).with_name("expected_tokens.json").read_text(encoding="utf-8"))
+EXPECTED = json.loads(EXPECTED_TOKENS.read_text(encoding="utf-8"))
 UNQUANTISED = EXACT | {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
 TOLERANCE = 2e-4  # the expected logits have four decimals
 

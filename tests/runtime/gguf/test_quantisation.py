@@ -8,37 +8,23 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as opset
 import pytest
-from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 from gguf.quants import dequantize
-from numpy.typing import NDArray
 
+from agentrt.bench.models.conversions import PLAIN, random_blocks
 from agentrt.runtime.gguf.file_format import Tensor
 from agentrt.runtime.gguf.graph import project
 from agentrt.runtime.gguf.quantisation import QUANTISATIONS, unpack
 from agentrt.runtime.gguf.weights_file import WeightsFile, write_graph
 
 ROWS, COLUMNS = 24, 512
-PLAIN = (Type.F32, Type.F16, Type.BF16)
 ROUNDING = 3e-7
 """Of float32: code * scale + offset rounds twice."""
 
 
-def raw(type: Type, rows: int = ROWS) -> NDArray[np.uint8]:
-    """Return random blocks of moderate, finite weights."""
-    random = np.random.default_rng(int(type))
-    elements, size = GGML_QUANT_SIZES[type]
-    found = random.integers(0, 256, (rows * COLUMNS // elements * 4, size), np.uint8)
-    with np.errstate(all="ignore"):
-        values = dequantize(found, type)
-    largest = np.abs(values).max(axis=1)
-    kept = found[np.isfinite(largest) & (largest < 1e3) & (largest > 1e-3)]
-    return np.resize(kept, (rows * COLUMNS // elements, size)).reshape(rows, -1)
-
-
 @pytest.mark.parametrize("type", QUANTISATIONS, ids=lambda type: type.name)
 def test_codes_scales_and_offsets_are_the_weights(type: Type) -> None:
-    quantisation, blocks = QUANTISATIONS[type], raw(type)
+    quantisation, blocks = QUANTISATIONS[type], random_blocks(type, ROWS, COLUMNS)
     found = unpack(type, blocks)
     shape = (ROWS, COLUMNS // quantisation.group, quantisation.group)
     values = found.codes.reshape(shape) * found.scales[..., None]
@@ -58,7 +44,7 @@ def test_codes_scales_and_offsets_are_the_weights(type: Type) -> None:
 @pytest.mark.parametrize("reorder", [False, True])
 def test_openvino_multiplies_with_the_same_weights(type: Type, reorder: bool, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
-    blocks = raw(type) if type in QUANTISATIONS else plain(type, random)
+    blocks = random_blocks(type, ROWS, COLUMNS)
     expected = dequantize(blocks, type).reshape(ROWS, COLUMNS)
     order = random.permutation(ROWS) if reorder else None
     file = tmp_path / "data"
@@ -76,15 +62,6 @@ def test_openvino_multiplies_with_the_same_weights(type: Type, reorder: bool, tm
     wanted = activations.astype(np.float64) @ (expected if order is None else expected[order]).T
     found = compiled([activations])[0]
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
-
-
-def plain(type: Type, random: np.random.Generator) -> NDArray[np.uint8]:
-    values = random.standard_normal((ROWS, COLUMNS)).astype(np.float32)
-    if type == Type.F32:
-        return values.view(np.uint8)
-    if type == Type.F16:
-        return values.astype(np.float16).view(np.uint8)
-    return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
 
 
 def test_all_types_that_files_have_are_known() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.models.families import VOCABULARY, vocabulary, weights, write_family, write_gguf
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
-from tests.runtime.gguf.families import VOCABULARY, vocabulary, weights, write_family, write_gguf
 from tests.runtime.gguf.test_families import numbers
 
 pytestmark = pytest.mark.real_model

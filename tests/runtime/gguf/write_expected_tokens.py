@@ -9,14 +9,14 @@ Nothing is downloaded.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
 
-from tests.runtime.gguf.families import (
+from agentrt.bench.models.architectures import EXPECTED_TOKENS
+from agentrt.bench.models.families import (
     FAMILIES,
     HEAD_SIZE,
     HEADS,
@@ -31,7 +31,6 @@ from tests.runtime.gguf.families import (
     weights,
 )
 
-EXPECTED = Path(__file__).with_name("expected_tokens.json")
 TOKENS = 24
 NORMS = {
     "attn_norm": "input_layernorm",
@@ -205,4 +204,4 @@ def answer(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    EXPECTED.write_text(json.dumps({name: answer(name) for name in FAMILIES}) + "\n", encoding="utf-8")
+    EXPECTED_TOKENS.write_text(json.dumps({name: answer(name) for name in FAMILIES}) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from agentrt.bench.common.random_gguf import CHAT_TEMPLATE, byte_level_vocabulary
+from ..common.random_gguf import CHAT_TEMPLATE, byte_level_vocabulary
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, KEY_VALUE_HEADS, HEAD_SIZE, VOCABULARY = 64, 96, 6, 4, 2, 16, 320
 PROMPT = [int(token) for token in np.random.default_rng(5).integers(3, VOCABULARY, 40)]
@@ -140,8 +140,13 @@ def vocabulary() -> dict[str, Any]:
     }
 
 
-def write_gguf(file: Path, metadata: Mapping[str, Any], tensors: Mapping[str, NDArray[np.float32]]) -> Path:
-    """Write a GGUF file of float32 tensors and return it."""
+def write_gguf(
+    file: Path,
+    metadata: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    type: gguf.GGMLQuantizationType | None = None,
+) -> Path:
+    """Write a GGUF file and return it. Tensors are float32, or bytes of weights of ``type``."""
     writer = gguf.GGUFWriter(file, str(metadata["general.architecture"]))
     for key, value in metadata.items():
         if key == "general.architecture":
@@ -157,7 +162,7 @@ def write_gguf(file: Path, metadata: Mapping[str, Any], tensors: Mapping[str, ND
         else:
             writer.add_array(key, value)
     for name, values in tensors.items():
-        writer.add_tensor(name, values)
+        writer.add_tensor(name, values, raw_dtype=type if values.dtype == np.uint8 else None)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

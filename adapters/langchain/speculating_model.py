@@ -96,7 +96,7 @@ class SpeculatingChatModel(_Base):
         not_offered = tools.not_offered(options)
         if len(not_offered) == len(tools.speculable):
             return None
-        restrictions = restrictions_in_graph(tools.speculable, not_offered)
+        restrictions = functools.partial(restrictions_in_graph, tools.speculable, not_offered)
         starter = TurnStarter(state, tools, method, restrictions)
         send = getattr(super(), method.value)
         request = None if args else starter.model_request(self, send, messages, options)

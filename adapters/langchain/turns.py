@@ -75,7 +75,7 @@ class TurnStarter:
     state: ModelState
     tools: BoundTools
     method: ModelMethod
-    restrictions: Restrictions
+    restrictions: Callable[[], Restrictions]
 
     def start(self, messages: Sequence[BaseMessage], request: ChatModelRequest | None = None) -> StartedTurn:
         """Start a turn on this history, or take over the turn of an equal request that was sent ahead.

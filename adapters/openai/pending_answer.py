@@ -204,7 +204,6 @@ def _start_turn(
     host: Host,
     request: OpenAIModelRequest | None = None,
 ) -> Turn:
-    offered = offered_tools(body["tools"], body.get("tool_choice"))
     turn = Turn(
         state.shared,
         tools=state.toolbox.tools,
@@ -212,7 +211,9 @@ def _start_turn(
         request=functools.partial(draft_request, state, path, body),
         scope=current_scope(),
         main=request,
-        restrictions=Restrictions(not_offered(state.toolbox.tools, offered)),
+        restrictions=lambda: Restrictions(
+            not_offered(state.toolbox.tools, offered_tools(body["tools"], body.get("tool_choice")))
+        ),
     )
     turn.begin(answered_ids(path, body))
     turn.start(host)

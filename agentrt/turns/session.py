@@ -135,7 +135,7 @@ class SpeculationSession:
             request=request,
             scope=self._scope,
             main=main,
-            restrictions=Restrictions(not_offered(self._toolbox.tools, offered_tools(tools) or None)),
+            restrictions=lambda: Restrictions(not_offered(self._toolbox.tools, offered_tools(tools) or None)),
         )
         self._turns.add(turn)
         turn.begin(answered_ids(messages))

@@ -58,9 +58,12 @@ class TurnSpeculations:
         scope: Hashable,
         turn: int,
         starter: AheadStarter[Any],
-        restrictions: Restrictions,
+        restrictions: Callable[[], Restrictions],
     ) -> None:
-        """``starter`` is notified of each speculation that an ahead request may follow."""
+        """``starter`` is notified of each speculation that an ahead request may follow.
+
+        ``restrictions`` is called only once a draft has come.
+        """
         self._shared = shared
         self._reporter = shared.reporter
         self._tools = tools
@@ -105,8 +108,9 @@ class TurnSpeculations:
             return f"bad arguments ({type(error).__name__})"
         draft = Draft(tool.name, key, predictor, draft_s)
         self.drafts.add(draft)
-        if tool.name in self._restrictions.refused:
-            return self._restrictions.refused[tool.name]
+        refused = self._restrictions().refused
+        if tool.name in refused:
+            return refused[tool.name]
         stopped = self._shared.watch.stopped(tool.name)
         if stopped is not None:
             return stopped
@@ -173,7 +177,7 @@ class TurnSpeculations:
 
         That of a two-phase tool is known only once the real call commits it.
         """
-        return not tool.two_phase and tool.name not in self._restrictions.unapproved
+        return not tool.two_phase and tool.name not in self._restrictions().unapproved
 
     def pending_claim(self, key: str | None) -> PendingClaim:
         """Return the pending claim of the call with ``key``, None for a call that the tool will refuse."""

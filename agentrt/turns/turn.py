@@ -79,15 +79,16 @@ class Turn:
         main: ModelRequest | None = None,
         earlier: AheadRequest[Turn] | None = None,
         depth: int = 0,
-        restrictions: Restrictions = UNRESTRICTED,
+        restrictions: Callable[[], Restrictions] = lambda: UNRESTRICTED,
     ) -> None:
         """``request`` returns the request for the predictors; the turn copies it and adds what only it knows.
 
         It is called on the host's loop, so that building it does not delay the model request. ``scope``
         identifies the run, if it is known. ``main`` is the model request, where ahead requests may follow
         it. A turn that is ``depth`` turns ahead follows ``earlier`` and receives its own model request by
-        :meth:`take_request`; until then it runs only predictors that look ahead. ``restrictions`` say which
-        of ``tools`` must not run speculatively; if none may, no predictor is run.
+        :meth:`take_request`; until then it runs only predictors that look ahead. ``restrictions`` returns
+        which of ``tools`` must not run speculatively; if none may, no predictor is run. It is called by
+        :meth:`start`, in the caller's context, and only if a predictor is worth running.
         """
         self._shared = shared
         self._reporter = shared.reporter
@@ -105,11 +106,14 @@ class Turn:
         self._answer = AnswerStream()
         can_follow = main is not None or earlier is not None
         self._starter = AheadStarter(shared.ahead, self._send_ahead if can_follow else None, depth)
-        self._restrictions = restrictions
-        self._speculations = TurnSpeculations(shared, tools, scope, self._number, self._starter, restrictions)
+        self._restrictions = functools.cache(restrictions)
+        self._speculations = TurnSpeculations(
+            shared, tools, scope, self._number, self._starter, self._restrictions
+        )
         self._started_at = monotonic()
         self._stop_drafting: Callable[[], None] | None = None
         self._decisions: dict[int, Decision] = {}
+        self._run_predictors: set[int] = set()
         self._work = CpuMeter()
 
     def __enter__(self) -> Turn:
@@ -126,12 +130,22 @@ class Turn:
         self.discard()
 
     def start(self, host: Host) -> None:
-        """Start the predictors on ``host``, in a context that belongs to no run, below the turn's span."""
+        """Start the predictors on ``host``, in a context that belongs to no run, below the turn's span.
+
+        A turn whose predictors are not worth running starts nothing: it only matches calls, and teaches.
+        """
         self._host = host
         with self._work.running():
+            if self._earlier is None and not self._any_worth_running():
+                return
             self._caller_context = detached_context()
             # In a copy: the turn may use the context from another thread before the host has started it.
             self._caller_context.copy().run(self._start_apart, host)
+
+    def _any_worth_running(self) -> bool:
+        """Whether any predictor is to run in this turn; all of them are decided on."""
+        decisions = [self._decision(predictor) for predictor in self._predictors]
+        return any(decision.speculate for decision in decisions)
 
     def _start_apart(self, host: Host) -> None:
         leave_run()  # a tool that is run speculatively makes no calls of the model
@@ -304,13 +318,16 @@ class Turn:
         name = name_of(predictor)
         may_run_coroutines = self._host is not None and self._host.runs_coroutine_tools
         try:
-            decision = self._decision(predictor, name)
+            decision = self._decision(predictor)
             if not decision.speculate:
                 return
+            if id(predictor) not in self._run_predictors:
+                self._run_predictors.add(id(predictor))
+                self._reporter.note(PredictorStarted(self._number, name, decision.samples))
             request = dataclasses.replace(
                 self._request(),
                 samples=decision.samples,
-                speculable=self._restrictions.permitted(self._tools),
+                speculable=self._restrictions().permitted(self._tools),
                 answer=self._answer,
                 spend=functools.partial(self._charge, name),
                 affords=functools.partial(self._affords, name),
@@ -328,27 +345,30 @@ class Turn:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a predictor's failure is only reported
             self._note_failure(predictor, error)
 
-    def _decision(self, predictor: Speculator, name: str) -> Decision:
-        """Return whether to run a predictor in this turn; decided and reported once."""
+    def _decision(self, predictor: Speculator) -> Decision:
+        """Return whether to run a predictor in this turn; decided once, and reported if not."""
         decision = self._decisions.get(id(predictor))
         if decision is None:
-            decision = self._decide(predictor, name)
+            decision = self._decide(predictor)
             self._decisions[id(predictor)] = decision
-            if decision.speculate:
-                self._reporter.note(PredictorStarted(self._number, name, decision.samples))
-            else:
-                self._reporter.note(PredictorSkipped(self._number, name, decision.reason))
+            if not decision.speculate:
+                self._reporter.note(PredictorSkipped(self._number, name_of(predictor), decision.reason))
         return decision
 
-    def _decide(self, predictor: Speculator, name: str) -> Decision:
-        if self._tools and not self._restrictions.permitted(self._tools):
-            return Decision(False, reason=next(iter(self._restrictions.refused.values())))
-        stopped = [self._shared.watch.stopped(tool) for tool in self._restrictions.permitted(self._tools)]
-        if stopped and all(stopped):
-            return Decision(False, reason="none of the tools is run speculatively any more")
-        return self._shared.controller.should_predict(
-            name, self._shared.samples, monotonic(), shares_cores=shares_cores(predictor)
+    def _decide(self, predictor: Speculator) -> Decision:
+        decision = self._shared.controller.should_predict(
+            name_of(predictor), self._shared.samples, monotonic(), shares_cores=shares_cores(predictor)
         )
+        if not decision.speculate or not self._tools:
+            return decision
+        # Asked last: finding the guards of a graph costs more than all of the above.
+        restrictions = self._restrictions()
+        permitted = restrictions.permitted(self._tools)
+        if not permitted:
+            return Decision(False, reason=next(iter(restrictions.refused.values())))
+        if all(self._shared.watch.stopped(tool) for tool in permitted):
+            return Decision(False, reason="none of the tools is run speculatively any more")
+        return decision
 
     def _charge(self, predictor: str, cost: DraftCost) -> None:
         self._reporter.note(PredictorCharged(self._number, predictor, cost))

@@ -17,8 +17,10 @@ from langchain_core.tools import tool
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.adapters.langchain import speculate as speculate_langchain
+from agentrt.adapters.langchain import speculating_model
 from agentrt.adapters.openai import arun_tool
 from agentrt.adapters.openai import speculate as speculate_openai
+from agentrt.concurrency.hosts import RunningLoopHost
 from agentrt.testing import free_prediction, run_in_virtual_time
 from tests.adapters.openai.doubles import TOOLS, async_client, chat_completion
 
@@ -177,3 +179,37 @@ def test_with_free_prediction_instant_tools_are_predicted_in_every_turn(run: Any
     with free_prediction():
         run(load, 20)
     assert len(load.predicted) == 20
+
+
+def test_a_turn_without_a_predictor_starts_nothing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Load(tool_s=0.0, generation_s=2.0)
+    started: list[int] = []
+    start = RunningLoopHost.start
+
+    def noted(host: RunningLoopHost, main: Any) -> None:
+        started.append(load.turns)
+        start(host, main)
+
+    monkeypatch.setattr(RunningLoopHost, "start", noted)
+    run(load, 40)
+    assert started == load.predicted
+    assert len(started) < 10
+
+
+def test_a_turn_without_a_predictor_looks_for_no_guards(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Load(tool_s=0.0, generation_s=2.0)
+    asked: list[int] = []
+    find = speculating_model.restrictions_in_graph
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(load.turns)
+        return find(*arguments)
+
+    monkeypatch.setattr(speculating_model, "restrictions_in_graph", noted)
+
+    async def main(turn: Turn) -> None:
+        for _ in range(40):
+            await turn()
+
+    run_in_virtual_time(lambda: on_langchain(load, main))
+    assert asked == load.predicted

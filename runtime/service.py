@@ -94,51 +94,54 @@ class LocalRuntime:
             quantum_s=config.quantum_s,
             kv_bytes=config.memory_bytes,
             profile_folder=config.profile_folder,
-            advance=lambda measured: on_step(OpeningStep(f"measuring: {measured}")),
+            on_step=on_step,
         )
-        on_step(OpeningStep("loading"))
-        self._tokenizer = Tokenizer(
-            directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
-        )
-        arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
-        warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
-        self._pool = BlockPool(arena.blocks)
-        self._arena = arena
-        self.config = config
-        self.model_id = directory.model_id
-        self.context_length = directory.context_length
-        """Maximum number of tokens of prompt and answer together."""
-        self.call_format = (
-            ToolCallFormat.JSON_MESSAGE
-            if self._tokenizer.writes_tool_prompt
-            else detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
-        )
-        """Format in which the model is expected to write tool calls; None if it takes no tools."""
-        self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
-        self._input_processor = InputProcessor(
-            self._tokenizer,
-            model_id=self.model_id,
-            call_format=self.call_format,
-            constrain_calls=config.constrain_tool_calls,
-            context_length=self.context_length,
-            arena_tokens=arena.capacity_tokens,
-            memory_bytes=config.memory_bytes,
-            vocabulary_size=loaded.vocabulary_size,
-        )
-        scheduler = Scheduler(
-            self._pool,
-            loaded.graph,
-            config.scheduling(),
-            max_batch_size=config.max_batch_size,
-            share_sampled=not arena.quantised_keys,
-        )
-        self._engine = Engine(
-            loaded.platform,
-            scheduler,
-            loaded.vocabulary_size,
-            arena.block_tokens,
-            self._tokenizer.detokenizer,
-        )
+        try:
+            self._tokenizer = Tokenizer(
+                directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
+            )
+            arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
+            warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
+            self._pool = BlockPool(arena.blocks)
+            self._arena = arena
+            self.config = config
+            self.model_id = directory.model_id
+            self.context_length = directory.context_length
+            """Maximum number of tokens of prompt and answer together."""
+            self.call_format = (
+                ToolCallFormat.JSON_MESSAGE
+                if self._tokenizer.writes_tool_prompt
+                else detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
+            )
+            """Format in which the model is expected to write tool calls; None if it takes no tools."""
+            self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
+            self._input_processor = InputProcessor(
+                self._tokenizer,
+                model_id=self.model_id,
+                call_format=self.call_format,
+                constrain_calls=config.constrain_tool_calls,
+                context_length=self.context_length,
+                arena_tokens=arena.capacity_tokens,
+                memory_bytes=config.memory_bytes,
+                vocabulary_size=loaded.vocabulary_size,
+            )
+            scheduler = Scheduler(
+                self._pool,
+                loaded.graph,
+                config.scheduling(),
+                max_batch_size=config.max_batch_size,
+                share_sampled=not arena.quantised_keys,
+            )
+            self._engine = Engine(
+                loaded.platform,
+                scheduler,
+                loaded.vocabulary_size,
+                arena.block_tokens,
+                self._tokenizer.detokenizer,
+            )
+        except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
+            loaded.platform.close()
+            raise
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
         self._finalizer = weakref.finalize(self, self._engine.close)

@@ -17,8 +17,8 @@ import platformdirs
 
 from agentrt.errors import ModelFormatError
 
+from ..file_lock import file_lock
 from .file_format import Header
-from .file_lock import file_lock
 from .source import Source, read_source
 
 Progress = Callable[[float], None]

@@ -8,6 +8,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentrt.errors import ProfileFormatError
 
+from ..file_lock import file_lock
 from .profile import Profile
 
 _FORMAT: Final = 1
@@ -40,7 +42,10 @@ def fingerprint(**facts: Any) -> str:
 
 
 class ProfileStore:
-    """A folder of profiles. Files are replaced atomically; several processes may share it."""
+    """A folder of profiles, which several processes may share.
+
+    Files are replaced atomically. While a process measures a profile, others that want it wait for it.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         """``folder`` is created at the first write; by default it is in the user's cache folder."""
@@ -48,7 +53,7 @@ class ProfileStore:
 
     def profile(self, fingerprint: str, measure: Callable[[], Profile]) -> Profile:
         """Return the stored profile, or store what ``measure`` returns. A damaged file is replaced."""
-        return self._get(f"{fingerprint}.json", Profile, measure)
+        return self._get(self.file_of(fingerprint).name, Profile, measure)
 
     def machine(self, fingerprint: str, measure: Callable[[], MachineFigures]) -> MachineFigures:
         """Return the stored figures of a machine, or measured ones; see :meth:`profile`."""
@@ -56,7 +61,11 @@ class ProfileStore:
 
     def forget(self, fingerprint: str) -> None:
         """Delete the stored profile, if there is one, so that it is measured again."""
-        (self.folder / f"{fingerprint}.json").unlink(missing_ok=True)
+        self.file_of(fingerprint).unlink(missing_ok=True)
+
+    def file_of(self, fingerprint: str) -> Path:
+        """Return the file that the profile is kept in."""
+        return self.folder / f"{fingerprint}.json"
 
     def load(self, name: str, kind: type[_Stored]) -> _Stored | None:
         """Read one file; None if it does not exist.
@@ -83,22 +92,39 @@ class ProfileStore:
             found = None
         if found is not None:
             return found
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(file_lock(self.folder / f".lock-{Path(name).stem}"))
+            except OSError as error:
+                self._warn_not_stored(error)
+                return measure()
+            return self._measure(name, kind, measure)
+
+    def _measure(self, name: str, kind: type[_Stored], measure: Callable[[], _Stored]) -> _Stored:
+        """Return what another process has stored meanwhile, or measure and store. Call it with the lock."""
+        with suppress(ProfileFormatError):
+            found = self.load(name, kind)
+            if found is not None:
+                return found
         measured = measure()
         try:
             _replace(self.folder / name, measured.model_dump_json(indent=1))
         except OSError as error:
-            warnings.warn(
-                f"the profile could not be stored in {self.folder} ({error.strerror}), so it will be "
-                "measured again next time. Make the folder writable, or set RuntimeConfig.profile_folder.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+            self._warn_not_stored(error)
         return measured
+
+    def _warn_not_stored(self, error: OSError) -> None:
+        warnings.warn(
+            f"the profile could not be stored in {self.folder} ({error.strerror}), so it will be "
+            "measured again next time. Make the folder writable, or set RuntimeConfig.profile_folder.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
 
 def _replace(file: Path, text: str) -> None:
     """Write ``file`` atomically: a reader sees the old or the new content, never a part."""
-    file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import openvino as ov
@@ -11,15 +13,21 @@ import openvino as ov
 from ..heg.kernel import BatchContext, BatchInputs, Kernel, KernelKind, Role
 from ..model.kv_layout import KVLayout
 from .buffers import BufferPool
-from .compiled import CompiledKernels
+from .compiled import CompiledKernels, Piece
 from .device import OpenVINOXPU
 from .platforms import Device
+from .warm_up import release_file_pages
 
-MOST_TOKENS: Final = 1536
+MOST_TOKENS: Final = 2560
 """Most past and new tokens of a measured batch together."""
-SECONDS_PER_POINT: Final = 0.25
-"""How long each point is measured, at least ``_MIN_RUNS`` times."""
+SECONDS_PER_POINT: Final = 0.15
+"""How long a point is measured at most, beyond ``_MIN_RUNS`` runs."""
 _MIN_RUNS, _MAX_RUNS = 2, 30
+_LEAST_S: Final = 0.03
+"""How long a point is measured at least, unless it is run ``_MAX_RUNS`` times."""
+_AGREEING: Final = 3
+_AGREE: Final = 1.02
+"""A point is measured once so many of its runs are within this factor of the quickest."""
 _TIMEOUT_S: Final = 120.0
 
 
@@ -31,9 +39,17 @@ class KernelBench:
         device: Device,
         properties: Mapping[str, Any],
         pieces: Mapping[KernelKind, Sequence[ov.Model]],
+        weights: Path,
         layout: KVLayout | None = None,
     ) -> None:
-        """Compile ``pieces``. ``layout`` is that of their KV caches if none of them are LAYERS kernels."""
+        """Compile ``pieces`` of the model whose weights are in the file ``weights``.
+
+        ``layout`` is that of their KV caches if none of them are LAYERS kernels.
+        """
+        self._weights = weights
+        self._repacked: set[Piece] = set()
+        self.spreads: list[float] = []
+        """Of each measured point, by how much its median run took longer than the quickest, as a share."""
         self._counts = {kind: len(models) for kind, models in pieces.items()}
         kernels = CompiledKernels(pieces, device.name, {**properties, **device.properties})
         self._pool = BufferPool()
@@ -61,8 +77,12 @@ class KernelBench:
         rows: int = 0,
         past: int = 0,
         kind: KernelKind = KernelKind.LAYERS,
+        pieces: Sequence[int] | None = None,
     ) -> list[float]:
-        """Return the seconds of each piece of ``kind``, run in order: the quickest of some runs."""
+        """Return the seconds of each of ``pieces`` of ``kind``, run in order: the quickest of some runs.
+
+        ``pieces`` are places among those of the kind; None for all of them.
+        """
         each = tokens // sequences
         inputs = BatchInputs(
             token_ids=[1] * tokens,
@@ -73,33 +93,55 @@ class KernelBench:
             max_context_len=past + each,
             sampled_rows=list(range(rows)),
         )
-        count = self._counts[kind]
-        kernels = tuple(
-            Kernel(at, kind, range(at, at + 1), range(at, at + 1), (Role.DECODE,), at == count - 1)
-            for at in range(count)
-        )
-        best = [float("inf")] * count
+        kernels = self._kernels(kind, range(self._counts[kind]) if pieces is None else pieces)
+        self._run_once(inputs, kernels)  # allocates and repacks
+        runs: list[list[float]] = []
         begun = time.perf_counter()
-        for run in range(_MAX_RUNS + 1):
-            context = BatchContext(0, inputs, inputs.shape, kernels)
-            for at, kernel in enumerate(kernels):
-                done = self._xpu.run(kernel, context, _TIMEOUT_S)
-                if done is None:
-                    raise TimeoutError(
-                        f"a kernel did not return within {_TIMEOUT_S:.0f} s. Update the device's driver, or "
-                        "choose another platform."
-                    )
-                if done.error is not None:
-                    raise done.error
-                if run:  # the first one allocates and repacks
-                    best[at] = min(best[at], done.ended - done.started)
-            self._pool.give_back(context.buffers)
-            if run >= _MIN_RUNS and time.perf_counter() - begun > SECONDS_PER_POINT:
-                break
-        return best
+        while not runs or not _measured([sum(run) for run in runs], time.perf_counter() - begun):
+            runs.append(self._run_once(inputs, kernels))
+        totals = [sum(run) for run in runs]
+        self.spreads.append(statistics.median(totals) / min(totals) - 1)
+        return [min(seconds) for seconds in zip(*runs, strict=True)]
+
+    def _kernels(self, kind: KernelKind, pieces: Sequence[int]) -> tuple[Kernel, ...]:
+        last = self._counts[kind] - 1
+        return tuple(
+            Kernel(index, kind, range(at, at + 1), range(at, at + 1), (Role.DECODE,), at == last)
+            for index, at in enumerate(pieces)
+        )
+
+    def _run_once(self, inputs: BatchInputs, kernels: tuple[Kernel, ...]) -> list[float]:
+        """Return the seconds of each kernel."""
+        context = BatchContext(0, inputs, inputs.shape, kernels)
+        seconds: list[float] = []
+        for kernel in kernels:
+            done = self._xpu.run(kernel, context, _TIMEOUT_S)
+            if done is None:
+                raise TimeoutError(
+                    f"a kernel did not return within {_TIMEOUT_S:.0f} s. Update the device's driver, or "
+                    "choose another platform."
+                )
+            if done.error is not None:
+                raise done.error
+            seconds.append(done.ended - done.started)
+            if (kernel.kind, kernel.segments.start) not in self._repacked:
+                self._repacked.add((kernel.kind, kernel.segments.start))
+                release_file_pages(self._weights)
+        self._pool.give_back(context.buffers)
+        return seconds
 
     def close(self) -> None:
         """Free the device and the compiled pieces."""
         self._xpu.close()
         self._pool.clear()
         del self._xpu
+
+
+def _measured(totals: Sequence[float], elapsed_s: float) -> bool:
+    """Whether further runs are not worth their time, after runs of ``totals`` seconds."""
+    if len(totals) >= _MAX_RUNS or (len(totals) >= _MIN_RUNS and elapsed_s >= SECONDS_PER_POINT):
+        return True
+    if len(totals) < _AGREEING or elapsed_s < _LEAST_S:
+        return False
+    best, *_, worst = sorted(totals)[:_AGREEING]
+    return worst <= best * _AGREE

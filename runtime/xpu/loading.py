@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import shlex
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError
 
+from ..config import RuntimeConfig
 from ..heg.granularity import choose_granularity
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import KernelKind, Role
@@ -25,15 +27,16 @@ from ..model.directory import ModelDirectory
 from ..model.kv_layout import KVLayout
 from ..model.openvino_core import openvino_core
 from ..model.paged import read_paged_graph
+from ..opening import OnOpeningStep, OpeningStep, ignore_step
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
-from .machine import available_memory, load_per_core, measure_read_bandwidth, usable_cores
+from .machine import available_memory, measure_read_bandwidth, usable_cores
 from .platforms import Device, OpenVINOPlatform, find_platform
 from .profiler import Profiler
 
-_BUSY_LOAD: Final = 0.5
-"""Load per core from which measurements are unreliable."""
+_BUSY_SPREAD: Final = 0.2
+"""Spread of repeated timings from which they are unreliable: other programs took the processor."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -59,14 +62,14 @@ def load_model(
     quantum_s: float,
     kv_bytes: int = 0,
     profile_folder: Path | None = None,
-    advance: Callable[[str], None] = lambda step: None,
+    on_step: OnOpeningStep = ignore_step,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
     ``kv_bytes`` will be needed for the KV cache.
 
     Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
-    seconds; ``advance`` is called with what is measured next.
+    seconds. ``on_step`` is called with what is measured next, and before the model is compiled.
 
     Raises:
         ModelFormatError: the graph cannot be read or is not a decoder that paged attention understands.
@@ -81,8 +84,9 @@ def load_model(
         properties,
         max_chunk_tokens=max_chunk_tokens,
         store=ProfileStore(profile_folder),
-        advance=advance,
+        advance=lambda measured: on_step(OpeningStep(f"measuring: {measured}")),
     )
+    on_step(OpeningStep("loading"))
     return build_model(
         directory,
         name,
@@ -180,31 +184,47 @@ def load_profile(
     name = _profile_name(directory, platform, devices, properties, max_chunk_tokens)
 
     def measure() -> Profile:
-        load = load_per_core()
-        if load > _BUSY_LOAD:
-            _log.warning(
-                "The profile of %s is measured on a busy machine (load %.1f per core) and may be too slow. "
-                "Measure it again when the machine is idle: agentrt profile %s",
-                directory.model_id,
-                load,
-                directory.model_id,
-            )
         advance("memory bandwidth")
         figures = store.machine(
             fingerprint(**machine), lambda: MachineFigures(read_bandwidth=measure_read_bandwidth())
         )
         profiler = Profiler(
             read_paged_graph(directory),
+            directory.graph.with_suffix(".bin"),
             properties,
             max_chunk_tokens=max_chunk_tokens,
             bandwidth=figures.read_bandwidth,
             advance=advance,
         )
-        return profiler.measure(devices, name)
+        measured = profiler.measure(devices, name)
+        if profiler.spread > _BUSY_SPREAD:
+            _log.warning(
+                "The profile of %s was measured on a busy machine: repeated timings differ by %.0f %%. It "
+                "gets more exact while the model serves. To measure it again when the machine is idle: %s",
+                directory.model_id,
+                100 * profiler.spread,
+                _how_to_measure_again(directory, platform, properties, max_chunk_tokens, store, name),
+            )
+        return measured
 
     if fresh:
         store.forget(name)
     return store.profile(name, measure)
+
+
+def _how_to_measure_again(
+    directory: ModelDirectory,
+    platform: str,
+    properties: Mapping[str, Any],
+    max_chunk_tokens: int,
+    store: ProfileStore,
+    name: str,
+) -> str:
+    """Return the command; with settings that ``agentrt profile`` does not have, the file to delete."""
+    usual = RuntimeConfig()
+    if (properties, max_chunk_tokens) == (usual.device_properties(), usual.prefill_chunk_tokens):
+        return f"agentrt profile {shlex.quote(str(directory.path))} --platform {platform}"
+    return f"delete {store.file_of(name)} and open the model"
 
 
 def _machine_facts() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Figures of this machine: cores, load, read bandwidth as STREAM measures it, and power by RAPL."""
+"""Figures of this machine: cores, memory, read bandwidth as STREAM measures it, and power by RAPL."""
 
 from __future__ import annotations
 
@@ -22,11 +22,6 @@ _POWERCAP: Final = Path("/sys/class/powercap")
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def load_per_core() -> float:
-    """Return the load average of the last minute per core; 0 where the system has none (Windows)."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 0.0
 
 
 def available_memory() -> int | None:

@@ -1,11 +1,17 @@
-"""Measures what kernels cost on each XPU of a platform (Agent.xpu §5.2, §5.3)."""
+"""Measures what kernels cost on each XPU of a platform (Agent.xpu §5.2, §5.3).
+
+Few layers are measured at few points, in seconds, before a model serves for the first time. What they leave
+open is refined by the kernels that run while it serves.
+"""
 
 from __future__ import annotations
 
 import functools
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import openvino as ov
@@ -16,17 +22,22 @@ from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile, 
 from ..heg.work import ModelWork
 from ..model.kv_layout import KVLayout
 from .kernel_bench import MOST_TOKENS, SECONDS_PER_POINT, KernelBench
+from .layer_sample import LayerSample
 from .machine import PowerMeter
 from .platforms import Device
 
 BATCHES: Final = (1, 2, 4, 8, 16)
 """Decode batches that are measured."""
-CHUNKS: Final = (32, 64, 128, 256, 512)
+CHUNKS: Final = (32, 128, 512)
 """Prefill chunks that are measured, up to ``max_chunk_tokens``; the shortest one in any case."""
 STATIC_CHUNKS: Final = (64, 128, 256)
 """Candidates for the static shape of token-level kernels."""
 
 _PAST: Final = MOST_TOKENS - CHUNKS[-1]
+_CHUNK_SEGMENTS: Final = 2
+"""Inner segments that compute prefill chunks. These are bound by arithmetic: their weights may be cached."""
+_LARGEST_SEAM: Final = 0.5
+"""The most that a seam can cost, in layers of a decode step; what is measured beyond is noise."""
 _SATURATED: Final = 0.9
 """The shortest static chunk with this share of the best throughput is the turning point of §5.2."""
 
@@ -37,7 +48,7 @@ _ESTIMATED_WATTS: Final = 10.0
 def count_steps(devices: Mapping[Role, Device], max_chunk_tokens: int) -> int:
     """Return how many steps :class:`Profiler` reports, for a model that can be cut."""
     static = len(_static_chunks(max_chunk_tokens)) if Role.PREFILL in devices else 0
-    return len(BATCHES) + len(_chunks(max_chunk_tokens)) + 2 + static
+    return 1 + len(BATCHES) + len(_chunks(max_chunk_tokens)) + 1 + static
 
 
 def _chunks(max_chunk_tokens: int) -> list[int]:
@@ -54,22 +65,33 @@ class Profiler:
     def __init__(
         self,
         model: ov.Model,
+        weights: Path,
         properties: Mapping[str, Any],
         *,
         max_chunk_tokens: int,
         bandwidth: float,
         advance: Callable[[str], None] = lambda step: None,
     ) -> None:
-        """``model`` is a paged-attention model; ``advance`` is called with the name of each step first."""
+        """``model`` is a paged-attention model, ``weights`` the file that it was read from.
+
+        ``advance`` is called with the name of each step first.
+        """
         self._partition = Partition(model)
+        self._weights = weights
         self._work = ModelWork.of(self._partition)
         self._properties = dict(properties)
         self._chunks = _chunks(max_chunk_tokens)
         self._bandwidth = bandwidth
         self._advance = advance
+        self._spreads: list[float] = []
         self._meter = PowerMeter.find()
         self._idle_watts = 0.0
         self._idle_watts = self._watts(lambda: time.sleep(SECONDS_PER_POINT))
+
+    @property
+    def spread(self) -> float:
+        """By how much the median run of a typical point took longer than the quickest one, as a share."""
+        return statistics.median(self._spreads)
 
     def measure(self, devices: Mapping[Role, Device], fingerprint: str) -> Profile:
         """Measure every device of a platform that can run kernels of this model."""
@@ -91,29 +113,33 @@ class Profiler:
             head_bytes=work.head_bytes,
             layer_flops=work.layer_flops,
             head_flops=work.head_flops,
-            past_bytes=layout.block_bytes // (layout.block_tokens * partition.layers),
+            past_bytes=layout.block_bytes // (layout.block_tokens * (len(layout.caches) // 2)),
             activation_bytes=work.activation_bytes,
         )
 
     def _measure_layers(self, device: Device, splits: bool) -> tuple[XPUProfile, KVLayout]:
-        """Measure LAYERS kernels of every shape, cut at all seams and uncut."""
-        partition, work = self._partition, self._work
-        bounds = (0, *sorted(partition.seams))
-        fine = KernelBench(
-            device, self._properties, {KernelKind.LAYERS: partition.layer_segments(bounds[1:])}
-        )
-        layer, head, entry_s = self._measure_segments(fine, device.name, bounds)
-        watts = self._watts(lambda: fine.run(self._chunks[-1]))
-        self._advance(f"{device.name}: attention to {_PAST} tokens")
-        read_s, pair_s = self._fit_attention(fine)
-        cut_s = sum(fine.run(1, rows=1))
-        layout = fine.layout
-        fine.close()
-        self._advance(f"{device.name}: the model in one piece")
-        uncut_s, uncut_head = self._measure_uncut(device, with_head=not head)
-        segment_s = max(0.0, cut_s - uncut_s) / max(1, len(bounds) - 1)
-        layer = {tokens: max(seconds - segment_s, seconds / 10) for tokens, seconds in layer.items()}
+        """Measure LAYERS kernels of every shape on a sample of the model's segments."""
+        work = self._work
+        self._advance(f"{device.name}: compiling some of the layers")
+        sample = LayerSample.of(self._partition, work.layer_bytes, work.head_bytes)
+        layer: dict[int, float] = {}
+        head: dict[int, float] = {}
+        with self._bench(device, {KernelKind.LAYERS: sample.models}) as bench:
+            for batch in BATCHES:
+                self._advance(f"{device.name}: decode of {batch}")
+                layer[batch], head[batch] = _measure_decode(bench, sample, batch)
+            segment_s, entry_s = _measure_seams(bench, sample)
+            for chunk in self._chunks:
+                self._advance(f"{device.name}: prefill of {chunk}")
+                layer[chunk] = _measure_layer(bench, sample, chunk)
+            watts = self._watts(lambda: bench.run(self._chunks[-1], pieces=_chunk_places(sample)))
+            self._advance(f"{device.name}: attention to {_PAST} tokens")
+            read_s, pair_s = self._fit_attention(bench, sample, layer)
+            layout = bench.layout
         attention_s = self._measure_attention(device, layout) if splits else 0.0
+        # Each sampled segment has the cost of a seam; LayerCosts has it apart.
+        seam_s = segment_s / statistics.mean(sample.layers[place] for place in sample.inner or (0,))
+        layer = {tokens: max(seconds - seam_s, seconds / 10) for tokens, seconds in layer.items()}
         flops, bandwidth = fit_roofline(
             [(tokens * work.layer_flops, work.layer_bytes, seconds) for tokens, seconds in layer.items()]
         )
@@ -123,7 +149,7 @@ class Profiler:
                 segment_s=segment_s,
                 entry_s=entry_s,
                 layer=_curve(layer),
-                head=_curve(head or uncut_head),
+                head=_curve(head),
                 read_s=read_s,
                 pair_s=pair_s,
                 attention_s=attention_s,
@@ -133,51 +159,17 @@ class Profiler:
             watts=watts,
         ), layout
 
-    def _measure_segments(
-        self, fine: KernelBench, device: str, bounds: tuple[int, ...]
-    ) -> tuple[dict[int, float], dict[int, float], float]:
-        """Measure the segments that start at ``bounds``, at every batch and chunk.
+    def _fit_attention(
+        self, bench: KernelBench, sample: LayerSample, layer: Mapping[int, float]
+    ) -> tuple[float, float]:
+        """Return a layer's seconds per token of past, and per pair of a new token and a token of past.
 
-        Returns:
-            Seconds of one layer by tokens; of the head by logits rows, empty if the model has no inner
-            segment to compare with; and of everything before the first layer.
+        ``layer`` has the seconds of one layer without a past.
         """
-        ends = [*bounds[1:], self._partition.layers]
-        sizes = [end - start for start, end in zip(bounds, ends, strict=True)]
-        layer: dict[int, float] = {}
-        head: dict[int, float] = {}
-        entry_s = 0.0
-        for tokens in (*BATCHES, *self._chunks):
-            batch = tokens in BATCHES
-            self._advance(f"{device}: {f'decode of {tokens}' if batch else f'prefill of {tokens}'}")
-            segments = fine.run(tokens, tokens if batch else 1, rows=tokens if batch else 0)
-            inner = [s / size for s, size in zip(segments[1:-1], sizes[1:-1], strict=True)]
-            layer[tokens] = statistics.median(inner or [sum(segments) / self._partition.layers])
-            if inner and tokens == 1:
-                entry_s = max(0.0, segments[0] - sizes[0] * layer[tokens])
-            if inner and batch:
-                head[tokens] = max(0.0, segments[-1] - sizes[-1] * layer[tokens])
-        return layer, head, entry_s
-
-    def _measure_uncut(self, device: Device, *, with_head: bool) -> tuple[float, dict[int, float]]:
-        """Measure a decode step of the model in one piece and, ``with_head``, the head by logits rows."""
-        whole = KernelBench(device, self._properties, {KernelKind.LAYERS: self._partition.layer_segments(())})
-        step_s = sum(whole.run(1, rows=1))
-        head: dict[int, float] = {}
-        for rows in BATCHES if with_head else ():
-            with_rows = sum(whole.run(rows, rows, rows=rows))
-            head[rows] = max(0.0, with_rows - sum(whole.run(rows, rows)))
-        whole.close()
-        return step_s, head
-
-    def _fit_attention(self, fine: KernelBench) -> tuple[float, float]:
-        """Return a layer's seconds per token of past, and per pair of a new token and a token of past."""
         longest = self._chunks[-1]
-        layers = self._partition.layers
 
         def extra(tokens: int) -> float:
-            seconds = sum(fine.run(tokens, past=_PAST))
-            return max(0.0, (seconds - sum(fine.run(tokens))) / layers / _PAST)
+            return max(0.0, (_measure_layer(bench, sample, tokens, _PAST) - layer[tokens]) / _PAST)
 
         one, many = extra(1), extra(longest)
         pair_s = max(0.0, many - one) / (longest - 1)
@@ -185,12 +177,9 @@ class Profiler:
 
     def _measure_attention(self, device: Device, layout: KVLayout) -> float:
         """Measure an ATTENTION kernel with nothing in the KV cache."""
-        bench = KernelBench(
-            device, self._properties, {KernelKind.ATTENTION: [self._partition.attention(0)]}, layout
-        )
-        seconds = bench.run(self._chunks[-1], kind=KernelKind.ATTENTION)[0]
-        bench.close()
-        return seconds
+        pieces = {KernelKind.ATTENTION: [self._partition.attention(0)]}
+        with self._bench(device, pieces, layout) as bench:
+            return bench.run(self._chunks[-1], kind=KernelKind.ATTENTION)[0]
 
     def _measure_groups(self, device: Device) -> XPUProfile:
         """Measure static token-level groups (first, middle, last) at each candidate chunk."""
@@ -200,10 +189,9 @@ class Profiler:
         for tokens in _static_chunks(self._chunks[-1]):
             self._advance(f"{device.name}: token-level kernels of {tokens}")
             pieces = [with_static_tokens(group, tokens) for group in groups]
-            bench = KernelBench(device, self._properties, {KernelKind.TOKENS: pieces})
-            found[tokens] = bench.run(tokens, kind=KernelKind.TOKENS)
-            watts = self._watts(functools.partial(bench.run, tokens, kind=KernelKind.TOKENS))
-            bench.close()
+            with self._bench(device, {KernelKind.TOKENS: pieces}) as bench:
+                found[tokens] = bench.run(tokens, kind=KernelKind.TOKENS)
+                watts = self._watts(functools.partial(bench.run, tokens, kind=KernelKind.TOKENS))
         rates = {tokens: tokens / sum(seconds) for tokens, seconds in found.items()}
         chosen = min(tokens for tokens, rate in rates.items() if rate >= _SATURATED * max(rates.values()))
         first, *middle, last = found[chosen]
@@ -224,6 +212,20 @@ class Profiler:
             watts=watts,
         )
 
+    @contextmanager
+    def _bench(
+        self,
+        device: Device,
+        pieces: Mapping[KernelKind, Sequence[ov.Model]],
+        layout: KVLayout | None = None,
+    ) -> Iterator[KernelBench]:
+        bench = KernelBench(device, self._properties, pieces, self._weights, layout)
+        try:
+            yield bench
+        finally:
+            bench.close()
+        self._spreads += bench.spreads
+
     def _watts(self, work: Callable[[], object]) -> float:
         """Measure the power above idle while ``work`` is repeated."""
         if self._meter is None:
@@ -233,6 +235,52 @@ class Profiler:
             work()
         watts = (self._meter.joules() - joules) / (time.perf_counter() - started)
         return max(watts - self._idle_watts, 0.1)
+
+
+def _measure_decode(
+    bench: KernelBench, sample: LayerSample, batch: int, past: int = 0
+) -> tuple[float, float]:
+    """Return the seconds of one layer, its seam included, and of the head, for ``batch`` sequences."""
+    seconds = bench.run(batch, batch, rows=batch, past=past, pieces=sample.segments)
+    if sample.inner:
+        layer_s = sum(seconds[1:-1]) / sum(sample.layers[place] for place in sample.inner)
+        return layer_s, max(0.0, seconds[-1] - sample.layers[-1] * layer_s)
+    headless_s = sum(bench.run(batch, batch, past=past, pieces=sample.segments))
+    return headless_s / sum(sample.layers), max(0.0, sum(seconds) - headless_s)
+
+
+def _measure_layer(bench: KernelBench, sample: LayerSample, tokens: int, past: int = 0) -> float:
+    """Return the seconds of one layer, its seam included, for ``tokens`` of one sequence."""
+    if tokens == 1:
+        return _measure_decode(bench, sample, 1, past)[
+            0
+        ]  # between two runs the head displaces cached weights
+    places = _chunk_places(sample)
+    seconds = bench.run(tokens, past=past, pieces=places)
+    return sum(seconds) / sum(sample.layers[place] for place in places)
+
+
+def _chunk_places(sample: LayerSample) -> tuple[int, ...]:
+    first = (len(sample.inner) - 1) // 2
+    return sample.inner[first : first + _CHUNK_SEGMENTS] or sample.segments
+
+
+def _measure_seams(bench: KernelBench, sample: LayerSample) -> tuple[float, float]:
+    """Return the seconds of a seam, and of everything before the first layer.
+
+    Both are 0 for a model without inner segments, where they are part of its layers.
+    """
+    if not sample.inner:
+        return 0.0, 0.0
+    # Pairs and their parts in the same runs: what slows one of them slows the others.
+    places = range(len(sample.models))
+    seconds = bench.run(1, rows=1, pieces=places)
+    layer_s = sum(seconds[place] for place in sample.inner) / sum(
+        sample.layers[place] for place in sample.inner
+    )
+    saved = [seconds[one] + seconds[other] - seconds[pair] for pair, one, other in sample.pairs]
+    segment_s = max(0.0, statistics.mean(saved)) if saved else 0.0
+    return min(segment_s, _LARGEST_SEAM * layer_s), max(0.0, seconds[0] - sample.layers[0] * layer_s)
 
 
 def _curve(points: Mapping[int, float]) -> Curve:

@@ -16,9 +16,9 @@ import pytest
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.errors import ModelFormatError
+from agentrt.runtime.file_lock import file_lock
 from agentrt.runtime.gguf import conversion
 from agentrt.runtime.gguf.cache import cached_models, convert_gguf, remove_cached_model
-from agentrt.runtime.gguf.file_lock import file_lock
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 

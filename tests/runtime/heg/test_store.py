@@ -80,7 +80,35 @@ def test_concurrent_readers_find_a_whole_profile(tmp_path: Path) -> None:
     while not written.is_set():
         assert store.load("a.json", Profile) in (None, PROFILE)
     writer.join()
-    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".lock-a", "a.json"]
+
+
+def test_who_wants_a_profile_that_is_being_measured_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measuring, waiting = threading.Event(), threading.Event()
+    monkeypatch.setattr("agentrt.runtime.file_lock._wait", lambda: waiting.set())
+
+    def measure() -> Profile:
+        measuring.set()
+        assert waiting.wait(30)
+        return PROFILE
+
+    first = threading.Thread(target=ProfileStore(tmp_path).profile, args=("a", measure))
+    first.start()
+    assert measuring.wait(30)
+    assert ProfileStore(tmp_path).profile("a", never) == PROFILE
+    first.join()
+
+
+def test_after_an_interrupted_measurement_the_next_one_measures(tmp_path: Path) -> None:
+    def interrupted() -> Profile:
+        raise KeyboardInterrupt
+
+    store = ProfileStore(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        store.profile("a", interrupted)
+    assert store.profile("a", lambda: PROFILE) == PROFILE
 
 
 def test_fingerprints_tell_facts_apart_and_not_their_order() -> None:

@@ -23,8 +23,12 @@ def file_lock(file: Path) -> Iterator[None]:
     """
     with file.open("ab") as stream:
         while not _acquired(stream.fileno()):
-            time.sleep(_RETRY_S)  # not a blocking lock, so that Ctrl-C reaches Python on every system
+            _wait()
         yield
+
+
+def _wait() -> None:
+    time.sleep(_RETRY_S)  # not a blocking lock, so that Ctrl-C reaches Python on every system
 
 
 if sys.platform == "win32":

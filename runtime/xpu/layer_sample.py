@@ -1,0 +1,84 @@
+"""The segments of a model that are measured in place of all of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self, TypeVar
+
+import openvino as ov
+
+from ..heg.partition import Partition
+
+_COLD_BYTES: Final = 64 * 2**20
+"""Weights of a sample, more than most CPU caches hold: a decode step of a large model reads its weights from
+memory, and so must a run of all sampled segments."""
+_PAIRS: Final = 2
+"""Pairs of neighbours that are also measured in one piece."""
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSample:
+    """Segments cut at all seams of a model: the first, some inner ones from all over it, and the last.
+
+    The layers of a model are nearly alike, so that a few stand for all; only their weights need memory. A
+    model without inner segments is measured whole.
+    """
+
+    models: tuple[ov.Model, ...]
+    layers: tuple[int, ...]
+    """Layers of each of :attr:`models`."""
+    inner: tuple[int, ...]
+    """Places in :attr:`models` of the inner segments."""
+    pairs: tuple[tuple[int, int, int], ...]
+    """Places of pieces of two inner segments each, and of these two by themselves."""
+
+    @classmethod
+    def of(cls, partition: Partition, layer_bytes: int, head_bytes: int) -> Self:
+        """Choose as many inner segments that the sample has ``_COLD_BYTES`` of weights, or all of them."""
+        bounds = [0, *sorted(partition.seams), partition.layers]
+        segments = partition.layer_segments(bounds[1:-1])
+        layers = [end - start for start, end in itertools.pairwise(bounds)]
+        if len(segments) < 3:
+            return cls(tuple(segments), tuple(layers), (), ())
+        starts = range(1, len(segments) - 2, 2)
+        pair_bytes = max(1, 2 * layer_bytes * statistics.mean(layers))
+        wanted = math.ceil((_COLD_BYTES - head_bytes) / pair_bytes)
+        chosen = _spread(starts, max(_PAIRS, wanted))
+        inner = [at for start in chosen for at in (start, start + 1)] or [1]
+        paired = _spread(chosen, _PAIRS)
+        cuts = sorted({bounds[at] for start in paired for at in (start, start + 2)})
+        wide = dict(zip([0, *cuts], partition.layer_segments(cuts), strict=True))
+        shift = 1 + len(paired)
+        order = [0, *inner, len(segments) - 1]
+        return cls(
+            (segments[0], *(wide[bounds[start]] for start in paired), *(segments[at] for at in order[1:])),
+            (
+                layers[0],
+                *(layers[start] + layers[start + 1] for start in paired),
+                *(layers[at] for at in order[1:]),
+            ),
+            tuple(range(shift, shift + len(inner))),
+            tuple(
+                (1 + pair, shift + inner.index(start), shift + inner.index(start) + 1)
+                for pair, start in enumerate(paired)
+            ),
+        )
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """Places of all sampled segments in order, each by itself."""
+        last = len(self.models) - 1
+        return (0, *self.inner, last) if last else (0,)
+
+
+def _spread(items: Sequence[_Item], count: int) -> list[_Item]:
+    """Return ``count`` of ``items``, evenly spread, or all if there are fewer."""
+    if len(items) <= count:
+        return list(items)
+    return [items[round((at + 0.5) * len(items) / count - 0.5)] for at in range(count)]

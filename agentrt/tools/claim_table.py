@@ -17,13 +17,19 @@ _AMBIGUOUS = "equal calls of its run could not be told apart"
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A pending claim with the run, the turn and the id of its call."""
+    """A pending claim with the run, the turn and the id of its call.
+
+    ``ids`` has the one id, None for a call without one. After a call that could not be told apart from others
+    it has the ids of all of them, and ``turn`` is none of theirs. ``counted`` says that the call has been
+    reported as one that was made otherwise.
+    """
 
     pending: PendingClaim
     run: Hashable
     turn: TurnMark
-    call_id: str | None
+    ids: frozenset[str | None]
     added_at: float
+    counted: bool = False
 
 
 class ClaimTable:
@@ -32,8 +38,9 @@ class ClaimTable:
     A run is its scope, or its turn's mark where it has none. A call takes a pending claim of its own run: the
     one with its id, or, if the call has no id or the id is there more than once, the one with its canonical
     key. If equal calls of several turns of the run are pending then, they cannot be told apart, and all are
-    misses. Outside its context a turn without a scope is known only by the ids of its calls: there an id
-    counts if it has been issued once.
+    misses. A call that was not made before the next turn of its context stays pending as a miss, where the
+    run has no scope: it may be another conversation's. Outside its context a turn without a scope is known
+    only by the ids of its calls: there an id counts if it has been issued once.
     """
 
     def __init__(self, *, ttl: float, max_pending: int = 256, clock: Callable[[], float] = monotonic) -> None:
@@ -54,13 +61,13 @@ class ClaimTable:
     def add(self, call_id: str | None, pending: PendingClaim, turn: TurnMark, scope: Hashable = None) -> None:
         """Keep ``pending`` for a call of ``turn``; ``scope`` is that of the run, None if it has none."""
         run = turn if scope is None else scope
-        entry = _Entry(pending, run, turn, call_id or None, self._clock())
+        entry = _Entry(pending, run, turn, frozenset([call_id or None]), self._clock())
         with self._lock:
             dropped = self._sweep()
             self._entries[entry] = None
             self._runs.setdefault(run, []).append(entry)
-            if scope is None and entry.call_id is not None:
-                self._issue(entry.call_id, entry)
+            if scope is None and call_id:
+                self._issue(call_id, entry)
             while len(self._entries) > self._max_pending:
                 oldest = next(iter(self._entries))
                 self._remove(oldest)
@@ -82,12 +89,38 @@ class ClaimTable:
             if found is not None:
                 self._remove(found)
             voided = [entry.pending for entry in ambiguous]
-            for entry in ambiguous:
+            ids = frozenset[str | None]().union(*(entry.ids for entry in ambiguous))
+            for entry in ambiguous:  # any of them may be the one that was taken
+                entry.turn, entry.ids = TurnMark(), ids
                 entry.pending = entry.pending.missed(_AMBIGUOUS)
         _drop_unmade(dropped)
         for pending in voided:
             pending.drop_unclaimed(_AMBIGUOUS, called=True)
-        return None if found is None else found.pending
+        return None if found is None or found.counted else found.pending
+
+    def leave_turn(
+        self, turn: TurnMark, following: TurnMark, reason: str, answered: Collection[str] = ()
+    ) -> None:
+        """Drop the speculations of ``turn``, which has no scope; ``following`` follows it in its context.
+
+        The calls count as made or not as in :meth:`drop_turn`. They may be another conversation's, also if
+        their ids, which can repeat, are in ``answered``. So all become misses of the run of ``following`` and
+        take no claim of an equal call; :meth:`drop_calls` removes those with unique ids.
+        """
+        if turn not in self._runs:
+            return
+        with self._lock:
+            of_run = self._runs.pop(turn, [])
+            if of_run:
+                self._runs[following] = of_run
+            left = []
+            for entry in of_run:
+                made = _is_made(entry, answered)
+                left.append((entry.pending, made))
+                entry.counted = entry.counted or (made and entry.pending.speculation is not None)
+                entry.run, entry.pending = following, entry.pending.missed(reason)
+        for pending, made in left:
+            pending.drop_unclaimed(reason, made=made)
 
     def drop_turn(self, turn: TurnMark, reason: str, answered: Collection[str] = ()) -> None:
         """Drop the pending claims of ``turn``.
@@ -102,8 +135,7 @@ class ClaimTable:
             for entry in found:
                 self._remove(entry)
         for entry in found:
-            made = entry.call_id is None or entry.call_id in answered
-            entry.pending.drop_unclaimed(reason, made=made)
+            entry.pending.drop_unclaimed(reason, made=_is_made(entry, answered))
 
     def drop_calls(
         self, call_ids: Collection[str], scope: Hashable, reason: str, *, made: bool = True
@@ -115,8 +147,11 @@ class ClaimTable:
         if not self._entries or not call_ids:
             return
         with self._lock:
-            of_run = self._runs.get(scope, ()) if scope is not None else self._by_id.values()
-            found = [entry for entry in of_run if entry.call_id in call_ids]
+            if scope is None:
+                named = [self._by_id[call_id] for call_id in call_ids if call_id in self._by_id]
+                found = [entry for entry in named if len(entry.ids) == 1]
+            else:
+                found = [entry for entry in self._runs.get(scope, ()) if entry.ids.issubset(call_ids)]
             for entry in found:
                 self._remove(entry)
         for entry in found:
@@ -129,14 +164,14 @@ class ClaimTable:
         of_run = self._runs.get(run, [])
         if call_id is None:
             return _by_key(of_run, key)
-        with_id = [entry for entry in of_run if entry.call_id == call_id]
+        with_id = [entry for entry in of_run if call_id in entry.ids]
         if len(with_id) == 1:
             return with_id[0], []
         if with_id:
             return _by_key(with_id, key)
         if known_by_id and call_id in self._by_id:
             return self._by_id[call_id], []
-        return _by_key([entry for entry in of_run if entry.call_id is None], key)
+        return _by_key([entry for entry in of_run if None in entry.ids], key)
 
     def _issue(self, call_id: str, entry: _Entry) -> None:
         if call_id in self._issued:
@@ -154,8 +189,9 @@ class ClaimTable:
         of_run.remove(entry)
         if not of_run:
             del self._runs[entry.run]
-        if entry.call_id is not None and self._by_id.get(entry.call_id) is entry:
-            del self._by_id[entry.call_id]
+        for call_id in entry.ids:
+            if call_id is not None and self._by_id.get(call_id) is entry:
+                del self._by_id[call_id]
 
     def _sweep(self) -> list[tuple[_Entry, str]]:
         oldest = self._clock() - self._ttl
@@ -167,6 +203,11 @@ class ClaimTable:
             self._remove(entry)
             dropped.append((entry, "its call was not made in time"))
         return dropped
+
+
+def _is_made(entry: _Entry, answered: Collection[str]) -> bool:
+    """Whether a call that its run has left behind is taken to be made, without a claim."""
+    return not entry.ids.isdisjoint((None, *answered))
 
 
 def _by_key(entries: list[_Entry], key: str | None) -> tuple[_Entry | None, list[_Entry]]:

@@ -158,12 +158,15 @@ class Turn:
 
         ``answered`` are the ids of the calls whose results end the request's history: they have been made.
         ``rejected`` are those that ended in an error instead, as a person's rejection does. What these calls,
-        and those of the turn before in this context, could have claimed is dropped.
+        and those of the turn before in this context, could have claimed is dropped. Without a scope that turn
+        may be another conversation's: its other calls can still be made, as misses.
         """
         self._mark, before = begin_turn((self._reporter, self._scope))
         for tool in self._tools.values():
             tool.pending_claims.drop_calls(rejected, self._scope, _REJECTED, made=False)
-            if before is not None:
+            if before is not None and self._scope is None:
+                tool.pending_claims.leave_turn(before, self._mark, _MADE_OTHERWISE, answered)
+            elif before is not None:
                 tool.pending_claims.drop_turn(before, _MADE_OTHERWISE, answered)
             tool.pending_claims.drop_calls(answered, self._scope, _MADE_OTHERWISE)
 

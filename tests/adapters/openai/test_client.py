@@ -258,6 +258,32 @@ def test_equal_ids_of_different_runs_meet_only_if_the_runs_are_named() -> None:
     assert run_in_virtual_time(main) == 2
 
 
+@pytest.mark.parametrize("repeated", [True, False], ids=["ids repeat", "no ids"])
+def test_two_conversations_in_one_context_do_not_get_each_others_results(repeated: bool) -> None:
+    asked: list[str] = []
+
+    @speculable
+    async def look(q: str) -> str:
+        return f"found for {asked[-1]}"
+
+    async def main() -> Any:
+        draft = [ToolCall("look", {"q": "q0"})]
+        async with Endpoint(THREE, delay=5).async_client() as plain:
+            client = speculate(plain, ScriptedSpeculator(draft, draft), tools=[look])
+            calls = {}
+            for name in ("ann", "bob"):
+                asked.append(name)
+                calls[name] = (await chat_create(client, [HI])).tool_calls[0]
+            for name, call in calls.items():
+                asked.append(name)
+                result = arun_tool(client, call) if repeated else look(q="q0")
+                assert await result == f"found for {name}"
+            return report_of(client).total
+
+    total = run_in_virtual_time(main)
+    assert (total.claims, total.misses, total.calls) == (0, 2, 2)
+
+
 def test_wrong_use_raises() -> None:
     client = OpenAI(base_url=URL, api_key="none")
     look = look_tool(1, [])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -17,6 +19,10 @@ from agentrt.tools.scopes import TurnMark, begin_turn, current_scope
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 from agentrt.tools.speculation import Draft, Speculation
 from tests.agentrt.tools.test_claims import Recorder, run_of
+from tests.hypothesis_profiles import examples
+
+KEYS = st.sampled_from(["a", "b"])
+IDS = st.sampled_from(["unique", "call_0", None])
 
 
 def left(key: str = "k", recorder: Recorder | None = None) -> PendingClaim:
@@ -101,6 +107,92 @@ def test_a_turn_that_the_run_has_left_behind_is_dropped() -> None:
     assert recorder.notes == [("unclaimed", "left behind"), ("unclaimed", "answered")]
 
 
+def test_an_unmade_call_of_a_context_is_a_miss_and_takes_no_claim_of_the_next_turn() -> None:
+    claims, recorder, ann, bob = ClaimTable(ttl=60.0), Recorder(), TurnMark(), TurnMark()
+    claims.add("of ann", left("k", recorder), ann)
+    claims.leave_turn(ann, bob, "left behind")
+    claims.add("of bob", left("k", recorder), bob)
+    assert recorder.notes == [("unclaimed", "left behind")]
+    taken = [claims.take(None, "k", bob) for _ in range(2)]
+    assert [pending is not None and pending.speculation for pending in taken] == [None, None]
+    assert len(claims) == 0
+
+
+def test_an_unmade_call_is_still_known_by_its_id() -> None:
+    claims, ann, bob = ClaimTable(ttl=60.0), TurnMark(), TurnMark()
+    claims.add("of ann", left(), ann)
+    claims.leave_turn(ann, bob, "left behind")
+    of_bob = left()
+    claims.add("of bob", of_bob, bob)
+    of_ann = claims.take("of ann", "k", bob)
+    assert of_ann is not None
+    assert of_ann.speculation is None
+    assert claims.take(None, "k", bob) is of_bob
+
+
+def test_an_unmade_call_outlives_several_turns_and_leaves_nothing_behind() -> None:
+    claims, marks = ClaimTable(ttl=60.0), [TurnMark() for _ in range(4)]
+    claims.add("of ann", left(), marks[0])
+    for before, following in itertools.pairwise(marks):
+        claims.leave_turn(before, following, "left behind")
+    assert claims.take("of ann", "k", marks[-1]) is not None
+    assert len(claims) == len(claims._runs) == 0
+
+
+def test_the_answered_calls_of_one_conversation_leave_no_miss() -> None:
+    claims, recorder, turn, after = ClaimTable(ttl=60.0), Recorder(), TurnMark(), TurnMark()
+    claims.add("a", left("k", recorder), turn)
+    claims.leave_turn(turn, after, "made otherwise", ["a"])
+    claims.drop_calls(["a"], None, "made otherwise")
+    assert len(claims) == len(claims._runs) == 0
+    assert recorder.notes == [("unclaimed", "made otherwise")]
+
+
+def test_a_call_without_an_id_counts_once_though_it_is_made_after_the_next_turn() -> None:
+    claims, recorder, turn, after = ClaimTable(ttl=60.0), Recorder(), TurnMark(), TurnMark()
+    claims.add(None, left("k", recorder), turn)
+    claims.leave_turn(turn, after, "made otherwise")
+    assert recorder.notes == [("unclaimed", "made otherwise")]  # which counts it as made
+    assert claims.take(None, "k", after) is None
+    assert len(claims) == 0
+
+
+@examples(200)
+@given(st.data())
+def test_conversations_in_one_context_never_get_each_others_results(data: st.DataObject) -> None:
+    names, context = ("ann", "bob"), Context()
+    bind = lambda arguments: Invocation(kwargs=dict(arguments))  # noqa: E731
+    tool = SpeculableTool("tool", bind=bind, call=None, acall=None, options=SpeculableOptions(ttl=10.0))
+    key_of = lambda key: tool.key(tool.bind({"q": key}))  # noqa: E731
+    unmade: dict[str, list[tuple[str | None, str]]] = {name: [] for name in names}
+    mentioned: dict[str, list[str]] = {name: [] for name in names}
+
+    def answer(name: str, calls: list[tuple[str | None, str]]) -> None:
+        mark, before = begin_turn()
+        if before is not None:
+            tool.pending_claims.leave_turn(before, mark, "left behind", mentioned[name])
+        tool.pending_claims.drop_calls(mentioned[name], None, "made otherwise")
+        unmade[name] = [(f"{id(mark)} {n}" if i == "unique" else i, key) for n, (i, key) in enumerate(calls)]
+        mentioned[name] = []
+        for call_id, key in unmade[name]:
+            speculation = Speculation(Draft("tool", key_of(key)), ttl=60.0)
+            speculation.finish(name)
+            tool.pending_claims.add(call_id, PendingClaim(key_of(key), speculation, Recorder()), mark)
+
+    def call(name: str, keeps_id: bool) -> None:
+        call_id, key = unmade[name].pop(0)
+        if call_id is not None:
+            mentioned[name].append(call_id)
+        assert tool.claim(call_id if keeps_id else None, lambda: key_of(key), lambda: name) == name
+
+    for _ in range(data.draw(st.integers(2, 8))):
+        name = data.draw(st.sampled_from(names))
+        if not unmade[name]:
+            context.run(answer, name, data.draw(st.lists(st.tuples(IDS, KEYS), min_size=1, max_size=2)))
+        else:
+            context.run(call, name, data.draw(st.booleans()))
+
+
 @dataclass
 class Run:
     """A run of the machine: a context, and a scope if it has one."""
@@ -118,10 +210,6 @@ class Run:
                 return function(*args)
 
         return self.context.run(inside)
-
-
-KEYS = st.sampled_from(["a", "b"])
-IDS = st.sampled_from(["unique", "call_0", None])
 
 
 class ClaimMachine(RuleBasedStateMachine):

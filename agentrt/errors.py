@@ -12,6 +12,8 @@
     ├── ModelError
     │   ├── ModelNotFoundError       no model at that name or path
     │   ├── ModelFormatError         the model is incomplete or unsupported
+    │   ├── ModelLoadError           a model of a pool cannot be opened; ``.model`` names it
+    │   ├── ModelBudgetError         a model of a pool does not fit beside those in use; ``.model`` names it
     │   ├── ModelDownloadError       the model cannot be downloaded, or is not what it should be
     │   └── ProfileFormatError       the stored profile of a model is damaged
     ├── RequestError                 this request cannot be served (also a ValueError)
@@ -60,9 +62,11 @@ __all__ = [
     "InvalidRequestError",
     "KernelFailedError",
     "MissingExtraError",
+    "ModelBudgetError",
     "ModelDownloadError",
     "ModelError",
     "ModelFormatError",
+    "ModelLoadError",
     "ModelNotFoundError",
     "NotRecordedError",
     "NotSpeculableError",
@@ -135,6 +139,28 @@ class ModelNotFoundError(ModelError, FileNotFoundError):
 
 class ModelFormatError(ModelError):
     """A model directory exists but is incomplete, truncated or of an unsupported kind."""
+
+
+class ModelLoadError(ModelError):
+    """A model of a pool could not be opened; the next request for it tries again."""
+
+    def __init__(self, model: str, reason: str) -> None:
+        """``model`` is its name; ``reason`` is the message of the error that ended the opening."""
+        super().__init__(f"the model {model!r} could not be loaded: {reason} Then send the request again.")
+        self.model = model
+
+
+class ModelBudgetError(ModelError):
+    """A model of a pool does not fit the memory budget beside the models that are in use."""
+
+    def __init__(self, model: str, needed: float, budget: float, used: float) -> None:
+        """``needed``, ``budget`` and ``used`` (by models with requests) are bytes."""
+        super().__init__(
+            f"the model {model!r} needs {needed / 2**30:.1f} GiB, but models in use have {used / 2**30:.1f} "
+            f"of the {budget / 2**30:.1f} GiB of the memory budget. Try again when their requests have "
+            "ended, or raise the budget."
+        )
+        self.model = model
 
 
 class ModelDownloadError(ModelError):

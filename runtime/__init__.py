@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         Usage,
     )
     from .output.stream import GenerationStream
+    from .pool.config import PoolConfig
+    from .pool.model_pool import ModelPool
+    from .pool.pooled_model import PooledModel
     from .request.options import GenerationOptions
     from .request.sampling_params import SamplingParams
     from .service import LocalRuntime, RuntimeStatistics
@@ -49,7 +52,10 @@ __all__ = [
     "GenerationStream",
     "LocalRuntime",
     "LogprobsDelta",
+    "ModelPool",
     "OpeningStep",
+    "PoolConfig",
+    "PooledModel",
     "RuntimeConfig",
     "RuntimeStatistics",
     "SamplingParams",
@@ -69,7 +75,10 @@ _DEFINED_IN = {
     "GenerationStream": ".output.stream",
     "LocalRuntime": ".service",
     "LogprobsDelta": ".output.generation",
+    "ModelPool": ".pool.model_pool",
     "OpeningStep": ".opening",
+    "PoolConfig": ".pool.config",
+    "PooledModel": ".pool.pooled_model",
     "RuntimeConfig": ".config",
     "RuntimeStatistics": ".service",
     "SamplingParams": ".request.sampling_params",

@@ -105,6 +105,8 @@ class LocalRuntime:
             self._pool = BlockPool(arena.blocks)
             self._arena = arena
             self.config = config
+            self.memory_bytes = loaded.graph.footprint_bytes + arena.memory_bytes
+            """Bytes of the weights, of the activations of the longest chunk, and of the KV arena."""
             self.model_id = directory.model_id
             self.context_length = directory.context_length
             """Maximum number of tokens of prompt and answer together."""

@@ -1,4 +1,4 @@
-"""``agentrt serve``: the local runtime as an HTTP service for OpenAI clients."""
+"""``agentrt serve``: local models as an HTTP service for OpenAI clients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from ..extras import require_extra
 from .opening_bar import opening_bar
+from .served_names import names_of_models
 from .serving import (
     Drain,
     Host,
@@ -22,46 +23,87 @@ from .serving import (
 )
 
 _MAX_MEMORY_MIB = 2**30
+_YEAR_S = 365 * 86_400
 
 
 def serve(
     model: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            help="A folder with an OpenVINO model, a GGUF file, or nano for the demonstration model."
+            help="A folder with an OpenVINO model, a GGUF file, a pulled name, or nano for the demonstration "
+            "model, which is the default. May be given several times: requests choose by name. The first "
+            "model is loaded at once, the others by their first requests.",
+            show_default=False,
         ),
-    ] = "nano",
+    ] = None,
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name of the model for requests, instead of its own; may be given several times. With "
+            "several models: NAME=MODEL, where MODEL is a value of --model.",
+            show_default=False,
+        ),
+    ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     uds: Uds = None,
     token_file: TokenFile = None,
     no_auth: NoAuth = False,
     memory_mib: Annotated[
-        int, typer.Option(help="Memory of the KV cache, besides the weights.", min=1, max=_MAX_MEMORY_MIB)
+        int,
+        typer.Option(
+            help="Memory of the KV cache of each loaded model, besides the weights.",
+            min=1,
+            max=_MAX_MEMORY_MIB,
+        ),
     ] = 256,
+    memory_budget_mib: Annotated[
+        int | None,
+        typer.Option(
+            help="Memory of all loaded models together: weights and KV caches. Models that are not in use "
+            "are unloaded for others. By default the memory that is available at the start.",
+            min=1,
+            max=_MAX_MEMORY_MIB,
+        ),
+    ] = None,
+    idle_unload: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds without requests after which a model is unloaded. By default models stay loaded.",
+            min=1,
+            max=_YEAR_S,
+        ),
+    ] = None,
     drain: Drain = 30,
 ) -> None:
-    """Serve a model to OpenAI clients until Ctrl-C or SIGTERM.
+    """Serve models to OpenAI clients until Ctrl-C or SIGTERM.
 
     Without --token-file or --no-auth, a token is created for this run and printed. A Unix socket needs none.
     """
     require_extra("serve")
-    from agentrt.runtime import LocalRuntime, RuntimeConfig
+    from agentrt.runtime import ModelPool, PoolConfig, PooledModel, RuntimeConfig
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app
 
     exit_on_sigterm()
+    given = model or ["nano"]
+    names = names_of_models(given, served_model_name or [])
     tokens, created = choose_tokens(token_file, no_auth, uds)
     config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
+    runtime_config = RuntimeConfig(memory_bytes=memory_mib * 2**20)
+    budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with bind(config) as listener:
-        say(f"opening {model}")
-        with opening_bar() as show:
-            opened = LocalRuntime.open(model, RuntimeConfig(memory_bytes=memory_mib * 2**20), on_step=show)
-        with opened as runtime:
+        models = [PooledModel.find(each, runtime_config, own) for each, own in zip(given, names, strict=True)]
+        pool = ModelPool(models, PoolConfig(memory_budget_bytes=budget, idle_unload_s=idle_unload))
+        with pool:
+            say(f"opening {given[0]}")
+            with opening_bar() as show:
+                pool.open_first(show)
+            served = ", ".join(name for each in pool.models for name in each.names)
             serve_app(
-                create_app(runtime, config),
+                create_app(pool, config),
                 config,
                 listener,
-                lambda: announce(runtime.model_id, config, listener, created),
+                lambda: announce(served, config, listener, created),
             )
     say("stopped")

@@ -13,10 +13,14 @@ from starlette.exceptions import HTTPException
 from agentrt.errors import (
     AgentRTError,
     InvalidRequestError,
+    ModelBudgetError,
+    ModelLoadError,
     OverloadedError,
     PromptTooLongError,
     RuntimeClosedError,
 )
+
+_BUSY_MODELS_RETRY_S = "5"
 
 
 class ApiError(HTTPException):
@@ -71,6 +75,13 @@ def to_api_error(error: Exception) -> ApiError:
         return rate_limit_error(str(error))
     if isinstance(error, RuntimeClosedError):
         return ApiError(503, "the server is stopping. Try again when it has restarted.", kind="server_error")
+    if isinstance(error, ModelBudgetError):
+        headers = {"retry-after": _BUSY_MODELS_RETRY_S}
+        return ApiError(
+            503, str(error), param="model", kind="server_error", code="model_unavailable", headers=headers
+        )
+    if isinstance(error, ModelLoadError):
+        return ApiError(503, str(error), param="model", kind="server_error", code="model_load_failed")
     if isinstance(error, AgentRTError):
         return ApiError(500, str(error), kind="server_error")
     if isinstance(error, HTTPException):

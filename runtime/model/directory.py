@@ -58,6 +58,38 @@ class ModelDirectory:
         return self.path / "openvino_detokenizer.xml"
 
 
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """What is known of a model before it is opened."""
+
+    model_id: str
+    """As :attr:`ModelDirectory.model_id`."""
+    weights_bytes: int
+    """Bytes of its weights on disk."""
+
+
+def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
+    """Return a model's name and size, without opening or converting it.
+
+    Raises:
+        ModelNotFoundError, ModelFormatError: as :func:`open_model_directory`.
+    """
+    name = _name(model)
+    path = _find(name)
+    if path.is_file() and _is_gguf(path):
+        from ..gguf.source import read_source
+
+        source = read_source(path)
+        return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
+    if not path.is_dir():
+        raise _no_model(path)
+    weights = path / "openvino_model.bin"
+    if not weights.is_file():
+        raise ModelFormatError(f"{weights} is missing. {_EXPORT_HINT}")
+    config = _read_json(path / "config.json")
+    return ModelSummary(_model_id(name, path, config), weights.stat().st_size)
+
+
 def open_model_directory(
     model: str | os.PathLike[str],
     cache_folder: Path | None = None,
@@ -76,16 +108,12 @@ def open_model_directory(
     """
     name = _name(model)
     path = _find(name)
-    model_id = name if name in _EMBEDDED else path.resolve().name
     if path.is_file() and _is_gguf(path):
         from ..gguf.cache import convert_gguf  # here, as it loads packages that other models do not need
 
         path = convert_gguf(path, cache_folder, progress)
     if not path.is_dir():
-        raise ModelFormatError(
-            f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
-            f"{_EXPORT_HINT}"
-        )
+        raise _no_model(path)
     for graph in _GRAPHS:
         _check_graph(path / f"{graph}.xml")
     config = _read_json(path / "config.json")
@@ -93,7 +121,7 @@ def open_model_directory(
     generation = _read_json(generation_file) if generation_file.exists() else {}
     return ModelDirectory(
         path=path,
-        model_id=str(config.get("converted_from", model_id)),
+        model_id=_model_id(name, path, config),
         context_length=_context_length(config, path),
         end_token_ids=_token_ids(generation.get("eos_token_id", config.get("eos_token_id"))),
     )
@@ -126,6 +154,18 @@ def _name(model: object) -> str:
             "file or of the directory of an exported OpenVINO model, as a string or a Path."
         )
     return name
+
+
+def _model_id(name: str, path: Path, config: dict[str, Any]) -> str:
+    """Return the name of the embedded model, of the GGUF file, or of the directory."""
+    return str(config.get("converted_from", name if name in _EMBEDDED else path.resolve().name))
+
+
+def _no_model(path: Path) -> ModelFormatError:
+    return ModelFormatError(
+        f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
+        f"{_EXPORT_HINT}"
+    )
 
 
 def _is_gguf(file: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The server's application: routes, error handlers and guard around one runtime."""
+"""The server's application: routes, error handlers and guard around one runtime or a pool of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..http.admission import Admission
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
+from ..pool.model_pool import ModelPool
 from ..service import LocalRuntime
 from . import chat, responses, status
 from .config import ServerConfig
@@ -17,12 +18,13 @@ from .metrics import Metrics
 from .server_state import ServerState
 
 
-def create_app(runtime: LocalRuntime, config: ServerConfig) -> FastAPI:
-    """Return the ASGI application that serves ``runtime``. The caller closes the runtime."""
-    metrics = Metrics(runtime)
+def create_app(served: LocalRuntime | ModelPool, config: ServerConfig) -> FastAPI:
+    """Return the ASGI application that serves a runtime, or several models. The caller closes ``served``."""
+    pool = served if isinstance(served, ModelPool) else ModelPool.of(served)
+    metrics = Metrics(pool)
     # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
-    app = FastAPI(title="agentrt", docs_url=None, redoc_url=None)
-    app.state.server = ServerState(runtime, config, Admission(config.max_requests), metrics)
+    app = FastAPI(title="agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
+    app.state.server = ServerState(pool, config, Admission(config.max_requests), metrics)
     app.state.open_responses = OpenResponses()
     for router in (chat.router, responses.router, tool_cache_route.router, status.router):
         app.include_router(router)

@@ -20,6 +20,7 @@ from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Generation
 from ..output.stream import GenerationStream
 from ..request.options import GenerationOptions
+from ..service import LocalRuntime
 from .chat_answer import ChoiceStream, CompletionMetadata, completion_body, usage_body
 from .chat_request import ChatRequest
 from .priority_header import header_priority, priority_headers
@@ -32,19 +33,20 @@ router = APIRouter(route_class=StrictJsonRoute)
 async def chat_completions(body: ChatRequest, request: Request) -> Response:
     """OpenAI's chat completions, whole or as server-sent events."""
     state = server_state_of(request)
-    runtime = state.runtime
-    body.check_model(runtime.model_id)
+    model = state.model(body.model)
     body.take_priority(header_priority(request))
     headers = priority_headers(body.runtime_priority)
     shared_options: GenerationOptions = {**body.options(), "app": app_of(request)}
     options = [_choice_options(shared_options, index) for index in range(body.n or 1)]
-    metadata = CompletionMetadata(runtime, body.served_tier, body.forces_named_tool)
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit())
+        stack.enter_context(state.pool.hold(model))
+        runtime = await state.load(model, request)
+        metadata = CompletionMetadata(runtime, model.name, body.served_tier, body.forces_named_tool)
         if not body.stream:
-            generations = await cancel_on_disconnect(request, _generate(state, body.messages, options))
+            generations = await cancel_on_disconnect(request, _generate(runtime, body.messages, options))
             for generation in generations:
-                state.metrics.record(generation)
+                state.metrics.record(model.name, generation)
             return JSONResponse(completion_body(metadata, generations, bool(body.logprobs)), headers=headers)
         streams = []
         for choice in options:
@@ -62,11 +64,11 @@ def _choice_options(options: GenerationOptions, index: int) -> GenerationOptions
 
 
 async def _generate(
-    state: ServerState, messages: Sequence[Any], options: Sequence[GenerationOptions]
+    runtime: LocalRuntime, messages: Sequence[Any], options: Sequence[GenerationOptions]
 ) -> list[Generation]:
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(state.runtime.agenerate(messages, **choice)) for choice in options]
+            tasks = [group.create_task(runtime.agenerate(messages, **choice)) for choice in options]
     except ExceptionGroup as errors:  # all choices fail for one reason
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -88,7 +90,7 @@ async def _events(
                 yield _encode_event(chunk)
         generations = [choice.generation for choice in choices if choice.generation is not None]
         for generation in generations:
-            state.metrics.record(generation)
+            state.metrics.record(metadata.model, generation)
         if include_usage:
             usage = usage_body(generations)
             yield _encode_event(metadata.body("chat.completion.chunk", [], usage=usage))

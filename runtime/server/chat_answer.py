@@ -23,6 +23,8 @@ class CompletionMetadata:
     """The fields that every body and chunk of one response repeats."""
 
     runtime: LocalRuntime
+    model: str
+    """The model's name in this server."""
     service_tier: str
     forces_named_tool: bool
     """Whether the request names the function to call: OpenAI's finish reason is ``stop`` then."""
@@ -35,7 +37,7 @@ class CompletionMetadata:
             "id": self.id,
             "object": kind,
             "created": self.created,
-            "model": self.runtime.model_id,
+            "model": self.model,
             "choices": choices,
             "service_tier": self.service_tier,
             "system_fingerprint": None,

@@ -23,7 +23,8 @@ class CommonRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
-    model: str
+    model: str | None = None
+    """One of the served models' names; the first model if left out."""
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -46,20 +47,6 @@ class CommonRequest(BaseModel):
     """Only 0 is supported; use ``repetition_penalty``."""
     frequency_penalty: float | None = Field(default=None, ge=0, le=0)
     """Only 0 is supported; use ``repetition_penalty``."""
-
-    def check_model(self, served: str) -> None:
-        """Check that the request is for the model ``served``.
-
-        Raises:
-            ApiError: 404, it is for another one.
-        """
-        if self.model != served:
-            raise ApiError(
-                404,
-                f"the model {self.model!r} is not served here. Use {served!r}.",
-                code="model_not_found",
-                param="model",
-            )
 
     @property
     def named_priority(self) -> Priority | None:

@@ -27,19 +27,21 @@ router = APIRouter(route_class=StrictJsonRoute)
 async def responses(body: ResponsesRequest, request: Request) -> Response:
     """OpenAI's responses, whole or as typed server-sent events. Nothing is stored."""
     state = server_state_of(request)
-    body.check_model(state.runtime.model_id)
+    model = state.model(body.model)
     body.take_priority(header_priority(request))
     headers = priority_headers(body.runtime_priority)
     messages, options = body.messages(), body.options()
     options["app"] = app_of(request)
-    writer = ResponseWriter(state.runtime, body)
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit())
+        stack.enter_context(state.pool.hold(model))
+        runtime = await state.load(model, request)
+        writer = ResponseWriter(runtime, model.name, body)
         if not body.stream:
-            generation = await cancel_on_disconnect(request, state.runtime.agenerate(messages, **options))
-            state.metrics.record(generation)
+            generation = await cancel_on_disconnect(request, runtime.agenerate(messages, **options))
+            state.metrics.record(model.name, generation)
             return JSONResponse(response_body(writer, generation), headers=headers)
-        stream = await state.runtime.start(messages, **options)
+        stream = await runtime.start(messages, **options)
         stack.callback(stream.cancel)
         outputs = stream.tool_outputs
         stack.enter_context(open_responses_of(request).register(writer.id, app_of(request), outputs))
@@ -57,7 +59,7 @@ async def _events(
                 for event in writer.events(step):
                     yield _encode_event(event)
                 if isinstance(step, Finished):
-                    state.metrics.record(step.generation)
+                    state.metrics.record(writer.model, step.generation)
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as an event.
         yield _encode_event(writer.failure(to_api_error(error).body()["error"]))

@@ -21,8 +21,9 @@ Event = dict[str, Any]
 class ResponseWriter:
     """Builds one response from a generation's events, and returns each step as OpenAI's typed events."""
 
-    def __init__(self, runtime: LocalRuntime, request: ResponsesRequest) -> None:
-        """Create an empty response to ``request``."""
+    def __init__(self, runtime: LocalRuntime, model: str, request: ResponsesRequest) -> None:
+        """Create an empty response to ``request``; ``model`` is the model's name in this server."""
+        self.model = model
         self.id = f"resp_{secrets.token_hex(24)}"
         self._runtime = runtime
         self._request = request
@@ -97,7 +98,7 @@ class ResponseWriter:
             "instructions": request.instructions,
             "max_output_tokens": request.max_output_tokens,
             "metadata": request.metadata or {},
-            "model": self._runtime.model_id,
+            "model": self.model,
             "output": self._items if generation is not None else [],
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": None,

@@ -9,6 +9,10 @@ from typing import cast
 from fastapi import Request
 
 from ..http.admission import Admission
+from ..http.disconnect import cancel_on_disconnect
+from ..http.errors import ApiError
+from ..pool.model_pool import ModelPool
+from ..pool.pooled_model import ModelStatus, PooledModel
 from ..service import LocalRuntime
 from .config import ServerConfig
 from .metrics import Metrics
@@ -16,14 +20,42 @@ from .metrics import Metrics
 
 @dataclass(frozen=True)
 class ServerState:
-    """The runtime, the settings, the limit on requests in progress and the metrics."""
+    """The models, the settings, the limit on requests in progress and the metrics."""
 
-    runtime: LocalRuntime
+    pool: ModelPool
     config: ServerConfig
     admission: Admission
     metrics: Metrics
     started: int = field(default_factory=lambda: int(time.time()))
     """Unix time at which the server was created, in seconds."""
+
+    def model(self, name: str | None) -> PooledModel:
+        """Return the model of this name, the first one for None.
+
+        Raises:
+            ApiError: 404, there is no such model.
+        """
+        model = self.pool.find(name)
+        if model is None:
+            served = " or ".join(repr(model.name) for model in self.pool.models)
+            raise ApiError(
+                404,
+                f"the model {name!r} is not served here. Use {served}.",
+                code="model_not_found",
+                param="model",
+            )
+        return model
+
+    async def load(self, model: PooledModel, request: Request) -> LocalRuntime:
+        """Return the runtime of ``model``, which is held, and load it first unless it is loaded.
+
+        Raises:
+            ApiError: 499, the client of ``request`` has disconnected.
+            ModelLoadError, ModelBudgetError: see :meth:`ModelPool.load`.
+        """
+        if model.status is ModelStatus.LOADED:
+            return await self.pool.load(model)
+        return await cancel_on_disconnect(request, self.pool.load(model))
 
 
 def server_state_of(request: Request) -> ServerState:

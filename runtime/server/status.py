@@ -8,63 +8,71 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from ..http.errors import ApiError
 from ..http.tool_cache_route import CAPABILITY
-from .server_state import ServerState, server_state_of
+from ..pool.pooled_model import PooledModel
+from .server_state import server_state_of
 
 router = APIRouter()
 
 
-def _describe_model(state: ServerState) -> dict[str, Any]:
-    runtime = state.runtime
+def _describe_model(model: PooledModel, name: str, created: int) -> dict[str, Any]:
     return {
-        "id": runtime.model_id,
+        "id": name,
         "object": "model",
-        "created": state.started,
+        "created": created,
         "owned_by": "agentrt",
-        "max_model_len": runtime.context_length,
-        "capabilities": [] if runtime.call_format is None else [CAPABILITY],
+        "status": model.status.value,
+        "root": model.name,
+        "max_model_len": model.context_length,
+        "capabilities": [CAPABILITY] if model.takes_tools else [],
     }
 
 
 @router.get("/v1/models", summary="List the models")
 async def models(request: Request) -> JSONResponse:
-    """Return a list of the one model that is served."""
-    return JSONResponse({"object": "list", "data": [_describe_model(server_state_of(request))]})
+    """Return all names of all models, loaded or not, in the order in which they were given."""
+    state = server_state_of(request)
+    listed = [
+        _describe_model(model, name, state.started) for model in state.pool.models for name in model.names
+    ]
+    return JSONResponse({"object": "list", "data": listed})
 
 
 @router.get("/v1/models/{model:path}", summary="Describe a model")
 async def model(model: str, request: Request) -> JSONResponse:
     """Return the model of this name; 404 if it is not served."""
     state = server_state_of(request)
-    served = state.runtime.model_id
-    if model != served:
-        raise ApiError(
-            404,
-            f"the model {model!r} is not served here. Use {served!r}.",
-            code="model_not_found",
-            param="model",
-        )
-    return JSONResponse(_describe_model(state))
+    return JSONResponse(_describe_model(state.model(model), model, state.started))
 
 
-@router.get("/health", summary="Say whether the engine makes progress")
+@router.get("/health", summary="Say whether the engines make progress")
 async def health(request: Request) -> JSONResponse:
-    """200 while the engine makes progress or is idle; 503 if requests wait and it makes none."""
+    """200 while every engine makes progress or is idle; 503 if requests wait for one and it makes none."""
     state = server_state_of(request)
-    engine = state.runtime.statistics().engine
-    stalled = engine.seconds_since_progress > state.config.stalled_s
+    described = [_health_of(model) for model in state.pool.models]
+    stalled = any(each["seconds_since_progress"] > state.config.stalled_s for each in described)
+    counted = ("running", "waiting", "sampled_tokens")
     return JSONResponse(
         {
             "status": "stalled" if stalled else "ok",
-            "model": state.runtime.model_id,
-            "running": engine.running,
-            "waiting": engine.waiting,
-            "sampled_tokens": engine.sampled_tokens,
-            "seconds_since_progress": round(engine.seconds_since_progress, 3),
+            **{name: sum(each[name] for each in described) for name in counted},
+            "seconds_since_progress": max(each["seconds_since_progress"] for each in described),
+            "models": described,
         },
         status_code=503 if stalled else 200,
     )
+
+
+def _health_of(model: PooledModel) -> dict[str, Any]:
+    engine = None if model.runtime is None else model.runtime.statistics().engine
+    return {
+        "id": model.name,
+        "status": model.status.value,
+        "running": 0 if engine is None else engine.running,
+        "waiting": 0 if engine is None else engine.waiting,
+        "sampled_tokens": int(model.count("sampled_tokens")),
+        "seconds_since_progress": 0.0 if engine is None else round(engine.seconds_since_progress, 3),
+    }
 
 
 @router.get("/metrics", summary="Metrics for Prometheus")

@@ -67,7 +67,8 @@ EXPORTS = {
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),
         *("GenerationOptions", "GenerationStream", "LocalRuntime", "LogprobsDelta", "RuntimeConfig"),
-        *("OpeningStep", "RuntimeStatistics", "SamplingParams", "Timing", "TokenLogprobs", "Usage"),
+        *("ModelPool", "OpeningStep", "PoolConfig", "PooledModel", "RuntimeStatistics", "SamplingParams"),
+        *("Timing", "TokenLogprobs", "Usage"),
     },
     "agentrt.runtime.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},
     "agentrt.runtime.nano": {"DRAFT_DIRECTORY", "MODEL_DIRECTORY"},

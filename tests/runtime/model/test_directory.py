@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from agentrt.errors import ModelFormatError, ModelNotFoundError
-from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory, summarize_model
+from tests.runtime.tiny import tiny_gguf, tiny_model
 
 
 @pytest.fixture
@@ -110,3 +111,20 @@ def test_several_end_tokens(broken: Path) -> None:
 def test_without_generation_config_the_model_config_decides(broken: Path) -> None:
     (broken / "generation_config.json").unlink()
     assert open_model_directory(broken).end_token_ids == {2}
+
+
+def test_a_summary_names_a_model_as_opening_it_does(broken: Path, tmp_path: Path) -> None:
+    nano = summarize_model("nano")
+    assert nano.model_id == "nano"
+    assert nano.weights_bytes == (broken / "openvino_model.bin").stat().st_size
+    assert summarize_model(broken).model_id == open_model_directory(broken).model_id
+    file = tiny_gguf(tmp_path, "llama")
+    assert summarize_model(file).model_id == tiny_model(tmp_path, "llama").model_id
+    assert summarize_model(file).weights_bytes == file.stat().st_size
+    with pytest.raises(ModelNotFoundError):
+        summarize_model("no-such-model")
+    with pytest.raises(ModelFormatError, match="is a file"):
+        summarize_model(broken / "config.json")
+    (broken / "openvino_model.bin").unlink()
+    with pytest.raises(ModelFormatError, match="is missing"):
+        summarize_model(broken)

@@ -11,6 +11,9 @@ import pytest
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import ServerConfig, create_app
 from tests.runtime.http.serving import Running, listening
+from tests.runtime.tiny import tiny_folder
+
+__all__ = ["tiny_folder"]
 
 HELLO = [{"role": "user", "content": "Hello!"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]

@@ -86,6 +86,27 @@ def test_it_prints_a_token_and_drains_on_sigterm(serve: Callable[..., Service]) 
     assert service.lines[-1] == "stopped"
 
 
+def test_several_models_with_names_of_their_own(serve: Callable[..., Service]) -> None:
+    models = ["--model", "nano", "--model", "nano-draft"]
+    names = ["--served-model-name", "small=nano-draft", "--served-model-name", "draft=nano-draft"]
+    service = serve("--port", "0", "--no-auth", *models, *names, "--memory-mib", "8", "--idle-unload", "600")
+    url = service.wait_for("serving nano, small, draft at").rsplit(" ", 1)[1]
+    with httpx.Client(base_url=url, timeout=60) as http:
+        listed = http.get("/models").json()["data"]
+        assert [(model["id"], model["status"]) for model in listed] == [
+            ("nano", "loaded"),
+            ("small", "unloaded"),
+            ("draft", "unloaded"),
+        ]
+        body = LONG | {"model": "draft", "max_tokens": 40}
+        with http.stream("POST", "/chat/completions", json=body) as response:
+            lines = response.iter_lines()
+            assert '"model":"small"' in next(lines)
+            service.process.send_signal(signal.SIGTERM)
+            assert "data: [DONE]" in list(lines)  # requests of every model are completed
+    assert service.end() == 0, service.lines
+
+
 def test_draining_has_a_time_limit(serve: Callable[..., Service]) -> None:
     service = serve("--port", "0", "--no-auth", "--drain", "0")
     url = service.wait_for("serving nano at").rsplit(" ", 1)[1]
@@ -128,3 +149,6 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
         assert "choose another --port" in refused("--port", str(taken.getsockname()[1]))
     (tmp_path / "file").write_text("x")
     assert "is not a socket" in refused("--uds", str(tmp_path / "file"))
+    assert "two models are named 'nano'" in refused("--model", "nano", "--model", "nano")
+    assert "Raise the budget" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
+    assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")

@@ -21,6 +21,7 @@ def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     assert client.models.retrieve("nano") == model
     assert model.model_extra is not None
     assert model.model_extra["max_model_len"] == runtime.context_length
+    assert model.model_extra["status"] == "loaded"
 
 
 def test_health_reports_a_stalled_engine(
@@ -56,8 +57,8 @@ def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
     }
     assert samples["agentrt_http_responses_total", "/v1/chat/completions", "200"] == 1
     assert samples["agentrt_http_responses_total", "other", "404"] == 1
-    assert samples["agentrt_answer_tokens_total", "completion"] == 3
-    assert samples["agentrt_answer_tokens_total", "prompt"] > 3
-    assert samples["agentrt_answer_seconds_count",] == 1
-    assert samples["agentrt_sequences_running",] == 0
-    assert samples["agentrt_engine_sampled_tokens_total",] >= 3
+    assert samples["agentrt_answer_tokens_total", "completion", "nano"] == 3
+    assert samples["agentrt_answer_tokens_total", "prompt", "nano"] > 3
+    assert samples["agentrt_answer_seconds_count", "nano"] == 1
+    assert samples["agentrt_sequences_running", "nano"] == 0
+    assert samples["agentrt_engine_sampled_tokens_total", "nano"] >= 3

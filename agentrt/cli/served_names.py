@@ -1,0 +1,39 @@
+"""The values of ``--served-model-name``: names of the models of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+_OPTION = "--served-model-name"
+
+
+def names_of_models(models: Sequence[str], served_names: Sequence[str]) -> list[list[str]]:
+    """Return the names given to each of ``models``, in their order; a model without any has its own.
+
+    A served name is ``NAME``, where there is one model, or ``NAME=MODEL``, where ``MODEL`` is one of them.
+
+    Raises:
+        BadParameter: a name does not say whose it is, or is that of a model that is not among ``models``.
+    """
+    names: list[list[str]] = [[] for _ in models]
+    for served in served_names:
+        name, separator, model = served.partition("=")
+        if not name or (separator and not model):
+            raise typer.BadParameter(
+                f"{served!r} is no name. Give NAME, or NAME=MODEL with several models.", param_hint=_OPTION
+            )
+        if not separator and len(models) > 1:
+            raise typer.BadParameter(
+                f"{name!r} does not say which model it names. Give {name}=MODEL, where MODEL is one of "
+                f"{', '.join(models)}.",
+                param_hint=_OPTION,
+            )
+        if separator and model not in models:
+            raise typer.BadParameter(
+                f"{model!r} in {served!r} is no value of --model. Give one of {', '.join(models)}.",
+                param_hint=_OPTION,
+            )
+        names[models.index(model) if separator else 0].append(name)
+    return names

@@ -1,0 +1,1 @@
+"""Several models in one process: loaded when they are needed, within one memory budget."""

@@ -1,0 +1,261 @@
+"""The models of one process: loaded by their first request, unloaded when idle or for another model."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from agentrt.errors import (
+    AgentRTError,
+    ConfigurationError,
+    ModelBudgetError,
+    ModelLoadError,
+    RuntimeClosedError,
+)
+
+from ..opening import OnOpeningStep, OpeningStep, ignore_step
+from ..service import LocalRuntime
+from ..xpu.machine import available_memory
+from .config import PoolConfig
+from .pooled_model import ModelStatus, PooledModel
+
+_log: Final = logging.getLogger(__name__)
+
+
+class ModelPool:
+    """Models that share a memory budget. For one event loop; call :meth:`close` when it has ended.
+
+    A request names its model (:meth:`find`), holds it (:meth:`hold`) and gets its runtime (:meth:`load`)::
+
+        with pool.hold(model):
+            runtime = await pool.load(model)
+
+    Models are loaded one at a time, on a thread: each measures and compiles with all cores. Those that are
+    loaded go on serving meanwhile. Where the budget is too small for one more, the least recently used model
+    without requests is unloaded first.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[PooledModel],
+        config: PoolConfig | None = None,
+        *,
+        open_runtime: Callable[..., LocalRuntime] = LocalRuntime.open,
+    ) -> None:
+        """``open_runtime`` loads a model; it is called as :meth:`LocalRuntime.open` is.
+
+        Raises:
+            ConfigurationError: two models have one name, or the budget is too small for one of them.
+        """
+        config = config or PoolConfig()
+        self.models = tuple(models)
+        """All models, in the order in which they were given."""
+        self._by_name = {name: model for model in models for name in model.names}
+        self._open_runtime = open_runtime
+        self._idle_unload_s = config.idle_unload_s
+        budget = config.memory_budget_bytes or available_memory()
+        self.memory_budget_bytes = float("inf") if budget is None else budget
+        self._one_load = asyncio.Lock()
+        self._stopping = False
+        self._check_names()
+        self._check_budget()
+
+    @classmethod
+    def of(cls, runtime: LocalRuntime) -> Self:
+        """Return a pool of the one model that ``runtime`` has loaded; it stays loaded."""
+        pool = cls((PooledModel.of(runtime),))
+        pool.memory_budget_bytes = float("inf")
+        return pool
+
+    def close(self) -> None:
+        """Close the runtimes of all loaded models. Call it without a running event loop."""
+        for model in self.models:
+            if model.runtime is not None:
+                model.runtime.close()
+
+    def __enter__(self) -> Self:
+        """Return the pool itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the pool."""
+        self.close()
+
+    def open_first(self, on_step: OnOpeningStep = ignore_step) -> None:
+        """Load the first model on this thread, before the event loop runs.
+
+        Raises:
+            ModelError, ConfigurationError: see :meth:`LocalRuntime.open`.
+        """
+        first = self.models[0]
+        first.set_loaded(self._open_runtime(first.model, first.config, on_step=on_step))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Unload idle models inside the block; at its end, stop loading and wait until nothing changes."""
+        for model in self.models:
+            self._start_idle_timer(model)
+        try:
+            yield
+        finally:
+            self._stopping = True
+            for model in self.models:
+                self._stop_idle_timer(model)
+            changes = [model.change for model in self.models if model.change is not None]
+            await asyncio.gather(*changes, return_exceptions=True)
+
+    def find(self, name: str | None) -> PooledModel | None:
+        """Return the model of this name, the first one for None; None if there is no such model."""
+        return self.models[0] if name is None else self._by_name.get(name)
+
+    @contextmanager
+    def hold(self, model: PooledModel) -> Iterator[None]:
+        """Keep ``model`` from being unloaded until the block ends."""
+        model.requests += 1
+        self._stop_idle_timer(model)
+        try:
+            yield
+        finally:
+            model.requests -= 1
+            model.last_used = asyncio.get_running_loop().time()
+            self._start_idle_timer(model)
+
+    async def load(self, model: PooledModel) -> LocalRuntime:
+        """Return the runtime of ``model``, which the caller holds, and load it first unless it is loaded.
+
+        Requests that wait for one model wait for one load. Cancelling one of them does not cancel the load.
+
+        Raises:
+            ModelBudgetError: the models that are in use leave too little memory.
+            ModelLoadError: the model cannot be opened. The next request tries it again.
+            RuntimeClosedError: the pool is stopping.
+        """
+        while model.runtime is None or model.status is not ModelStatus.LOADED:
+            if model.change is None:
+                self._begin(model, ModelStatus.LOADING, self._load(model))
+            assert model.change is not None
+            try:
+                await asyncio.shield(model.change)
+            except AgentRTError as error:
+                raise copy.copy(error) from error  # each request raises an error of its own
+        return model.runtime
+
+    async def _load(self, model: PooledModel) -> None:
+        try:
+            async with self._one_load:
+                if self._stopping:
+                    raise _stopping_error()
+                await self._make_room_for(model)
+                runtime = await asyncio.to_thread(
+                    self._open_runtime, model.model, model.config, on_step=self._check_not_stopping
+                )
+                await self._accept(model, runtime)
+        except (ModelBudgetError, RuntimeClosedError):
+            raise
+        except Exception as error:
+            raise ModelLoadError(model.name, str(error)) from error
+        finally:
+            if model.status is ModelStatus.LOADING:
+                model.status = ModelStatus.UNLOADED
+
+    async def _accept(self, model: PooledModel, runtime: LocalRuntime) -> None:
+        """Make ``runtime`` that of ``model``, if what it really needs fits the budget; close it otherwise."""
+        model.memory_bytes = runtime.memory_bytes
+        try:
+            await self._make_room_for(model)
+        except ModelBudgetError:
+            await asyncio.to_thread(runtime.close)
+            raise
+        model.set_loaded(runtime)
+
+    async def _make_room_for(self, model: PooledModel) -> None:
+        """Unload idle models, the least recently used first, until ``model`` fits the budget.
+
+        Raises:
+            ModelBudgetError: it does not fit beside the models that are in use.
+        """
+        while True:
+            others = [other for other in self.models if other is not model and other.runtime is not None]
+            used = sum(other.memory_bytes for other in others)
+            if used + model.memory_bytes <= self.memory_budget_bytes:
+                return
+            unloading = next((other.change for other in others if other.change is not None), None)
+            if unloading is None:
+                idle = [other for other in others if other.idle]
+                if not idle:
+                    raise ModelBudgetError(model.name, model.memory_bytes, self.memory_budget_bytes, used)
+                unloading = self._begin_unload(min(idle, key=lambda other: other.last_used))
+            await asyncio.shield(unloading)
+
+    def _begin_unload(self, model: PooledModel) -> asyncio.Task[None]:
+        self._stop_idle_timer(model)
+        return self._begin(model, ModelStatus.UNLOADING, self._unload(model))
+
+    async def _unload(self, model: PooledModel) -> None:
+        assert model.runtime is not None
+        try:
+            await asyncio.to_thread(model.runtime.close)
+        finally:
+            model.set_unloaded()
+
+    def _begin(self, model: PooledModel, status: ModelStatus, work: Any) -> asyncio.Task[None]:
+        """Start the task that loads or unloads ``model``; ``work`` is its coroutine."""
+
+        def end(task: asyncio.Task[None]) -> None:
+            model.change = None
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _log.warning("%s: %s", model.name, error)  # the requests that waited may be gone
+
+        model.status = status
+        model.change = asyncio.get_running_loop().create_task(work)
+        model.change.add_done_callback(end)
+        return model.change
+
+    def _start_idle_timer(self, model: PooledModel) -> None:
+        if self._idle_unload_s is None or not model.idle or self._stopping:
+            return
+        loop = asyncio.get_running_loop()
+        model.idle_timer = loop.call_later(self._idle_unload_s, self._begin_unload, model)
+
+    def _stop_idle_timer(self, model: PooledModel) -> None:
+        if model.idle_timer is not None:
+            model.idle_timer.cancel()
+            model.idle_timer = None
+
+    def _check_not_stopping(self, step: OpeningStep) -> None:
+        """End an opening that nobody waits for any more; called on the thread that opens."""
+        if self._stopping:
+            raise _stopping_error()
+
+    def _check_names(self) -> None:
+        names = [name for model in self.models for name in model.names]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if not names or twice:
+            raise ConfigurationError(
+                f"two models are named {twice[0]!r}. Give one of them another name."
+                if twice
+                else "a pool needs a model. Give at least one."
+            )
+
+    def _check_budget(self) -> None:
+        for model in self.models:
+            if model.runtime is None and model.memory_bytes > self.memory_budget_bytes:
+                raise ConfigurationError(
+                    f"{model.name} needs about {model.memory_bytes / 2**30:.1f} GiB for its weights and KV "
+                    f"cache, more than the budget of {self.memory_budget_bytes / 2**30:.1f} GiB. Raise the "
+                    "budget, or choose a smaller model or KV cache."
+                )
+
+
+def _stopping_error() -> RuntimeClosedError:
+    return RuntimeClosedError("the models are being closed. Open them again to go on.")

@@ -1,0 +1,109 @@
+"""One model of a pool: its names, and its runtime while it is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from ..config import RuntimeConfig
+from ..model.directory import summarize_model
+from ..service import LocalRuntime
+
+
+class ModelStatus(enum.StrEnum):
+    """Whether a model is in memory."""
+
+    UNLOADED = "unloaded"
+    LOADING = "loading"
+    LOADED = "loaded"
+    UNLOADING = "unloading"
+
+
+class PooledModel:
+    """A model that a :class:`ModelPool` loads and unloads. Only the pool changes it."""
+
+    def __init__(
+        self, model: str | os.PathLike[str], config: RuntimeConfig, names: Sequence[str], memory_bytes: int
+    ) -> None:
+        """``model`` and ``config`` are for :meth:`LocalRuntime.open`; ``memory_bytes`` is an estimate."""
+        self.model = model
+        self.config = config
+        self.names = tuple(names)
+        """The names by which requests choose it; answers have the first one."""
+        self.status = ModelStatus.UNLOADED
+        self.runtime: LocalRuntime | None = None
+        """The runtime while the status is ``loaded``."""
+        self.memory_bytes = memory_bytes
+        """Bytes that it needs: an estimate until it was loaded once."""
+        self.context_length: int | None = None
+        """Maximum number of tokens of prompt and answer together; None until it was loaded once."""
+        self.takes_tools = True
+        """Whether requests may have tools; true until it was loaded once."""
+        self.requests = 0
+        """Requests that use it or wait for it."""
+        self.loads = 0
+        """How many times it was loaded."""
+        self.last_used = 0.0
+        """When its last request ended, in seconds on the event loop's clock."""
+        self.change: asyncio.Task[None] | None = None
+        """The task that loads or unloads it, if one does."""
+        self.idle_timer: asyncio.TimerHandle | None = None
+        """The timer that will unload it, if one runs."""
+        self._earlier_counts: Counter[str] = Counter()
+
+    @classmethod
+    def find(
+        cls, model: str | os.PathLike[str], config: RuntimeConfig | None = None, names: Sequence[str] = ()
+    ) -> Self:
+        """Return a model that is not loaded. Without ``names`` it has its own.
+
+        Raises:
+            ModelNotFoundError, ModelFormatError: there is no such model, or it is damaged.
+        """
+        config = RuntimeConfig() if config is None else config
+        summary = summarize_model(model)
+        needed = summary.weights_bytes + config.memory_bytes
+        return cls(model, config, names or (summary.model_id,), needed)
+
+    @classmethod
+    def of(cls, runtime: LocalRuntime) -> Self:
+        """Return the model that ``runtime`` has loaded."""
+        model = cls(runtime.model_id, runtime.config, (runtime.model_id,), runtime.memory_bytes)
+        model.set_loaded(runtime)
+        return model
+
+    @property
+    def name(self) -> str:
+        """The name that answers have."""
+        return self.names[0]
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is loaded and no request uses it."""
+        return self.status is ModelStatus.LOADED and not self.requests
+
+    def set_loaded(self, runtime: LocalRuntime) -> None:
+        """Note that ``runtime`` has the model loaded."""
+        self.runtime = runtime
+        self.status = ModelStatus.LOADED
+        self.loads += 1
+        self.memory_bytes = runtime.memory_bytes
+        self.context_length = runtime.context_length
+        self.takes_tools = runtime.call_format is not None
+
+    def set_unloaded(self) -> None:
+        """Note that the runtime was closed, and keep its counts."""
+        assert self.runtime is not None
+        self._earlier_counts.update(dataclasses.asdict(self.runtime.statistics().engine))
+        self.runtime = None
+        self.status = ModelStatus.UNLOADED
+
+    def count(self, name: str) -> float:
+        """Return a counter of :class:`EngineStatistics`, of all times that the model was loaded together."""
+        present = 0 if self.runtime is None else getattr(self.runtime.statistics().engine, name)
+        return float(self._earlier_counts[name] + present)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+import typer
+
+from agentrt.cli.served_names import names_of_models
+
+
+def test_whose_names_they_are() -> None:
+    assert names_of_models(["a", "b"], []) == [[], []]
+    assert names_of_models(["a"], ["x", "y"]) == [["x", "y"]]
+    assert names_of_models(["a"], ["x=a"]) == [["x"]]
+    assert names_of_models(["a", "b=1.gguf"], ["x=b=1.gguf", "y=a", "z=a"]) == [["y", "z"], ["x"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x", "which model it names. Give x=MODEL, where MODEL is one of a, b"),
+        ("x=c", "'c' in 'x=c' is no value of --model. Give one of a, b"),
+        ("=a", "is no name"),
+        ("x=", "is no name"),
+        ("", "is no name"),
+    ],
+)
+def test_names_that_do_not_say_whose_they_are(name: str, message: str) -> None:
+    with pytest.raises(typer.BadParameter, match=message):
+        names_of_models(["a", "b"], [name])

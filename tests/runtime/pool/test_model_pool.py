@@ -1,0 +1,291 @@
+"""The model pool on runtimes that hold no model: loads, budget, idle time, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from agentrt.errors import (
+    ConfigurationError,
+    ModelBudgetError,
+    ModelFormatError,
+    ModelLoadError,
+    RuntimeClosedError,
+)
+from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
+from agentrt.runtime.engine.statistics import EngineStatistics
+from agentrt.runtime.pool.config import PoolConfig
+from agentrt.runtime.pool.model_pool import ModelPool
+from agentrt.runtime.pool.pooled_model import ModelStatus, PooledModel
+from agentrt.testing import run_in_virtual_time
+
+SIZE = 100
+
+
+class FakeRuntime:
+    """What a pool needs of a runtime; each load samples one token."""
+
+    def __init__(self, model: str, memory_bytes: int) -> None:
+        self.model_id = model
+        self.memory_bytes = memory_bytes
+        self.context_length = 512
+        self.call_format = None
+        self.closed = False
+
+    def statistics(self) -> Any:
+        zeros = {field.name: 0 for field in dataclasses.fields(EngineStatistics)}
+        engine = EngineStatistics(**zeros | {"sampled_tokens": 1})
+        return dataclasses.make_dataclass("Statistics", ["engine"])(engine)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Opener:
+    """Opens fake runtimes; an opening can be held back, or fail."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.errors: list[Exception] = []
+        self.memory_bytes = SIZE
+        self.may_open = threading.Event()
+        self.may_open.set()
+        self.begun = threading.Event()
+
+    def __call__(
+        self, model: str, config: RuntimeConfig, *, on_step: Callable[[OpeningStep], None]
+    ) -> LocalRuntime:
+        self.opened.append(model)
+        self.begun.set()
+        assert self.may_open.wait(30)
+        on_step(OpeningStep("loading"))
+        if self.errors:
+            raise self.errors.pop()
+        return cast(LocalRuntime, FakeRuntime(model, self.memory_bytes))
+
+
+@pytest.fixture
+def opener() -> Opener:
+    return Opener()
+
+
+def pool_of(opener: Opener, names: str = "a b c", *, fit: int = 9, **settings: Any) -> ModelPool:
+    """Return a pool of models of one size, of which ``fit`` fit the budget."""
+    models = [PooledModel(name, RuntimeConfig(), (name,), SIZE) for name in names.split()]
+    config = PoolConfig(memory_budget_bytes=fit * SIZE, **settings)
+    return ModelPool(models, config, open_runtime=opener)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+async def use(pool: ModelPool, name: str) -> LocalRuntime:
+    """Send one request."""
+    model = pool.find(name)
+    assert model is not None
+    with pool.hold(model):
+        return await pool.load(model)
+
+
+async def begun(opener: Opener) -> None:
+    assert await asyncio.to_thread(opener.begun.wait, 30)
+
+
+def loaded(pool: ModelPool) -> str:
+    return " ".join(model.name for model in pool.models if model.status is ModelStatus.LOADED)
+
+
+async def outcome(request: Awaitable[Any]) -> Any:
+    (result,) = await asyncio.gather(request, return_exceptions=True)
+    return result
+
+
+def test_requests_for_one_model_share_one_load(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener)
+        opener.may_open.clear()
+        requests = [asyncio.create_task(use(pool, "a")) for _ in range(3)]
+        await begun(opener)
+        assert pool.models[0].status is ModelStatus.LOADING
+        opener.may_open.set()
+        first, *others = await asyncio.gather(*requests)
+        assert all(other is first for other in others)
+        assert opener.opened == ["a"]
+
+    run(main)
+
+
+def test_a_loaded_model_is_used_while_another_one_loads(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener)
+        await use(pool, "a")
+        opener.may_open.clear()
+        opener.begun.clear()
+        waiting = asyncio.create_task(use(pool, "b"))
+        await begun(opener)
+        assert (await use(pool, "a")).model_id == "a"  # without waiting: b may not be opened yet
+        opener.may_open.set()
+        assert (await waiting).model_id == "b"
+
+    run(main)
+
+
+@pytest.mark.parametrize("cancelled", [1, 2])
+def test_a_cancelled_request_does_not_cancel_the_load(opener: Opener, cancelled: int) -> None:
+    async def main() -> None:
+        pool = pool_of(opener)
+        opener.may_open.clear()
+        requests = [asyncio.create_task(use(pool, "a")) for _ in range(2)]
+        await begun(opener)
+        for request in requests[:cancelled]:
+            request.cancel()
+            assert isinstance(await outcome(request), asyncio.CancelledError)
+        opener.may_open.set()
+        assert (await use(pool, "a")).model_id == "a"
+        for request in requests[cancelled:]:
+            assert (await request).model_id == "a"
+        assert opener.opened == ["a"]
+        assert not pool.models[0].requests
+
+    run(main)
+
+
+@pytest.mark.parametrize("error", [ModelFormatError("damaged. Copy it."), MemoryError("no memory.")])
+def test_a_failed_load_fails_its_requests_and_is_tried_again(opener: Opener, error: Exception) -> None:
+    async def main() -> None:
+        pool = pool_of(opener)
+        opener.errors.append(error)
+        failures = await asyncio.gather(*(outcome(use(pool, "a")) for _ in range(2)))
+        assert failures[0] is not failures[1]
+        for failure in failures:
+            assert isinstance(failure, ModelLoadError)
+            assert failure.model == "a"
+            assert str(error) in str(failure)
+        assert opener.opened == ["a"]
+        assert (await use(pool, "a")).model_id == "a"
+
+    run(main)
+
+
+def test_the_least_recently_used_idle_model_makes_room(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a b c", fit=2)
+        a, b, _ = pool.models
+        await use(pool, "a")
+        await use(pool, "b")
+        runtime = b.runtime
+        a.last_used, b.last_used = 2.0, 1.0
+        await use(pool, "c")
+        assert loaded(pool) == "a c"
+        assert cast(Any, runtime).closed
+        with pool.hold(a):  # in use, although the other one was used later
+            await use(pool, "b")
+            assert loaded(pool) == "a b"
+
+    run(main)
+
+
+def test_a_model_that_does_not_fit_beside_those_in_use_is_refused(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a b", fit=1)
+        with pool.hold(pool.models[0]):
+            await pool.load(pool.models[0])
+            refused = await outcome(use(pool, "b"))
+            assert isinstance(refused, ModelBudgetError)
+            assert refused.model == "b"
+            assert loaded(pool) == "a"
+        assert (await use(pool, "b")).model_id == "b"
+        assert loaded(pool) == "b"
+
+    run(main)
+
+
+def test_the_budget_holds_for_what_models_really_need(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a b", fit=2)
+        await use(pool, "a")
+        opener.memory_bytes = 2 * SIZE  # estimated as SIZE
+        await use(pool, "b")
+        assert loaded(pool) == "b"
+        await use(pool, "a")
+        opener.memory_bytes = 3 * SIZE
+        pool.models[1].memory_bytes = SIZE
+        assert isinstance(await outcome(use(pool, "b")), ModelBudgetError)
+        assert loaded(pool) == ""
+        assert pool.models[1].runtime is None
+
+    run(main)
+
+
+def test_an_idle_model_is_unloaded_after_its_time(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a", idle_unload_s=60)
+        (model,) = pool.models
+        async with pool.running():
+            with pool.hold(model):
+                runtime = await pool.load(model)
+                await asyncio.sleep(1000)
+            await asyncio.sleep(59)
+            await use(pool, "a")
+            await asyncio.sleep(59)
+            assert model.status is ModelStatus.LOADED
+            await asyncio.sleep(2)
+            assert model.status is not ModelStatus.LOADED
+            again = await use(pool, "a")  # waits until it is unloaded, and loads it
+        assert cast(Any, runtime).closed
+        assert again is not runtime
+        assert opener.opened == ["a", "a"]
+        assert model.count("sampled_tokens") == 2
+
+    run_in_virtual_time(main)
+
+
+def test_a_model_that_no_request_has_used_is_unloaded_as_well(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, idle_unload_s=60)
+        pool.open_first()
+        async with pool.running():
+            await asyncio.sleep(61)
+            assert pool.models[0].status is not ModelStatus.LOADED
+        assert pool.models[0].status is ModelStatus.UNLOADED
+
+    run_in_virtual_time(main)
+
+
+def test_stopping_ends_a_load(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener)
+        opener.may_open.clear()
+        async with pool.running():
+            requests = [asyncio.create_task(use(pool, name)) for name in "ab"]
+            await begun(opener)
+            asyncio.get_running_loop().call_soon(opener.may_open.set)
+        for request in requests:
+            assert isinstance(await outcome(request), RuntimeClosedError)
+        assert opener.opened == ["a"]
+        assert isinstance(await outcome(use(pool, "c")), RuntimeClosedError)
+
+    run(main)
+
+
+def test_names(opener: Opener) -> None:
+    pool = pool_of(opener)
+    assert pool.find(None) is pool.models[0]
+    assert pool.find("b") is pool.models[1]
+    assert pool.find("d") is None
+    with pytest.raises(ConfigurationError, match="two models are named 'a'"):
+        pool_of(opener, "a b a")
+    with pytest.raises(ConfigurationError, match="a pool needs a model"):
+        pool_of(opener, "")
+
+
+def test_a_budget_too_small_for_one_of_the_models(opener: Opener) -> None:
+    models = [PooledModel("large", RuntimeConfig(), ("large",), 2**31)]
+    with pytest.raises(ConfigurationError, match=r"large needs about 2\.0 GiB .* budget of 1\.0 GiB"):
+        ModelPool(models, PoolConfig(memory_budget_bytes=2**30), open_runtime=opener)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
@@ -30,6 +31,7 @@ from ..drafts import (
     name_of,
     shares_cores,
 )
+from ..errors import InvalidRequestError
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.model_request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
@@ -115,6 +117,8 @@ class Turn:
         self._decisions: dict[int, Decision] = {}
         self._run_predictors: set[int] = set()
         self._work = CpuMeter()
+        self._unbound = threading.Lock()
+        """Acquired, without waiting, by the one :meth:`bind`."""
 
     def __enter__(self) -> Turn:
         """Return the turn, which is already started."""
@@ -197,7 +201,8 @@ class Turn:
         ``generation_s`` is the model's time in seconds, where that is not the time since the start.
 
         Raises:
-            InvalidRequestError: ``calls`` is no list of tool calls with parsed arguments. Nothing was bound.
+            InvalidRequestError: ``calls`` is no list of tool calls with parsed arguments, or the turn is
+                bound already. Nothing was bound.
         """
         self._bind(calls, generation_s=generation_s, leave_claims=True)
 
@@ -205,6 +210,10 @@ class Turn:
         check_field("calls", calls, Sequence, "a list of ToolCall")
         for call in calls:
             check_call("calls", call)
+        if not self._unbound.acquire(blocking=False):
+            raise InvalidRequestError(
+                "calls", "the turn is bound already. Bind it once, to the calls that you are going to make."
+            )
         if generation_s is None:
             generation_s = monotonic() - self._started_at
         with self._work.running():

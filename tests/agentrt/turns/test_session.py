@@ -301,6 +301,21 @@ def test_only_calls_with_parsed_arguments_can_be_bound(calls: Any, field: str) -
     assert run_in_virtual_time(main) == field
 
 
+def test_a_turn_is_bound_once_and_its_drafts_are_judged_once() -> None:
+    async def main() -> tuple[int, int]:
+        async with SpeculationSession([slow_tool(1, [])], ScriptedSpeculator([call("a")])) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(5)
+                turn.bind([call("a")])
+                with pytest.raises(InvalidRequestError, match=r"bound already\. Bind it once"):
+                    turn.bind([])
+            await session.acall(call("a"))
+            (predictor,) = session.report().predictors.values()
+            return predictor.drafts, session.report().total.claims
+
+    assert run_in_virtual_time(main) == (1, 1)
+
+
 def answers(message: Any) -> Any:
     async def model(messages: Any, tools: Any) -> Any:
         return message

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Unpack
 
+from agentrt.argument_checks import check_setting
 from agentrt.errors import ConfigurationError, MissingExtraError, SpeculationError
 from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
 
@@ -66,13 +67,15 @@ async def speculable_tools(
     ``client.call_tool``.
 
     Raises:
-        ConfigurationError: the server is not trusted, or an option is unknown or has an invalid value.
+        ConfigurationError: ``client`` is none, the server is not trusted, or an option is unknown or has an
+            invalid value.
     """
     if trusted is not True:
         raise ConfigurationError(
             "an untrusted server can claim anything of its tools. Pass trusted=True if you trust it, or do "
             "not speculate on its tools."
         )
+    check_setting("client", client, mcp.Client, "a connected mcp.Client")
     parsed = SpeculableOptions(**dict[str, Any](options))
     found: list[McpTool] = []
     cursor: str | None = None

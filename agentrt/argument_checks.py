@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from .calls import ToolCall
 from .errors import ConfigurationError, InvalidRequestError
@@ -24,6 +25,20 @@ def check_field(name: str, value: object, kinds: Kinds, wanted: str) -> None:
     """:func:`check_setting` for a field of a request: raise :class:`InvalidRequestError`."""
     if not isinstance(value, kinds):
         raise InvalidRequestError(name, f"{_kind_of(value)} cannot be used. Give {wanted}.")
+
+
+def check_collection(name: str, value: object, wanted: str) -> None:
+    """Raise :class:`ConfigurationError` unless ``value`` holds several objects in a list, say."""
+    several = isinstance(value, (Collection, Iterator)) and not isinstance(value, (str, bytes, Mapping))
+    check_setting(name, value, object if several else (), wanted)
+
+
+def check_messages(field: str, value: Sequence[Mapping[str, Any]], wanted: str) -> None:
+    """Raise :class:`InvalidRequestError` unless ``value`` is a sequence of mappings."""
+    check_field(field, value, () if isinstance(value, (str, bytes)) else Sequence, f"a list of {wanted}")
+    for each in value:
+        if type(each) is not dict:  # quicker than a check against a protocol
+            check_field(field, each, Mapping, f"{wanted}, as dicts")
 
 
 def check_call(field: str, call: object) -> None:

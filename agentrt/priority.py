@@ -58,8 +58,17 @@ class priority:
     """Set the priority inside a ``with`` block or, used as a decorator, inside a function, sync or async."""
 
     def __init__(self, value: Priority) -> None:
-        """``value`` applies while the block or the decorated function runs."""
-        self._value = Priority(value)
+        """``value`` applies while the block or the decorated function runs.
+
+        Raises:
+            ConfigurationError: ``value`` is no priority.
+        """
+        try:
+            self._value = Priority(value)
+        except ValueError:
+            raise ConfigurationError(
+                "priority() takes Priority.REACTIVE or Priority.PROACTIVE. Give one of the two."
+            ) from None
         self._tokens: list[Token[Priority | None]] = []
 
     def __enter__(self) -> Priority:
@@ -74,6 +83,8 @@ class priority:
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap ``function`` so that each call runs in a block of its own."""
         value = self._value
+        if not callable(function):
+            raise ConfigurationError("priority() decorates functions only. Use a with block for other code.")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigurationError(
                 f"priority() cannot decorate a generator ({function.__name__}): its caller runs in between. "

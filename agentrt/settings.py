@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -24,7 +24,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            _refuse(type(self).__name__, error)
+            raise invalid_settings(type(self).__name__, error) from None
 
     # Pydantic then validates settings within settings without calling this constructor, so that their errors
     # come with their whole path.
@@ -62,7 +62,7 @@ class Settings(BaseModel):
         try:
             return super().model_validate(obj, **options)
         except ValidationError as error:
-            _refuse(cls.__name__, error)
+            raise invalid_settings(cls.__name__, error) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -70,11 +70,12 @@ class Settings(BaseModel):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
-            _refuse(cls.__name__, error)
+            raise invalid_settings(cls.__name__, error) from None
 
 
-def _refuse(name: str, error: ValidationError) -> NoReturn:
+def invalid_settings(name: str, error: ValidationError) -> ConfigurationError:
+    """Return pydantic's error in the settings of ``name`` as one that says what to correct."""
     problems = "; ".join(
         f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}" for problem in error.errors()
     )
-    raise ConfigurationError(f"{name} cannot be used as given: {problems}. Correct these settings.") from None
+    return ConfigurationError(f"{name} cannot be used as given: {problems}. Correct these settings.")

@@ -8,8 +8,10 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from types import NoneType
 from typing import Any
 
+from agentrt.argument_checks import check_setting
 from agentrt.calls import ToolCall, ToolCallFormat, find_tool_call_format, parse_arguments, parse_tool_calls
 from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.hosts import worker_loop
@@ -82,8 +84,10 @@ class EndpointSpeculator:
         except ModuleNotFoundError as error:
             raise MissingExtraError("openai", "openai") from error
         for name, number in (("samples", samples), ("agreement", agreement)):
+            check_setting(name, number, (int, NoneType), "a whole number of at least 1")
             if number is not None and number < 1:
-                raise ConfigurationError(f"{name} is {number}: use at least 1.")
+                raise ConfigurationError(f"{name} is {number}. Use at least 1.")
+        check_setting("model", model, str, "the model's name at the endpoint")
         self.name = f"endpoint {model}"
         self._model = model
         self._samples = samples

@@ -7,7 +7,15 @@ from contextlib import aclosing
 
 from agentrt.calls import ToolCall
 from agentrt.concurrency.merge import merge
-from agentrt.drafts import DraftRequest, Speculator, learner_of, looks_ahead, name_of, shares_cores
+from agentrt.drafts import (
+    DraftRequest,
+    Speculator,
+    learner_of,
+    looks_ahead,
+    name_of,
+    predictors_of,
+    shares_cores,
+)
 from agentrt.errors import ConfigurationError
 
 from .voting import CallVotes
@@ -24,15 +32,18 @@ class EnsembleSpeculator:
         """When ``agreement`` members have predicted the same call, the others are cancelled.
 
         Raises:
-            ConfigurationError: there is no member, or ``agreement`` is below 1.
+            ConfigurationError: there is no member, one is no predictor, or ``agreement`` is below 1.
         """
-        if not members or (agreement is not None and agreement < 1):
-            raise ConfigurationError("an ensemble needs at least one member, and an agreement of at least 1.")
-        self._members = tuple(members)
+        given = predictors_of(members)
+        if not given or (agreement is not None and agreement < 1):
+            raise ConfigurationError(
+                "an ensemble has members. Give at least one, and an agreement of at least 1."
+            )
+        self._members = given
         self._agreement = agreement
-        self.looks_ahead = any(map(looks_ahead, members))
-        self.shares_cores = any(map(shares_cores, members))
-        names = map(name_of, members)
+        self.looks_ahead = any(map(looks_ahead, given))
+        self.shares_cores = any(map(shares_cores, given))
+        names = map(name_of, given)
         self.name = f"ensemble of {', '.join(names)}"
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:

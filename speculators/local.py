@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from agentrt.argument_checks import check_setting
 from agentrt.calls import (
     TextDelta,
     ToolCall,
@@ -83,9 +85,11 @@ class LocalSpeculator:
             import openvino_genai
         except ModuleNotFoundError as error:
             raise MissingExtraError("openvino-genai", "runtime") from error
+        check_setting("model_directory", model_directory, (str, os.PathLike), "the path of a directory")
+        check_setting("samples", samples, (int, NoneType), "a whole number of at least 1")
         directory = Path(model_directory)
         if samples is not None and samples < 1:
-            raise ConfigurationError(f"samples is {samples}: use at least 1.")
+            raise ConfigurationError(f"samples is {samples}. Use at least 1.")
         if not (directory / "openvino_model.xml").is_file():
             raise ModelNotFoundError(
                 f"{directory} holds no openvino_model.xml. Name a directory as optimum-intel exports it."

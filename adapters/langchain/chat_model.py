@@ -17,12 +17,14 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
+from agentrt.argument_checks import check_setting
 from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import loop_caller
 from agentrt.errors import ConfigurationError, RequestError
 from agentrt.priority import Priority
+from agentrt.settings import invalid_settings
 from agentrt.toolcache import FinishedCall, ResultSource, TakeResult, current_result_source
 
 from .generations import ChunkConverter, chat_result, chat_result_in_blocks, is_call_answered
@@ -75,7 +77,8 @@ class ChatAgentRT(BaseChatModel):
         """Open ``model`` unless a ``runtime`` is given; see the class for the other fields.
 
         Raises:
-            ConfigurationError: the given ``runtime`` has another ``model`` open.
+            ConfigurationError: a field is unknown or has a wrong value, or the given ``runtime`` is none or
+                has another ``model`` open.
             AgentRTError: as :meth:`LocalRuntime.open` raises it.
         """
         given = fields.get("runtime")
@@ -83,13 +86,20 @@ class ChatAgentRT(BaseChatModel):
             from agentrt.runtime import LocalRuntime
 
             fields["runtime"] = LocalRuntime.open(fields.get("model", "nano"))
+        wanted = "what LocalRuntime.open() returns"
+        check_setting("runtime", given, object if hasattr(fields["runtime"], "model_id") else (), wanted)
         opened = fields["runtime"].model_id
         if fields.get("model", opened) != opened and given is not None:
             raise ConfigurationError(
                 f"the runtime has {opened!r} open, not {fields['model']!r}. Give only one of the two."
             )
         fields["model"] = opened
-        super().__init__(**fields)
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            if given is None:
+                fields["runtime"].close()
+            raise invalid_settings("ChatAgentRT", error) from None
 
     @property
     def _llm_type(self) -> str:

@@ -16,7 +16,7 @@ from agentrt.drafts import DraftRequest, Speculator
 from agentrt.lookahead.request_key import request_key
 from agentrt.priority import Priority, current_priority
 from agentrt.toolcache import result_text
-from agentrt.tools.scopes import current_scope, run_scope
+from agentrt.tools.scopes import current_scope, within_scope
 
 from .message_fields import message_fields
 from .messages import openai_messages
@@ -109,5 +109,5 @@ class ChatModelRequest:
     @contextmanager
     def _turn_context(self) -> Iterator[None]:
         # Requests sent ahead run outside the graph's own context, which would tell their run.
-        with inside_turn_of(self.model._agentrt_state), run_scope(self.scope):
+        with inside_turn_of(self.model._agentrt_state), within_scope(self.scope):
             yield

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from agentrt.errors import ConfigurationError
 from agentrt.tools.restrictions import Restrictions
 from agentrt.tools.speculable_tool import SpeculableTool
 
@@ -38,8 +39,16 @@ def allow_speculation(guard: Guard) -> Guard:
 
     Tools may then run speculatively before it has seen their call, as before a middleware that only logs or
     catches errors. It is a decorator, too; put it above ``@wrap_tool_call``. Returns ``guard``.
+
+    Raises:
+        ConfigurationError: ``guard`` cannot be marked: it takes no attributes.
     """
-    mark(guard)
+    try:
+        mark(guard)
+    except (AttributeError, TypeError) as error:
+        raise ConfigurationError(
+            f"an object of type {type(guard).__name__} cannot be marked. Give a middleware, wrapper or node."
+        ) from error
     return guard
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 
+from agentrt.argument_checks import check_setting
 from agentrt.config import SpeculationConfig
 from agentrt.dialects.dialect import Dialect
 from agentrt.drafts import predictors_of
@@ -58,14 +59,15 @@ def speculate(
     answer has shown it.
 
     Raises:
-        ConfigurationError: ``model`` has its tools bound already, there is no predictor, ``samples`` is below
-            1, there is no such dialect, or ``tool_cache`` or ``dialect`` is set for a model that is no
-            ``ChatOpenAI``.
+        ConfigurationError: ``model`` is no chat model or has its tools bound already, there is no predictor,
+            ``samples`` is below 1, there is no such dialect, or ``tool_cache`` or ``dialect`` is set for a
+            model that is no ``ChatOpenAI``.
     """
     if isinstance(model, RunnableBinding):
         raise ConfigurationError(
             "speculate() needs the chat model itself. Call it first and bind_tools() on what it returns."
         )
+    check_setting("model", model, BaseChatModel, "a LangChain chat model, such as ChatAgentRT()")
     given = predictors_of(predictors, others=(BaseChatModel,))
     if not given:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")

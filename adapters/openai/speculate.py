@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
+from agentrt.argument_checks import check_field, check_setting
 from agentrt.calls import ToolCall, parse_arguments
 from agentrt.config import SpeculationConfig
 from agentrt.dialects.dialect import Dialect
@@ -62,9 +63,10 @@ def speculate(
     shown it.
 
     Raises:
-        ConfigurationError: no predictor is given, ``samples`` is below 1, a tool is not speculable, or there
-            is no such dialect.
+        ConfigurationError: ``client`` is no client, no predictor is given, ``samples`` is below 1, a tool is
+            not speculable, or there is no such dialect.
     """
+    check_setting("client", client, (openai.OpenAI, openai.AsyncOpenAI), "an OpenAI or AsyncOpenAI client")
     given = predictors_of(predictors)
     if not given:
         raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
@@ -81,8 +83,8 @@ def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
     tool's return value is returned as it is, and its exceptions are raised.
 
     Raises:
-        InvalidRequestError: the client has no such tool, the tool refuses the arguments, or it is a
-            coroutine function.
+        InvalidRequestError: ``call`` is no tool call, the client has no such tool, the tool refuses the
+            arguments, or it is a coroutine function.
     """
     return state_of(client).toolbox.call(_parsed(call), current_scope())
 
@@ -99,10 +101,19 @@ def report_of(client: openai.OpenAI | openai.AsyncOpenAI) -> SpeculationReport:
 
 def _parsed(call: Any) -> ToolCall:
     function = getattr(call, "function", call)
-    call_id = call.id if function is not call else call.call_id
     try:
-        return ToolCall(function.name, parse_arguments(function.arguments), call_id)
+        call_id = call.id if function is not call else call.call_id
+        name, arguments = function.name, function.arguments
+    except AttributeError:
+        raise InvalidRequestError(
+            "call",
+            f"an object of type {type(call).__name__} cannot be used. Give an element of message.tool_calls, "
+            "or an item of response.output whose type is function_call.",
+        ) from None
+    check_field("arguments", arguments, str, "the JSON text that the model wrote")
+    try:
+        return ToolCall(name, parse_arguments(arguments), call_id)
     except ValueError as error:
         raise InvalidRequestError(
-            "arguments", f"those of {function.name} cannot be read: {error}. Tell the model what to correct."
+            "arguments", f"those of {name} cannot be read: {error}. Tell the model what to correct."
         ) from error

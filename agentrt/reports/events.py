@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from ..drafts import DraftCost
 
@@ -250,6 +250,7 @@ SpeculationEvent: TypeAlias = (
 )
 
 
+@runtime_checkable
 class SpeculationObserver(Protocol):
     """Receives every event, in the thread in which it happens; must not block.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+
+from ..errors import ConfigurationError
 
 ScopeSource = Callable[[], Hashable | None]
 """Returns a key of the run of this code, as a framework knows it, or None."""
@@ -15,14 +17,31 @@ _sources: list[ScopeSource] = []
 _NO_RUN = object()
 
 
-@contextmanager
-def run_scope(key: Hashable) -> Iterator[None]:
+def run_scope(key: Hashable) -> AbstractContextManager[None]:
     """Mark the work inside the block as the run ``key``, such as the id of a conversation or user.
 
     A call is answered only from a speculation of its own run, even if an endpoint gives calls of different
     runs equal ids. A :class:`~agentrt.SpeculationSession` is a run of its own, and the runs of LangGraph and
     pydantic-ai have scopes already; use this where one context or thread serves many users without either.
+
+    Raises:
+        ConfigurationError: ``key`` is None, which would be no run, or cannot be compared by its hash.
     """
+    try:
+        usable = key is not None and hash(key) is not None
+    except TypeError:
+        usable = False
+    if not usable:
+        raise ConfigurationError(
+            f"run_scope() cannot use a key of type {type(key).__name__}. Give a text or number that "
+            "identifies the run, such as the id of its user or conversation."
+        )
+    return within_scope(key)
+
+
+@contextmanager
+def within_scope(key: Hashable | None) -> Iterator[None]:
+    """Mark the work inside the block as the run ``key``; None is for one that a framework may know."""
     previous = _scope.get()
     _scope.set(key)
     try:

@@ -42,12 +42,14 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
         NotSpeculableError: ``tool`` is not a tool, or needs something that only the real call has.
         ConfigurationError: an option is unknown or cannot work.
     """
-    if tool is None:
-        return functools.partial(speculable, **options)
     parsed = SpeculableOptions(**options)
+    return functools.partial(_declare, options=parsed) if tool is None else _declare(tool, parsed)
+
+
+def _declare(tool: Any, options: SpeculableOptions) -> Any:
     if inspect.isfunction(tool):
         function = plain_function(tool)
-        described = _from_function(function, parsed)
+        described = _from_function(function, options)
         claiming = claiming_function(function, described)
         setattr(claiming, MARK, described)
         return claiming
@@ -56,7 +58,7 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
             if base.__module__.partition(".")[0] == framework:
                 importlib.import_module(module)
         if base in _WRAPPERS:
-            return _WRAPPERS[base](tool, parsed)
+            return _WRAPPERS[base](tool, options)
     raise NotSpeculableError(
         f"{tool!r} is neither a function nor a tool of a supported framework. Decorate the function."
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..argument_checks import check_call
+from ..argument_checks import check_call, check_collection
 from ..calls import ToolCall
 from ..concurrency.threads import run_in_thread
 from ..errors import ConfigurationError, InvalidRequestError
@@ -21,6 +21,7 @@ class Toolbox:
 
     def __init__(self, tools: Sequence[object]) -> None:
         """Take tools declared ``@speculable``; raises :class:`ConfigurationError` on any other."""
+        check_collection("tools", tools, "a list of tools declared @speculable")
         self.tools: dict[str, SpeculableTool] = {}
         for tool in tools:
             described = speculable_tool(tool)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
+from ..argument_checks import check_messages
 from ..calls import ToolCall
 from ..concurrency.hosts import Host, RunningLoopHost, worker_loop
 from ..config import SpeculationConfig
@@ -114,7 +115,9 @@ class SpeculationSession:
 
         Raises:
             ConfigurationError: the session is not open.
+            InvalidRequestError: ``messages`` or ``tools`` is no list of mappings.
         """
+        _check_request(messages, tools)
         # Lists of its own: the caller's may grow before a predictor reads them.
         request = functools.partial(DraftRequest, list(messages), list(tools), self._shared.samples)
         return self._start(messages, tools, request)
@@ -156,8 +159,10 @@ class SpeculationSession:
 
         Raises:
             ConfigurationError: the session is not open.
-            InvalidRequestError: ``model`` is no async function, or its answer does not have this shape.
+            InvalidRequestError: ``model`` is no async function, or its answer, ``messages`` or ``tools`` do
+                not have this shape.
         """
+        _check_request(messages, tools)
         # A copy: the caller's history grows before the next request is known.
         main = SessionRequest(model, list(messages), tools, self._predictors, self._shared.samples)
         table = self._shared.ahead
@@ -195,3 +200,8 @@ class SpeculationSession:
     def report(self) -> SpeculationReport:
         """Return the report on this session's speculation so far."""
         return self._shared.reporter.report()
+
+
+def _check_request(messages: Sequence[Message], tools: Sequence[Message]) -> None:
+    check_messages("messages", messages, "messages in the shape of chat completions")
+    check_messages("tools", tools, "the schemas of tools in the shape of chat completions")

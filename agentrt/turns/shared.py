@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Self
 
-from ..argument_checks import check_setting
+from ..argument_checks import check_collection, check_setting
 from ..config import SpeculationConfig
 from ..errors import ConfigurationError
 from ..lookahead.ahead import AheadTable
@@ -37,11 +37,15 @@ class SharedState:
         """Return new state with nothing learned; ``config`` None means the defaults.
 
         Raises:
-            ConfigurationError: ``samples`` or ``config`` cannot be used.
+            ConfigurationError: ``samples``, ``config`` or ``observers`` cannot be used.
         """
         check_setting("samples", samples, int, "a whole number of at least 1")
         if samples < 1:
             raise ConfigurationError(f"samples is {samples}. Give a whole number of at least 1.")
+        check_collection("observers", observers, "a list of objects with on_event(event)")
+        for observer in observers:
+            usable = isinstance(observer, SpeculationObserver) and not isinstance(observer, type)
+            check_setting("observers", observer, object if usable else (), "objects with on_event(event)")
         check_setting("config", config, (SpeculationConfig, NoneType), "a SpeculationConfig(...), or None")
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)

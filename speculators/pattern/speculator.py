@@ -9,8 +9,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
+from agentrt.argument_checks import check_setting
 from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import wait_for
 from agentrt.drafts import DraftRequest
@@ -60,9 +62,12 @@ class PatternSpeculator:
             HistoryStoreError: the store cannot be used: it is damaged, locked, or another user's.
             ConfigurationError: ``max_drafts`` is below 1, or ``min_probability`` is not between 0 and 1.
         """
+        check_setting("store", store, (str, os.PathLike, NoneType), "the path of a file")
+        check_setting("max_drafts", max_drafts, int, "a whole number of at least 1")
+        check_setting("min_probability", min_probability, (int, float), "a number between 0 and 1")
         if max_drafts < 1 or not 0 < min_probability < 1:
             raise ConfigurationError(
-                f"max_drafts is {max_drafts} and min_probability {min_probability}: use at least 1, and a "
+                f"max_drafts is {max_drafts} and min_probability {min_probability}. Use at least 1, and a "
                 "number between 0 and 1."
             )
         self._max_drafts = max_drafts

@@ -11,7 +11,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from pydantic import ValidationError
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
@@ -192,7 +191,7 @@ def test_wrong_use_raises(chat: ChatAgentRT, runtime: LocalRuntime) -> None:
         ChatAgentRT(runtime=runtime, model="other")
     with pytest.raises(ModelNotFoundError):
         ChatAgentRT(model="no-such-model")
-    with pytest.raises(ValidationError, match="temprature"):
+    with pytest.raises(ConfigurationError, match="temprature"):
         ChatAgentRT(runtime=runtime, temprature=1.0)
     with pytest.raises(PromptTooLongError):
         chat.invoke("word " * 100_000)

@@ -20,6 +20,7 @@ from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
     from .config import RuntimeConfig
+    from .engine.engine_group import EngineGroup
     from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
     from .opening import OpeningStep
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallAnswered",
+    "EngineGroup",
     "EngineStatistics",
     "FinishReason",
     "Finished",
@@ -66,6 +68,7 @@ __all__ = [
 
 _DEFINED_IN = {
     "CallAnswered": ".output.generation",
+    "EngineGroup": ".engine.engine_group",
     "EngineStatistics": ".engine.statistics",
     "FinishReason": ".output.generation",
     "Finished": ".output.generation",

@@ -19,6 +19,7 @@ from .config import RuntimeConfig
 from .context.block_pool import BlockPool
 from .drafting.drafter import Drafter
 from .engine.engine import Engine
+from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
@@ -80,6 +81,7 @@ class LocalRuntime:
         model: str | os.PathLike[str],
         config: RuntimeConfig,
         on_step: OnOpeningStep = ignore_step,
+        group: EngineGroup | None = None,
     ) -> None:
         """Load ``model``; see :meth:`open`."""
         _check_config(config)
@@ -140,6 +142,7 @@ class LocalRuntime:
                 loaded.vocabulary_size,
                 arena.block_tokens,
                 self._tokenizer.detokenizer,
+                group,
             )
         except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
             loaded.platform.close()
@@ -155,18 +158,22 @@ class LocalRuntime:
         config: RuntimeConfig | None = None,
         *,
         on_step: OnOpeningStep = ignore_step,
+        group: EngineGroup | None = None,
     ) -> Self:
         """Load ``"nano"``, ``"nano-draft"``, an OpenVINO model directory or a GGUF file, ready for requests.
 
         ``on_step`` is called when a step of opening begins or gets on. A GGUF file is converted, and a model
         is measured, when it is first opened; both take seconds.
 
+        Open all models of a process with one ``group``: proactive requests of each then pause for reactive
+        requests of the others.
+
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
             ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
                 this machine.
         """
-        return cls(model, RuntimeConfig() if config is None else config, on_step)
+        return cls(model, RuntimeConfig() if config is None else config, on_step, group)
 
     def close(self) -> None:
         """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""

@@ -23,6 +23,7 @@ from ..scheduler.sequence import Sequence
 from ..xpu.protocol import KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .answer_text import AnswerText
+from .engine_group import EngineGroup
 from .engine_request import EngineRequest, OutputListener, ToolCache
 from .output_processor import OutputProcessor
 from .sampler import TokenSampler
@@ -49,10 +50,12 @@ class Engine:
         vocabulary_size: int,
         block_tokens: int,
         new_detokenizer: Callable[[], Detokenizer],
+        group: EngineGroup | None = None,
     ) -> None:
         """Take over ``platform`` and ``scheduler``, and start the thread.
 
-        ``new_detokenizer`` is called on the threads that submit requests, once per request.
+        ``new_detokenizer`` is called on the threads that submit requests, once per request. ``group`` has the
+        engines that share this machine.
         """
         self._platform = platform
         self._scheduler = scheduler
@@ -73,6 +76,7 @@ class Engine:
         self.trace: Trace | None = None
         """Record of every kernel, if set. Any thread may set and remove it at any time."""
         self._stopped = threading.Event()
+        self._place = (group or EngineGroup()).join(self._wake, scheduler.policy.promoted_stride)
         self._start_thread()
 
     def submit(
@@ -137,7 +141,8 @@ class Engine:
     def statistics(self) -> EngineStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
         outputs = self._outputs
-        busy = bool(outputs) or not self._commands.empty()
+        pauses = self._place.paused and not self._place.reactive
+        busy = not pauses and (bool(outputs) or not self._commands.empty())
         return EngineStatistics(
             running=self._scheduler.num_running,
             waiting=self._scheduler.num_waiting,
@@ -205,6 +210,7 @@ class Engine:
 
     def _stop(self) -> None:
         """Close the platform and end every request with the reason of the shutdown."""
+        self._place.leave()
         self._platform.close()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
@@ -264,7 +270,7 @@ class Engine:
         """Start the kernels that the scheduler selects; return whether the next step may follow at once."""
         now = self._platform.now()
         self._outputs.expire(now)
-        scheduled = self._scheduler.schedule(now)
+        scheduled = self._scheduler.schedule(now, background=self._background_may_run(now))
         self._release_dropped()
         for kernel in scheduled:
             self._start_kernel(kernel, now)
@@ -275,9 +281,28 @@ class Engine:
             self._kernel_hung(role)
         return bool(hung)
 
+    def _background_may_run(self, now: float) -> bool:
+        """Whether no other engine of the group has reactive work, for which background work pauses."""
+        place = self._place
+        if place.alone and not place.paused:
+            return True
+        paused = place.paused
+        may_run = place.update(
+            reactive=self._scheduler.has_reactive_work, promoted=self._scheduler.has_promoted_work
+        )
+        if paused and may_run:
+            self._progress = now
+        return may_run
+
+    def _wake(self) -> None:
+        """Have the engine thread schedule again; called on the threads of other engines."""
+        self._commands.put((lambda _: None, None))
+
     def _start_kernel(self, scheduled: ScheduledKernel, now: float) -> None:
         batch, role = scheduled.batch, scheduled.role
         context = batch.context
+        if not self._place.alone:
+            self._place.note_kernel(background=batch.is_background)
         if context.inputs is None:
             context.inputs = inputs_of(batch.chunks)
             self._outputs.mark_started(batch, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,7 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 
+from ..engine.engine_group import EngineGroup
 from ..opening import OnOpeningStep, OpeningStep, ignore_step
 from ..service import LocalRuntime
 from ..xpu.machine import available_memory
@@ -56,7 +58,7 @@ class ModelPool:
         self.models = tuple(models)
         """All models, in the order in which they were given."""
         self._by_name = {name: model for model in models for name in model.names}
-        self._open_runtime = open_runtime
+        self._open_runtime = functools.partial(open_runtime, group=EngineGroup())
         self._idle_unload_s = config.idle_unload_s
         budget = config.memory_budget_bytes or available_memory()
         self.memory_budget_bytes = float("inf") if budget is None else budget

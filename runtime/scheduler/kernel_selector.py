@@ -74,11 +74,16 @@ class KernelSelector:
         self.preemptions = 0
         """Times a batch was paused between two kernels for a more urgent one."""
 
-    def select(self, now: float) -> ScheduledKernel | None:
-        """Start the most urgent kernel that may run on any idle XPU; None if none may run now."""
+    def select(self, now: float, *, background: bool = True) -> ScheduledKernel | None:
+        """Start the most urgent kernel that may run on any idle XPU; None if none may run now.
+
+        ``background`` says whether it may be one of background work.
+        """
         if len(self._active) == len(self._roles):
             return None
         for level in self._level_order():
+            if level > REACTIVE_LEVEL and not background:
+                continue
             for role in self._roles:
                 decision = None if role in self._active else self._select_on(role, level, now)
                 if isinstance(decision, ScheduledKernel):

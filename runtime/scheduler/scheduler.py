@@ -82,6 +82,16 @@ class Scheduler:
         return len(self._queues.running)
 
     @property
+    def has_reactive_work(self) -> bool:
+        """Whether any sequence that is not background waits or runs."""
+        return self._queues.has_reactive_work
+
+    @property
+    def has_promoted_work(self) -> bool:
+        """Whether any unfinished sequence was promoted by aging."""
+        return bool(self._queues.promoted)
+
+    @property
     def evictions(self) -> int:
         """Times a sequence lost its blocks to a more urgent one."""
         return self._builder.evictions
@@ -241,15 +251,18 @@ class Scheduler:
 
     # Decisions.
 
-    def schedule(self, now: float) -> list[ScheduledKernel]:
-        """Start the next kernel on every idle XPU where one may run; the caller submits them."""
+    def schedule(self, now: float, *, background: bool = True) -> list[ScheduledKernel]:
+        """Start the next kernel on every idle XPU where one may run; the caller submits them.
+
+        ``background`` says whether kernels of background work may start.
+        """
         self._block_manager.release_expired(now)
         self._queues.promote_aged(now)
         self._builder.begin_round()
         scheduled: list[ScheduledKernel] = []
         while True:
             running = self.num_running
-            while (kernel := self._selector.select(now)) is not None:
+            while (kernel := self._selector.select(now, background=background)) is not None:
                 scheduled.append(kernel)
             self._batches.drop_unstarted()
             # What a batch that was not started has admitted is no longer in a queue, so that further

@@ -67,7 +67,15 @@ EXPORTS = {
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),
         *("GenerationOptions", "GenerationStream", "LocalRuntime", "LogprobsDelta", "RuntimeConfig"),
-        *("ModelPool", "OpeningStep", "PoolConfig", "PooledModel", "RuntimeStatistics", "SamplingParams"),
+        *(
+            "EngineGroup",
+            "ModelPool",
+            "OpeningStep",
+            "PoolConfig",
+            "PooledModel",
+            "RuntimeStatistics",
+            "SamplingParams",
+        ),
         *("Timing", "TokenLogprobs", "Usage"),
     },
     "agentrt.runtime.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},

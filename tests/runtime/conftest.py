@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.runtime import EngineStatistics, LocalRuntime, RuntimeConfig
+from agentrt.runtime import EngineGroup, EngineStatistics, LocalRuntime, RuntimeConfig
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
@@ -53,10 +53,11 @@ def weather_tool() -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def open_exact(**settings: Any) -> LocalRuntime:
+def open_exact(group: EngineGroup | None = None, **settings: Any) -> LocalRuntime:
     """Open nano as reference: f32, one thread, and one kernel per batch, also on a busy machine."""
     exact = {"inference_precision": "f32", "kv_cache_precision": "f32", "threads": 1, "quantum_s": 0.1}
-    return LocalRuntime.open("nano", RuntimeConfig(**{"memory_bytes": 32 * 2**20} | exact | settings))
+    config = RuntimeConfig(**{"memory_bytes": 32 * 2**20} | exact | settings)
+    return LocalRuntime.open("nano", config, group=group)
 
 
 @pytest.fixture

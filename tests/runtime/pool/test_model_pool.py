@@ -51,6 +51,7 @@ class Opener:
 
     def __init__(self) -> None:
         self.opened: list[str] = []
+        self.groups: set[Any] = set()
         self.errors: list[Exception] = []
         self.memory_bytes = SIZE
         self.may_open = threading.Event()
@@ -58,9 +59,10 @@ class Opener:
         self.begun = threading.Event()
 
     def __call__(
-        self, model: str, config: RuntimeConfig, *, on_step: Callable[[OpeningStep], None]
+        self, model: str, config: RuntimeConfig, *, on_step: Callable[[OpeningStep], None], group: Any
     ) -> LocalRuntime:
         self.opened.append(model)
+        self.groups.add(group)
         self.begun.set()
         assert self.may_open.wait(30)
         on_step(OpeningStep("loading"))
@@ -132,6 +134,7 @@ def test_a_loaded_model_is_used_while_another_one_loads(opener: Opener) -> None:
         assert (await use(pool, "a")).model_id == "a"  # without waiting: b may not be opened yet
         opener.may_open.set()
         assert (await waiting).model_id == "b"
+        assert len(opener.groups) == 1  # so that background work of one pauses for users of the other
 
     run(main)
 

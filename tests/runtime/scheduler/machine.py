@@ -137,9 +137,12 @@ class Machine:
             self.given_up.append(shed)
         return sequence
 
+    def background_may_run(self) -> bool:
+        return True
+
     def schedule(self) -> list[ScheduledKernel]:
         """Start the kernels that may start, and log them."""
-        decisions = self.scheduler.schedule(self.now)
+        decisions = self.scheduler.schedule(self.now, background=self.background_may_run())
         for decision in decisions:
             kernel = Kernel(decision, decision.batch.chunks, self.now, self.now + decision.cost.seconds)
             assert decision.role not in self.running, "one kernel at a time on each XPU"

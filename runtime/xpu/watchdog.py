@@ -76,8 +76,13 @@ class Watchdog:
         return ended
 
     def close(self) -> None:
-        """End the watchdog thread."""
+        """End the watchdog thread and wait for it.
+
+        The process would be aborted if the interpreter ended while a thread wakes up.
+        """
         self._closed.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(GRACE_S)
 
     def _watch(self) -> None:
         while not self._closed.wait(_CHECK_EVERY_S):

@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,38 @@ def test_ctrl_c_while_converting_reaches_the_caller_and_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         LocalRuntime.open(file, on_step=interrupt)
     assert [entry.name[:5] for entry in (tmp_path / "models").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("step", ["measuring: CPU: decode of 8", "loading"])
+def test_an_interrupted_opening_leaves_no_thread(tmp_path: Path, step: str) -> None:
+    before = set(threading.enumerate())
+
+    def interrupt(reported: OpeningStep) -> None:
+        if reported.name == step:
+            raise KeyboardInterrupt
+
+    config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
+    with pytest.raises(KeyboardInterrupt):
+        LocalRuntime.open("nano", config, on_step=interrupt)
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(30)
+    assert not [thread.name for thread in left if thread.is_alive()]
+
+
+def test_an_opening_that_fails_at_last_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(threading.enumerate())
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentrt.runtime.service.Scheduler", interrupt)
+    config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
+    with pytest.raises(KeyboardInterrupt):
+        LocalRuntime.open("nano", config)
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(30)
+    assert not [thread.name for thread in left if thread.is_alive()]

@@ -14,8 +14,10 @@ _JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key
 # The model chooses the tokens of a fixed text itself: another tokenization would be unfamiliar to it.
 _OPTIONS: Final = '%llguidance {"no_forcing": true}'
 
-# Calls in any JSON style. Whitespace is bounded: small models would go on writing it.
+# Calls in any JSON style, as models write them that were not shown one: made to change its style within a
+# call, a model writes other arguments. Whitespace is bounded: small models would go on writing it.
 _W: Final = r"[ \t\r\n]{0,32}"
+_ANY_STYLE: Final = {"whitespace_pattern": _W, "item_separator": ",", "key_separator": ":"}
 _ANY_HEAD: Final = rf'/\{{{_W}"name"{_W}:{_W}/'
 _ANY_BETWEEN: Final = rf'/{_W},{_W}"(arguments|parameters)"{_W}:{_W}/'
 _ANY_TAIL: Final = rf"/{_W}\}}/"
@@ -44,7 +46,7 @@ def tool_call_grammar(tools: Sequence[Mapping[str, Any]], shape: CallShape) -> s
         head, tail = shape.head(function["name"]), shape.tail
         lines += [
             f"call_{index}: {_literal(head)} arguments_{index} {_literal(tail)}",
-            f"arguments_{index}: %json {json.dumps(_arguments_schema(function))}",
+            f"arguments_{index}: %json {json.dumps(_arguments_schema(function, _JSON_STYLE))}",
         ]
     return "\n".join(lines)
 
@@ -67,6 +69,7 @@ def message_grammar(
         return f"call ({separator} call)*" if parallel else "call"
 
     messages = ["lines"]
+    style = _JSON_STYLE if exact else _ANY_STYLE
     lines = [_OPTIONS, "call: " + " | ".join(f"call_{index}" for index in range(len(tools)))]
     if exact:
         head, between, tail = _EXACT_HEAD, _EXACT_BETWEEN, _literal("}")
@@ -83,7 +86,7 @@ def message_grammar(
         name = _literal(json.dumps(tool["function"]["name"], ensure_ascii=False))
         lines += [
             f"call_{index}: {head} {name} {between} arguments_{index} {tail}",
-            f"arguments_{index}: %json {json.dumps(_arguments_schema(tool['function']))}",
+            f"arguments_{index}: %json {json.dumps(_arguments_schema(tool['function'], style))}",
         ]
     if schema is not None:
         lines.append(f"answer: %json {json.dumps({**schema, 'x-guidance': _JSON_STYLE})}")
@@ -92,12 +95,12 @@ def message_grammar(
     return "\n".join([*lines, f"start: ({' | '.join(messages)}){end}"])
 
 
-def _arguments_schema(function: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments_schema(function: Mapping[str, Any], style: Mapping[str, Any]) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", **(function.get("parameters") or {})}
     if schema.get("properties"):
         # An undeclared parameter is a mistake even where the schema does not forbid it.
         schema.setdefault("additionalProperties", False)
-    schema["x-guidance"] = {"lenient": True, **_JSON_STYLE}
+    schema["x-guidance"] = {"lenient": True, **style}
     return schema
 
 

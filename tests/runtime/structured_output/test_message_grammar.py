@@ -64,6 +64,9 @@ def follow(
         f"[{LIGHT}]",
         f"```json\n{LIGHT}\n```",
         '{ "name": "search",\n  "parameters": {"query": "x"}\n}',
+        json.dumps(json.loads(CALL), indent=4),
+        json.dumps(json.loads(CALL), separators=(",", ":")),
+        f"```json\n{json.dumps([json.loads(LIGHT)], indent=2)}\n```",
     ],
 )
 @pytest.mark.parametrize("choice", [AUTO, SINGLE])
@@ -71,6 +74,11 @@ def test_free_answers_and_calls_in_any_style_are_allowed(
     manager: StructuredOutputManager, text: str, choice: ToolChoice
 ) -> None:
     assert follow(manager, text, choice) is None
+
+
+def test_whitespace_between_arguments_is_bounded(manager: StructuredOutputManager) -> None:
+    begun = '{"name": "search", "arguments": {'
+    assert follow(manager, f"{begun}{' ' * 1000}", AUTO) == f"{begun}{' ' * 32}"
 
 
 @pytest.mark.parametrize("text", [f"{CALL}\n{LIGHT}", f"[{CALL}, {LIGHT}]", f"```\n{CALL}\n{LIGHT}\n```"])

@@ -49,6 +49,8 @@ class Pieces:
         self._buffers = BatchBuffers()
         self.models = tuple(kernels.models)
         """The compiled pieces."""
+        self.vocabulary_size = int(self.models[-1].outputs[0].get_partial_shape()[-1].get_length())
+        """Logits of a position."""
         self.seconds = 0.0
         """Seconds of all inferences of the last forward pass together."""
 

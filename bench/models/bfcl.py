@@ -62,8 +62,8 @@ class Task(BaseModel):
         return not left
 
 
-def load_tasks(folder: Path, per_group: int) -> dict[str, list[Task]]:
-    """Load ``per_group`` tasks of each group, spread evenly over those in ``folder``.
+def load_tasks(folder: Path, counts: Mapping[str, int]) -> dict[str, list[Task]]:
+    """Load as many tasks of each group as ``counts`` says, spread evenly over those in ``folder``.
 
     Raises:
         WorkloadNotFoundError: the file is not there.
@@ -71,7 +71,7 @@ def load_tasks(folder: Path, per_group: int) -> dict[str, list[Task]]:
     """
     tasks = list(read_records(folder / FILE, Task))
     groups = {name: [task for task in tasks if task.category in kinds] for name, kinds in GROUPS.items()}
-    return {name: _spread(found, per_group) for name, found in groups.items()}
+    return {name: _spread(groups[name], count) for name, count in counts.items()}
 
 
 def _spread(tasks: Sequence[Task], count: int) -> list[Task]:

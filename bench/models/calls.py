@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from agentrt.calls import CallFinished, MessageParser, ToolCall, ToolCallFormat, ToolDefinitions
 
 from .bfcl import Task
 from .llama_cpp import LlamaCpp
 from .recorded_answers import RECORDED_ANSWERS, TOOLS, answers_without_calls
-
-if TYPE_CHECKING:
-    from agentrt.runtime import LocalRuntime
+from .runtime_side import RuntimeSide
 
 _MOST_TOKENS = 400
 
@@ -55,24 +52,22 @@ def calls_in(text: str, format: str, tools: Sequence[Mapping[str, object]] = TOO
 
 
 def measure_calls(
-    runtime: LocalRuntime,
+    runtime: RuntimeSide,
     peer: LlamaCpp | None,
     tasks: Mapping[str, Sequence[Task]],
     progress: Callable[[str], None],
 ) -> CallResults:
     """Put every task to the model, greedily, in both engines one after the other."""
     results = CallResults()
-    format = "hermes" if runtime.call_format is None else runtime.call_format.name
+    format = runtime.call_format
     for name, group in tasks.items():
         result = results.groups.setdefault(name, GroupResult())
         for number, task in enumerate(group, 1):
             progress(f"{name} calls, task {number} of {len(group)}")
-            generation = runtime.generate(
-                task.messages, tools=task.tools, max_tokens=_MOST_TOKENS, temperature=0
-            )
+            ours, repaired = runtime.calls(task.messages, task.tools, _MOST_TOKENS)
             result.tasks += 1
-            result.exact += task.solved_by(generation.tool_calls)
-            result.repaired += generation.repaired_calls
+            result.exact += task.solved_by(ours)
+            result.repaired += repaired
             if peer is not None:
                 calls, text = peer.calls(task.messages, task.tools, _MOST_TOKENS)
                 reread = calls or calls_in(text, format, task.tools)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from ..common.machine import peak_memory_bytes
 from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
+from .runtime_side import use_cache
 
-_PROMPT = [{"role": "user", "content": "Say hello."}]
-_CACHE_BYTES = 2**30
+CACHE_GIB = 1
+"""Size of the KV cache on both sides."""
+LONG_TOKENS = 16
+_SHORT = [{"role": "user", "content": "Say hello."}]
+_LONG = [{"role": "user", "content": "Summarize: " + "the quick brown fox jumps over the lazy dog. " * 40}]
+"""About 400 tokens."""
 _MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Opening:
-    """Seconds from the start of opening to the first token, and the process's peak memory in MiB."""
+    """Seconds from the start of opening to the first token, and the process's peak memory in MiB.
+
+    The peak is that after a prompt of some hundred tokens and :data:`LONG_TOKENS` tokens of answer.
+    """
 
     seconds: float
     peak_mib: float
@@ -27,19 +35,27 @@ class Opening:
 
 @dataclass(frozen=True)
 class Openings:
-    """The first opening, with conversion and profile; the second; and OpenVINO GenAI's of the same model."""
+    """The first opening, with conversion and profile; later ones; and OpenVINO GenAI's of the same model."""
 
     first: Opening
     second: Opening
     genai: Opening
 
 
-def measure_openings(model: str) -> Openings:
-    """Open ``model`` with an empty cache folder, again, and with OpenVINO GenAI."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-        first, second = (_in_process(_Ours, model, cache) for _ in range(2))
-        genai = _in_process(_GenAI, model, cache)
-    return Openings(first, second, genai)
+def measure_openings(model: str, cache: str, repeats: int, progress: Callable[[str], None]) -> Openings:
+    """Open ``model`` with the empty folder ``cache``, then ``repeats`` times on each side in turn."""
+    progress(f"opening {model} for the first time")
+    first = _in_process(_Ours, model, cache)
+    ours, genai = [], []
+    for number in range(1, repeats + 1):
+        progress(f"opening {model} again and in OpenVINO GenAI, {number} of {repeats}")
+        ours.append(_in_process(_Ours, model, cache))
+        genai.append(_in_process(_GenAI, model, cache))
+    return Openings(first, _median(ours), _median(genai))
+
+
+def _median(openings: list[Opening]) -> Opening:
+    return Opening(median(each.seconds for each in openings), median(each.peak_mib for each in openings))
 
 
 def _in_process(side: type, model: str, cache: str) -> Opening:
@@ -50,39 +66,52 @@ def _in_process(side: type, model: str, cache: str) -> Opening:
 
 class _Side:
     def __init__(self, cache: str) -> None:
-        for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-            os.environ[variable] = cache
+        use_cache(cache)
 
     def open(self, model: str) -> Opening:
-        """Open the model and write one token."""
+        """Open the model, write one token, then a longer answer."""
         began = time.perf_counter()
-        self._first_token(model)
-        return Opening(time.perf_counter() - began, (peak_memory_bytes() or 0) / _MIB)
+        generate = self._opened(model)
+        generate(_SHORT, 1)
+        seconds = time.perf_counter() - began
+        generate(_LONG, LONG_TOKENS)
+        return Opening(seconds, (peak_memory_bytes() or 0) / _MIB)
 
-    def _first_token(self, model: str) -> None:
+    def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
+        """Open the model and return what answers messages with a number of tokens."""
         raise NotImplementedError
 
 
 class _Ours(_Side):
-    def _first_token(self, model: str) -> None:
+    def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
         from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-        with LocalRuntime.open(model, RuntimeConfig(memory_bytes=_CACHE_BYTES)) as runtime:
-            runtime.generate(_PROMPT, max_tokens=1)
+        runtime = LocalRuntime.open(model, RuntimeConfig(memory_bytes=CACHE_GIB * 2**30))
+
+        def generate(messages: list[dict[str, str]], tokens: int) -> None:
+            runtime.generate(messages, max_tokens=tokens, ignore_eos=True)
+
+        return generate
 
 
 class _GenAI(_Side):
-    """OpenVINO GenAI's continuous batching on the converted model, with a cache of the same size."""
+    """OpenVINO GenAI's continuous batching on the converted model."""
 
-    def _first_token(self, model: str) -> None:
+    def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
         import openvino_genai
 
         from agentrt.runtime.model.directory import open_model_directory
 
         directory: Path = open_model_directory(model).path
         pipeline = openvino_genai.ContinuousBatchingPipeline(
-            str(directory), continuous_batching(_CACHE_BYTES // 2**30), "CPU"
+            str(directory), continuous_batching(CACHE_GIB), "CPU"
         )
-        config = openvino_genai.GenerationConfig()
-        config.max_new_tokens = 1
-        pipeline.generate(["Say hello."], [config])
+
+        def generate(messages: list[dict[str, str]], tokens: int) -> None:
+            config = openvino_genai.GenerationConfig()
+            config.max_new_tokens = tokens
+            config.ignore_eos = True
+            prompt = pipeline.get_tokenizer().apply_chat_template(messages, add_generation_prompt=True)
+            pipeline.generate([prompt], [config])
+
+        return generate

@@ -60,9 +60,10 @@ def test_tasks_are_spread_over_each_group(tmp_path: Path) -> None:
     tasks = [task(id=f"{kind}{n}", category=kind) for kind in ("simple_python", "parallel") for n in range(9)]
     lines = [json.dumps(each.model_dump()) for each in tasks]
     (tmp_path / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    groups = load_tasks(tmp_path, 3)
+    counts = {"simple": 3, "parallel": 3, "irrelevance": 3}
+    groups = load_tasks(tmp_path, counts)
     assert [each.id for each in groups["simple"]] == ["simple_python0", "simple_python3", "simple_python6"]
     assert len(groups["parallel"]) == 3
     assert groups["irrelevance"] == []
     with pytest.raises(WorkloadNotFoundError):
-        load_tasks(tmp_path / "nowhere", 3)
+        load_tasks(tmp_path / "nowhere", counts)

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.bench.models import main
 from agentrt.bench.models.bfcl import FILE
-from agentrt.bench.models.main import run
+from agentrt.bench.models.conversions import ConvertedType
+from agentrt.bench.models.greedy import GreedyAnswer
+from agentrt.bench.models.main import run, run_all
+from agentrt.bench.models.opening import Opening, Openings
 
 pytestmark = pytest.mark.bench
 
@@ -33,6 +37,24 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     assert report.figures["tool_call_recall"] == 1.0
     assert report.figures["false_calls"] == 0
     assert report.figures["bfcl_simple_exact"] == 0.5
+    assert report.figures["greedy_equal_openvino_genai"] == report.figures["greedy_tried"] == 3
     assert report.figures["second_open_s"] > 0
     assert report.figures["peak_rss_ratio_vs_openvino_genai"] > 0
     assert "bfcl_simple_exact_llama_cpp" not in report.figures
+    assert "ppl_ratio_vs_llama_cpp" not in report.figures
+
+
+def test_several_models_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "compare_conversions", lambda folder: [ConvertedType("Q4_0", 0.0)])
+    monkeypatch.setattr(main, "compare_architectures", lambda folder: [])
+    openings = Openings(Opening(3.0, 300.0), Opening(1.0, 200.0), Opening(1.0, 100.0))
+    monkeypatch.setattr(main, "measure_openings", lambda *arguments: openings)
+    monkeypatch.setattr(main, "compare_greedy_answers", lambda *arguments: [GreedyAnswer("p", 3, 2)])
+    files = [tmp_path / "a.gguf", tmp_path / "b.gguf"]
+    report = run_all(files, quick=True, workloads=None, progress=lambda line: None)
+    assert report.figures["gguf_types_exact"] == 1
+    assert report.figures["b: greedy_equal_openvino_genai"] == 0
+    assert report.figures["a: peak_rss_ratio_vs_openvino_genai"] == 2.0
+    table = next(table for table in report.tables if table.title == "real models")
+    assert table.columns == ("figure", "a", "b")
+    assert ("`second_open_s`", 1.0, 1.0) in table.rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -25,7 +25,7 @@ class BoundTools:
         Raises:
             NotSpeculableError: a tool is not speculable but its function is.
         """
-        self.given = tools
+        self.given = list(tools)
         self._choice = choice
         self.speculable: dict[str, SpeculableTool] = {}
         for tool in tools:
@@ -60,3 +60,34 @@ class BoundTools:
         """The function tools in OpenAI's shape, without a provider's built-in tools."""
         schemas = [convert_to_openai_tool(tool) for tool in self.given]
         return [schema for schema in schemas if schema.get("type") == "function"]
+
+
+class LastBoundTools:
+    """The tools that were bound last: agents bind the same tools in every turn."""
+
+    def __init__(self) -> None:
+        """Create it before any tools are bound."""
+        self._last: tuple[Hashable, BoundTools] | None = None
+
+    def bound(self, tools: Sequence[Any], choice: Any = None) -> BoundTools:
+        """Return ``BoundTools(tools, choice)``, the last ones if they are of the same tools, unchanged.
+
+        Raises:
+            NotSpeculableError: a tool is not speculable but its function is.
+        """
+        key = _key(tools, choice)
+        last = self._last
+        if last is not None and key is not None and last[0] == key:
+            return last[1]
+        made = BoundTools(tools, choice)
+        self._last = None if key is None else (key, made)
+        return made
+
+
+def _key(tools: Sequence[Any], choice: Any) -> Hashable | None:
+    """Return what the bound tools depend on, as long as the tools exist; None if it is not all known."""
+    if not (choice is None or isinstance(choice, str)) or not all(
+        isinstance(each, BaseTool) for each in tools
+    ):
+        return None
+    return choice, tuple((id(each), each.name, each.description, id(each.args_schema)) for each in tools)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from langchain_core.language_models import BaseChatModel
 
 from agentrt.drafts import Speculator
 from agentrt.turns.shared import SharedState
+
+from .bound_tools import LastBoundTools
 
 if TYPE_CHECKING:
     from ..openai.tool_cache import ToolCacheEndpoint
@@ -24,6 +26,7 @@ class ModelState:
     shared: SharedState
     tool_cache: ToolCacheEndpoint | None = None
     """The endpoint to submit results to; None if results are not submitted over HTTP."""
+    tools: LastBoundTools = field(default_factory=LastBoundTools)
 
     def __deepcopy__(self, memo: object) -> ModelState:
         """Return the state itself: its predictors may hold models of their own."""

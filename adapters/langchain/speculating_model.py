@@ -45,8 +45,10 @@ class SpeculatingChatModel(_Base):
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         """Bind tools to a copy of the model, which speculates on those that are speculable."""
+        getattr(self, "_serialized", None)  # LangChain keeps it for traces; each copy would make it anew
         bound = self.model_copy()
-        bound._agentrt_tools = BoundTools(tools, kwargs.get("tool_choice"))
+        if bound._agentrt_state is not None:
+            bound._agentrt_tools = bound._agentrt_state.tools.bound(tools, kwargs.get("tool_choice"))
         return super(SpeculatingChatModel, bound).bind_tools(tools, **kwargs)
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -75,7 +77,8 @@ class SpeculatingChatModel(_Base):
 
     async def agenerate(self, *args: Any, **kwargs: Any) -> LLMResult:
         """Generate answers, each in a task of its own: their contexts are not that of the caller."""
-        if self._agentrt_tools is not None and self._agentrt_tools.speculable:
+        tools = self._agentrt_tools
+        if tools is not None and tools.speculable:
             reserve_turn()
         return await super().agenerate(*args, **kwargs)
 

@@ -42,6 +42,8 @@ def _names_of(tool: Any) -> Iterator[str]:
             yield name
         return
     name = tool.get("name", tool.get("title"))
+    if name is None and isinstance(function := tool.get("function"), Mapping):  # chat completions
+        name = function.get("name")
     if isinstance(name, str):
         yield name
         return

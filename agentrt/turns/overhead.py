@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager
 from typing import Any
 
 
@@ -26,20 +26,38 @@ class CpuMeter:
         """The CPU time so far."""
         return self._seconds
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Measure a block that does not await."""
-        started = self._clock()
-        try:
-            yield
-        finally:
-            spent = self._clock() - started
-            with self._lock:
-                self._seconds += spent
+        return _Running(self)
+
+    def now(self) -> float:
+        """Return the CPU seconds of this thread."""
+        return self._clock()
+
+    def add(self, seconds: float) -> None:
+        """Add CPU time."""
+        with self._lock:
+            self._seconds += seconds
 
     async def measured(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Run a coroutine function and measure each step."""
         await _Steps(function(*args), self)
+
+
+class _Running(AbstractContextManager[None]):
+    """A block of one thread, measured. A class, because each turn enters several."""
+
+    __slots__ = ("_meter", "_started")
+
+    def __init__(self, meter: CpuMeter) -> None:
+        self._meter = meter
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = self._meter.now()
+
+    def __exit__(self, *error: object) -> None:
+        self._meter.add(self._meter.now() - self._started)
 
 
 class _Steps(Generator[Any, Any, None]):

@@ -23,6 +23,8 @@ from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
+from .heg.refinement import ProfileRefiner
+from .heg.store import ProfileStore
 from .model.directory import open_model_directory
 from .model.tokenizer import Tokenizer
 from .opening import OnOpeningStep, OpeningStep, ignore_step
@@ -143,6 +145,7 @@ class LocalRuntime:
                 arena.block_tokens,
                 self._tokenizer.detokenizer,
                 group,
+                ProfileRefiner(loaded.profile, ProfileStore(config.profile_folder)),
             )
         except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
             loaded.platform.close()

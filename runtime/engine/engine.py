@@ -14,6 +14,7 @@ from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError,
 from ..context.block_hashes import BlockHashes
 from ..drafting.drafter import Drafter
 from ..heg.kernel import Role
+from ..heg.refinement import ProfileRefiner
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.active_kernels import ScheduledKernel
@@ -51,12 +52,14 @@ class Engine:
         block_tokens: int,
         new_detokenizer: Callable[[], Detokenizer],
         group: EngineGroup | None = None,
+        profile: ProfileRefiner | None = None,
     ) -> None:
         """Take over ``platform`` and ``scheduler``, and start the thread.
 
         ``new_detokenizer`` is called on the threads that submit requests, once per request. ``group`` has the
-        engines that share this machine.
+        engines that share this machine. ``profile`` is refined by the kernels that run.
         """
+        self._profile = profile
         self._platform = platform
         self._scheduler = scheduler
         self._vocabulary_size = vocabulary_size
@@ -70,6 +73,7 @@ class Engine:
         self._lock = threading.Lock()
         self._shutdown: RuntimeClosedError | EngineFailedError | None = None
         self._kernels = self._rebuilds = 0
+        self._ended: dict[Role, float] = {}
         self._progress = platform.now()
         self._reclaimed = False
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
@@ -212,6 +216,8 @@ class Engine:
         """Close the platform and end every request with the reason of the shutdown."""
         self._place.leave()
         self._platform.close()
+        if self._profile is not None:
+            self._profile.refine()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
         not_added: list[EngineRequest] = []
@@ -242,7 +248,7 @@ class Engine:
                 command = commands.get(timeout=self._wait_timeout())
             except Empty:
                 if not self._outputs and not self._reclaimed and not self._scheduler.busy_roles:
-                    self._reclaim_memory()
+                    self._tidy_up()
                 return True
             if command is None:
                 return False
@@ -260,11 +266,17 @@ class Engine:
         due = self._scheduler.next_timeout()
         return None if due == float("inf") else max(0.0, due - self._platform.now())
 
-    def _reclaim_memory(self) -> None:
-        """Give back memory that kernels allocate again when they run (§6.5); the engine is idle."""
+    def _tidy_up(self) -> None:
+        """Give back memory that kernels allocate again when they run (§6.5), and refine their costs.
+
+        The engine is idle.
+        """
         self._reclaimed = True
         self._scheduler.check_integrity()
         self._platform.reclaim(0.0)
+        costs = None if self._profile is None else self._profile.refine()
+        if costs is not None:
+            self._scheduler.use_costs(costs)
 
     def _step(self) -> bool:
         """Start the kernels that the scheduler selects; return whether the next step may follow at once."""
@@ -330,6 +342,8 @@ class Engine:
         self._reclaimed = False
         if (trace := self.trace) is not None:
             trace.record(done, self._scheduler.batch_on(done.role))
+        if self._profile is not None and self._ran_alone(done):
+            self._profile.observe(done.role, done.kernel, done.context.shape, done.ended - done.started)
         batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
             self._outputs.process_batch(batch, done.ended)
@@ -338,6 +352,16 @@ class Engine:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
             self._next_reclaim = done.ended + _RECLAIM_AFTER_S
             self._platform.reclaim(_RECLAIM_AFTER_S)
+
+    def _ran_alone(self, done: KernelDone) -> bool:
+        """Whether no other XPU or engine can have run a kernel at the same time, which slows both down."""
+        if not self._place.alone:
+            return False
+        if self._single_xpu:
+            return True
+        self._ended[done.role] = done.ended
+        others = [ended for role, ended in self._ended.items() if role is not done.role]
+        return self._scheduler.busy_roles == [done.role] and max(others, default=0.0) <= done.started
 
     def _kernel_hung(self, role: Role) -> None:
         """Rebuild the XPU of ``role``; the requests that ran on it go on (Agent.xpu §6.5)."""

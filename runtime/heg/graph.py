@@ -27,7 +27,7 @@ _PAST_STEP: Final = 256
 
 
 class ExecutionGraph:
-    """The kernels of one model on one platform, OpenVINO's or a simulated one. Immutable."""
+    """The kernels of one model on one platform, OpenVINO's or a simulated one. Only its costs change."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ExecutionGraph:
         ``max_chunk_tokens`` bounds fused prompt chunks from above; no kernel takes longer than ``quantum_s``
         by ``cost_model`` if the granularity of layers and blocks allows it.
         """
-        self.cost_model: Final = cost_model
+        self.cost_model = cost_model
         self.bounds: Final = bounds
         self.block_tokens: Final = block_tokens
         self.max_chunk_tokens: Final = max_chunk_tokens
@@ -53,6 +53,12 @@ class ExecutionGraph:
         self._group = functools.lru_cache(4096)(self._group_segments)
         self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
         self._longest = functools.lru_cache(4096)(self._longest_kernel_s)
+
+    def use_costs(self, cost_model: CostModel) -> None:
+        """Use other estimates for the same kernels from now on; batches keep the kernels they have."""
+        self.cost_model = cost_model
+        for cached in (self._group, self._fused_chunk, self._longest):
+            cached.cache_clear()
 
     @property
     def layers(self) -> int:

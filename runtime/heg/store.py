@@ -67,6 +67,19 @@ class ProfileStore:
         """Return the file that the profile is kept in."""
         return self.folder / f"{fingerprint}.json"
 
+    def replace(self, old: Profile, new: Profile) -> None:
+        """Store ``new`` in place of ``old``, unless the store has another one by now, or none.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        file = self.file_of(old.fingerprint)
+        with suppress(ProfileFormatError), ExitStack() as stack:
+            if file.exists():
+                stack.enter_context(file_lock(file.with_name(f".lock-{file.stem}")))
+                if self.load(file.name, Profile) == old:
+                    _replace(file, new.model_dump_json(indent=1))
+
     def load(self, name: str, kind: type[_Stored]) -> _Stored | None:
         """Read one file; None if it does not exist.
 

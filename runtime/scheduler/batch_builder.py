@@ -38,10 +38,14 @@ class BatchBuilder:
         self._block_manager = block_manager
         self._batches = batches
         self._max_batch_size = max_batch_size
-        self._b_max = graph.max_decode_batch(policy.backfill_slowdown, limit=max_batch_size)
+        self.update_costs()
         self._short_level: int | None = None
         self.evictions = 0
         """Times a running sequence lost its blocks to a more urgent one."""
+
+    def update_costs(self) -> None:
+        """Take B_max from the present costs of the graph."""
+        self._b_max = self._graph.max_decode_batch(self._policy.backfill_slowdown, limit=self._max_batch_size)
 
     def begin_round(self) -> None:
         """Begin a round of decisions at one point in time.

@@ -58,14 +58,8 @@ class KernelSelector:
         self._active = active
         self._max_batch_size = max_batch_size
         self._roles = (Role.DECODE,) if graph.static_tokens is None else (Role.PREFILL, Role.DECODE)
-        # Where a block of a prompt beside decodes exceeds the quantum, prompts would wait until those end.
-        smallest = BatchShape(graph.block_tokens + max_batch_size - 1, max_batch_size, 0, max_batch_size)
-        self._mixes = (
-            policy.background_mixes
-            and len(self._roles) == 1
-            and graph.longest_kernel_s(smallest) <= graph.quantum_s
-        )
         self._costs: dict[tuple[object, ...], KernelCost] = {}
+        self.update_costs()
         self._background_credit_s = dict.fromkeys(self._roles, 0.0)
         self._last_level_on = dict.fromkeys(self._roles, REACTIVE_LEVEL)
         self._kernels_since_promoted = 0
@@ -73,6 +67,18 @@ class KernelSelector:
         self._last_decode: dict[int, float] = {}
         self.preemptions = 0
         """Times a batch was paused between two kernels for a more urgent one."""
+
+    def update_costs(self) -> None:
+        """Decide by the present costs of the graph."""
+        self._costs.clear()
+        # Where a block of a prompt beside decodes exceeds the quantum, prompts would wait until those end.
+        graph, most = self._graph, self._max_batch_size
+        smallest = BatchShape(graph.block_tokens + most - 1, most, 0, most)
+        self._mixes = (
+            self._policy.background_mixes
+            and len(self._roles) == 1
+            and graph.longest_kernel_s(smallest) <= graph.quantum_s
+        )
 
     def select(self, now: float, *, background: bool = True) -> ScheduledKernel | None:
         """Start the most urgent kernel that may run on any idle XPU; None if none may run now.

@@ -91,7 +91,8 @@ class RequestQueues:
     def __init__(self, policy: Policy, graph: ExecutionGraph) -> None:
         """Create empty queues. ``graph`` estimates prefill times, where the policy orders by them."""
         self._policy = policy
-        self._estimate = PrefillEstimate(graph)
+        self._graph = graph
+        self.update_costs()
         self.by_level: dict[int, RequestQueue] = {}
         """The queue of each priority level, the most urgent level first."""
         self.running: list[Sequence] = []
@@ -101,6 +102,10 @@ class RequestQueues:
         # Heaps by time; a sequence that has finished meanwhile is skipped when its time comes.
         self._promotions: list[tuple[float, int, Sequence]] = []
         self._deadlines: list[tuple[float, int, Sequence]] = []
+
+    def update_costs(self) -> None:
+        """Order sequences that are queued from now on by the present costs of the graph."""
+        self._estimate = PrefillEstimate(self._graph)
 
     @property
     def num_waiting(self) -> int:

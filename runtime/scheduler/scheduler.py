@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..context.block_pool import BlockPool
-from ..heg.cost_model import KernelCost
+from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, Role
 from .active_kernels import ActiveKernels, ScheduledKernel
@@ -55,6 +55,7 @@ class Scheduler:
     ) -> None:
         """``max_batch_size`` is in sequences; ``share_sampled``: see :class:`BlockManager`."""
         self.policy = policy
+        self._graph = graph
         self._restarts = policy.preemption is Preemption.RESTART
         self._block_manager = BlockManager(
             pool, graph.block_tokens, share=policy.prefix_reuse, share_sampled=share_sampled
@@ -68,6 +69,12 @@ class Scheduler:
         self._selector = KernelSelector(
             graph, policy, self._queues, self._batches, self._builder, self._active, max_batch_size
         )
+
+    def use_costs(self, cost_model: CostModel) -> None:
+        """Decide by other estimates of the same kernels from now on."""
+        self._graph.use_costs(cost_model)
+        for part in (self._queues, self._builder, self._selector):
+            part.update_costs()
 
     # State.
 

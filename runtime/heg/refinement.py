@@ -1,0 +1,177 @@
+"""Refines a profile by the kernels that run while a model serves.
+
+A profile is measured in seconds, at few points, perhaps beside other programs. The engine times every kernel
+it runs in any case: the median of the last ones corrects the points of the profile that they are nearest to.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from .kernel import BatchShape, Kernel, KernelKind, Role
+from .profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
+from .store import ProfileStore
+
+_LATEST: Final = 32
+"""Kernels of a kind and size that are remembered."""
+_ENOUGH: Final = 8
+"""Kernels from which the median counts: one that waited for memory or the processor does not move it."""
+_LARGEST_STEP: Final = 2.0
+"""Factor by which one refinement changes a point at most."""
+_NOISE: Final = 1.05
+"""Factor within which a profile is right."""
+
+_log: Final = logging.getLogger(__name__)
+
+_Point: TypeAlias = tuple[Role, str, int]
+"""A figure of a profile: the XPU, the name of the field, and the place in its curve."""
+
+
+class ProfileRefiner:
+    """The profile of a model that serves, and the latest kernels. It belongs to the engine thread."""
+
+    def __init__(self, profile: Profile, store: ProfileStore) -> None:
+        """Start with ``profile``, as ``store`` has it."""
+        self.profile = profile
+        self._store = store
+        self._kernels: defaultdict[tuple[Role, KernelKind, int], deque[tuple[Kernel, BatchShape, float]]] = (
+            defaultdict(lambda: deque(maxlen=_LATEST))
+        )
+
+    def observe(self, role: Role, kernel: Kernel, shape: BatchShape, seconds: float) -> None:
+        """Note that ``kernel`` took ``seconds`` on the XPU of ``role`` while no other kernel ran."""
+        self._kernels[role, kernel.kind, shape.tokens.bit_length()].append((kernel, shape, seconds))
+
+    def refine(self) -> Profile | None:
+        """Refine and store :attr:`profile`; None if it is right, or too few kernels have run.
+
+        A profile that was measured again meanwhile, or removed, stays as it is in the store.
+        """
+        factors = self._factors()
+        if all(1 / _NOISE <= factor <= _NOISE for factor in factors.values()):
+            return None
+        refined = self.profile.model_copy(
+            update={
+                "xpus": {
+                    role: _refined_xpu(
+                        xpu,
+                        {(name, at): factor for (on, name, at), factor in factors.items() if on is role},
+                        self.profile,
+                    )
+                    for role, xpu in self.profile.xpus.items()
+                }
+            }
+        )
+        try:
+            self._store.replace(self.profile, refined)
+        except OSError as error:
+            _log.warning("the refined profile of a model could not be stored (%s)", error.strerror)
+        self.profile = refined
+        return refined
+
+    def _factors(self) -> dict[_Point, float]:
+        """By how much each point of the profile is to be changed, where enough kernels tell."""
+        factors: defaultdict[_Point, list[float]] = defaultdict(list)
+        for (role, _, _), kernels in self._kernels.items():
+            for kernel, shape, seconds in kernels:
+                parts = cost_parts(self.profile, kernel, shape, role)
+                # Who takes most of the time takes the blame for the rest of it.
+                name, at = max(parts, key=parts.__getitem__)
+                estimated = parts[name, at]
+                if estimated > 0:
+                    factors[role, name, at].append(1 + (seconds - sum(parts.values())) / estimated)
+        return {
+            point: min(max(statistics.median(found), 1 / _LARGEST_STEP), _LARGEST_STEP)
+            for point, found in factors.items()
+            if len(found) >= _ENOUGH
+        }
+
+
+def cost_parts(
+    profile: Profile, kernel: Kernel, shape: BatchShape, role: Role
+) -> Mapping[tuple[str, int], float]:
+    """Return the seconds that :meth:`Profile.estimate` adds up, by the figure of the profile they come from.
+
+    A figure is the name of a field, and its place in the curve nearest to ``shape``, 0 if it is no curve.
+    """
+    xpu = profile.xpus[role]
+    if kernel.kind is KernelKind.TOKENS:
+        assert xpu.groups is not None
+        name = "middle_s" if len(kernel.layers) > 1 else "last_s" if kernel.segments.start else "first_s"
+        return {(name, 0): getattr(xpu.groups, name)}
+    costs = xpu.layers
+    assert costs is not None
+    past = shape.past_tokens
+    read_s, pair_s = past * costs.read_s, past * shape.tokens / shape.sequences * costs.pair_s
+    if kernel.kind is KernelKind.ATTENTION:
+        return {("attention_s", 0): costs.attention_s, ("read_s", 0): read_s, ("pair_s", 0): pair_s}
+    layers = len(kernel.layers)
+    parts = {
+        ("segment_s", 0): len(kernel.segments) * costs.segment_s,
+        ("layer", _nearest(costs.layer, shape.tokens)): layers
+        * costs.layer.at(shape.tokens, profile.layer_flops / xpu.peak_flops),
+        ("read_s", 0): layers * read_s,
+        ("pair_s", 0): layers * pair_s,
+    }
+    if kernel.layers.start == 0:
+        parts["entry_s", 0] = costs.entry_s
+    if kernel.last and shape.logits_rows:
+        parts["head", _nearest(costs.head, shape.logits_rows)] = costs.head.at(
+            shape.logits_rows, profile.head_flops / xpu.peak_flops
+        )
+    return parts
+
+
+def _nearest(curve: Curve, count: int) -> int:
+    """Return the place of the measured count whose ratio to ``count`` is nearest to 1."""
+    return min(
+        range(len(curve.counts)),
+        key=lambda at: max(curve.counts[at] / count, count / curve.counts[at]),
+    )
+
+
+def _refined_xpu(xpu: XPUProfile, factors: Mapping[tuple[str, int], float], profile: Profile) -> XPUProfile:
+    """Return ``xpu`` with the figures that ``factors`` names changed by these factors."""
+    groups, layers = xpu.groups, xpu.layers
+    if groups is not None:
+        groups = groups.model_copy(update=_scaled(groups, ("first_s", "middle_s", "last_s"), factors))
+    if layers is None:
+        return xpu.model_copy(update={"groups": groups})
+    layers = layers.model_copy(
+        update=_scaled(layers, ("segment_s", "entry_s", "read_s", "pair_s", "attention_s"), factors)
+        | {
+            name: _scaled_curve(
+                getattr(layers, name), {at: f for (of, at), f in factors.items() if of == name}
+            )
+            for name in ("layer", "head")
+        }
+    )
+    seconds = zip(layers.layer.counts, layers.layer.seconds, strict=True)
+    flops = max((count * profile.layer_flops / each for count, each in seconds if each > 0), default=0.0)
+    return xpu.model_copy(update={"groups": groups, "layers": layers, "peak_flops": flops or xpu.peak_flops})
+
+
+def _scaled(
+    costs: LayerCosts | StaticGroups, names: tuple[str, ...], factors: Mapping[tuple[str, int], float]
+) -> dict[str, float | Curve]:
+    return {name: getattr(costs, name) * factors.get((name, 0), 1.0) for name in names}
+
+
+def _scaled_curve(curve: Curve, factors: Mapping[int, float]) -> Curve:
+    """Return ``curve`` with its points changed by ``factors``, by their places, and still ascending.
+
+    Points that have no factor are kept between those that have one.
+    """
+    seconds = [each * factors.get(at, 1.0) for at, each in enumerate(curve.seconds)]
+    for at in sorted(factors, reverse=True):  # noise only adds time: of two points the shorter one is right
+        seconds[at] = min([seconds[at], *(seconds[other] for other in factors if other > at)])
+    for at in range(len(seconds)):
+        if at not in factors:
+            above = [seconds[other] for other in factors if other > at]
+            below = [seconds[other] for other in factors if other < at]
+            seconds[at] = min([max([seconds[at], *below]), *above])
+    return Curve(counts=curve.counts, seconds=tuple(seconds))

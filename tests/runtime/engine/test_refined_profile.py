@@ -1,0 +1,74 @@
+"""A profile that is refined by the engine that serves by it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.engine import engine
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.heg.profile import Profile
+
+pytestmark = pytest.mark.real_model
+
+MESSAGES = [{"role": "user", "content": "Hello!"}]
+
+
+def stored(folder: Path) -> Profile:
+    (file,) = folder.glob("[!m]*.json")
+    return Profile.model_validate_json(file.read_bytes())
+
+
+def slow_decode_s(profile: Profile) -> float:
+    costs = profile.xpus[Role.DECODE].layers
+    assert costs is not None
+    return costs.layer.seconds[0]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RuntimeConfig:
+    """A configuration whose stored profile says that layers take a hundred times as long as they do."""
+    config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
+    LocalRuntime.open("nano", config).close()
+    (file,) = tmp_path.glob("[!m]*.json")
+    document: Any = stored(tmp_path).model_dump(mode="json")
+    layer = document["xpus"]["decode"]["layers"]["layer"]
+    layer["seconds"] = [100 * seconds for seconds in layer["seconds"]]
+    file.write_text(Profile.model_validate(document).model_dump_json())
+    return config
+
+
+def test_a_model_that_has_served_is_opened_with_a_better_profile(
+    config: RuntimeConfig, tmp_path: Path
+) -> None:
+    before = slow_decode_s(stored(tmp_path))
+    with LocalRuntime.open("nano", config) as runtime:
+        runtime.generate(MESSAGES, max_tokens=12, temperature=0)
+    assert slow_decode_s(stored(tmp_path)) == pytest.approx(before / 2)  # the largest step
+
+
+def test_an_idle_engine_goes_on_by_refined_costs(
+    config: RuntimeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.05)
+    with LocalRuntime.open("nano", config) as runtime:
+        profile = runtime._engine._profile
+        assert profile is not None
+        wrong = profile.profile
+        runtime.generate(MESSAGES, max_tokens=12, temperature=0)
+        while profile.profile is wrong:
+            time.sleep(0.01)
+        scheduler = runtime._engine._scheduler
+        runtime.generate(MESSAGES, max_tokens=1)  # behind the refinement
+        assert scheduler._graph.cost_model is profile.profile
+
+
+def test_a_model_that_has_hardly_served_keeps_its_profile(config: RuntimeConfig, tmp_path: Path) -> None:
+    before = stored(tmp_path)
+    with LocalRuntime.open("nano", config) as runtime:
+        runtime.generate(MESSAGES, max_tokens=2)
+    assert stored(tmp_path) == before

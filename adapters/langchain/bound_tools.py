@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -37,6 +38,10 @@ class BoundTools:
                     f"{getattr(tool, 'name', tool)} has a speculable function but is not speculable itself: "
                     "only the tool receives the call's id. Put @speculable above @tool."
                 )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BoundTools:
+        """Return copies of the tools, with their speculations."""
+        return BoundTools(copy.deepcopy(self.given, memo), self._choice)
 
     def not_offered(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the speculable tools that a request with these options does not offer, with the reason."""

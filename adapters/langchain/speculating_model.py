@@ -12,6 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult, LLMResult
 from pydantic import PrivateAttr
 
+from agentrt.errors import ConfigurationError
 from agentrt.tools.scopes import reserve_turn
 
 from ..transparent_subclass import transparent_subclass
@@ -50,6 +51,13 @@ class SpeculatingChatModel(_Base):
         if bound._agentrt_state is not None:
             bound._agentrt_tools = bound._agentrt_state.tools.bound(tools, kwargs.get("tool_choice"))
         return super(SpeculatingChatModel, bound).bind_tools(tools, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raise :class:`ConfigurationError`: predictors, report and speculations belong to this process."""
+        raise ConfigurationError(
+            f"a speculating {type(self).__name__} cannot be pickled. Pickle the plain model, and pass it to "
+            "speculate() where it is loaded."
+        )
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         turns = self._agentrt_start(ModelMethod.GENERATE, messages, args, kwargs)

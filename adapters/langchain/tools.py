@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import Tool as SingleInputTool
 from pydantic import PrivateAttr
 
-from agentrt.errors import NotSpeculableError
+from agentrt.errors import ConfigurationError, NotSpeculableError
 from agentrt.tools.claiming_function import claiming_function, plain_function, running
 from agentrt.tools.scopes import current_scope
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
@@ -40,20 +40,25 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     if options.invalidated_by:
         observe_writes()
     copy = tool.model_copy()
+    object.__setattr__(copy, "__class__", _speculable_class(plain_class(type(tool))))
+    _describe(copy, options)
+    return copy
+
+
+def _describe(tool: Any, options: SpeculableOptions) -> None:
+    """Let ``tool``, of a speculable class, claim speculations of its own."""
     base = plain_class(type(tool))
-    object.__setattr__(copy, "__class__", _speculable_class(base))
-    described = copy._agentrt = SpeculableTool(
+    described = tool._agentrt = SpeculableTool(
         tool.name,
-        bind=functools.partial(_bind, base, copy),
-        call=_sync_runner(base, copy) if _has_sync(tool) else None,
-        acall=_async_runner(base, copy) if _has_async(base, tool) else None,
+        bind=functools.partial(_bind, base, tool),
+        call=_sync_runner(base, tool) if _has_sync(tool) else None,
+        acall=_async_runner(base, tool) if _has_async(base, tool) else None,
         options=options,
     )
     for name in ("func", "coroutine"):  # where the tool has one: agents may call it instead of the tool
-        function = getattr(copy, name, None)
+        function = getattr(tool, name, None)
         if inspect.isroutine(function):
-            setattr(copy, name, claiming_function(plain_function(function), described))
-    return copy
+            setattr(tool, name, claiming_function(plain_function(function), described))
 
 
 if TYPE_CHECKING:
@@ -77,6 +82,26 @@ class SpeculableMixin(_Base):
     def __speculable__(self) -> SpeculableTool:
         """The tool as a session sees it."""
         return self._agentrt
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Any:
+        """Return a copy with speculations of its own, because it may be changed."""
+        copied = super().__deepcopy__(memo)
+        _describe(copied, self._agentrt.options)
+        return copied
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Any:
+        """Return a copy; a changed one has speculations of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update:
+            _describe(copied, self._agentrt.options)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Raise :class:`ConfigurationError`: speculations belong to this process."""
+        raise ConfigurationError(
+            f"the speculable tool {self.name} cannot be pickled. Pickle the plain tool, and pass it to "
+            "speculable() where it is loaded."
+        )
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None

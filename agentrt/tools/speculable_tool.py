@@ -150,6 +150,10 @@ class SpeculableTool:
         self.slots = threading.BoundedSemaphore(options.max_concurrency)
         """Acquired, without waiting, by each speculative run; released when its function has ended."""
 
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself: functions are not copied either, and a tool of a framework describes its copy."""
+        return self
+
     def key(self, invocation: Invocation) -> str:
         """Return the canonical key of a call; raises :class:`InvalidRequestError` if it has none."""
         if self.options.canonical is not None:

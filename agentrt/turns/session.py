@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from weakref import WeakSet
 
 from ..argument_checks import check_messages
@@ -66,6 +66,12 @@ class SpeculationSession:
         self._exit = AsyncExitStack()
         self._exit_sync = ExitStack()
         self._turns: WeakSet[Turn] = WeakSet()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Raise :class:`ConfigurationError`: a session can be neither copied nor pickled."""
+        raise ConfigurationError(
+            "a session is one run and cannot be copied. Create one for each conversation, of the same tools."
+        )
 
     async def __aenter__(self) -> Self:
         """Open the session on this event loop."""

@@ -198,7 +198,7 @@ def test_an_endpoint_without_one_answers_as_ever(
 ) -> None:
     """Algorithm 2, and not a word about it."""
     describe = status._describe_model
-    monkeypatch.setattr(status, "_describe_model", lambda service: describe(service) | {"capabilities": []})
+    monkeypatch.setattr(status, "_describe_model", lambda *given: describe(*given) | {"capabilities": []})
     monkeypatch.setattr(ToolOutputs, "put", None)
     chat = speculate(here.chat(server), ScriptedSpeculator([OSLO], [OSLO]), tool_cache=tool_cache)
     bound = chat.bind_tools([get_weather])

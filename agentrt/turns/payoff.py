@@ -10,9 +10,10 @@ from .means import Mean
 
 _FIRST_OVERHEAD_S = 0.001
 """Assumed before the first measurement: about what a claimed turn takes on one core of a laptop."""
-_MOST_PROBE_SHARE = 0.01
+_MOST_PROBE_SHARE = 0.005
 """Probes of a predictor that does not pay may cost this share of the model's time."""
-_MOST_SKIPPED = 256
+_LONGEST_INTERVAL = 256
+"""Turns between two probes that cost next to nothing."""
 _free = False
 
 
@@ -89,9 +90,9 @@ class PredictionCost:
 class Probes:
     """When to run a predictor that is not expected to pay, to see whether that has changed.
 
-    The number of turns between two probes doubles, and is never so small that probes cost more than one
-    hundredth of the model's time. When what could be saved has more than doubled since the last run, what
-    was measured is outdated and a probe is due at once.
+    The number of turns between two probes doubles, up to 256, and is never so small that probes cost more
+    than half a percent of the model's time. When what could be saved has more than doubled since the last
+    run, what was measured is outdated and a probe is due at once.
     """
 
     def __init__(self) -> None:
@@ -113,10 +114,10 @@ class Probes:
         """Whether to probe in this turn, at this cost beside a model that takes ``generation_s``."""
         self._could_save_s = min(self._could_save_s, could_save_s)
         least = cost_s / (_MOST_PROBE_SHARE * generation_s) if generation_s else 0.0
-        if self._skipped < min(max(self._interval, least), _MOST_SKIPPED):
+        if self._skipped < max(self._interval, least):
             self._skipped += 1
             return False
-        self._interval = min(2 * self._interval, _MOST_SKIPPED)
+        self._interval = min(2 * self._interval, _LONGEST_INTERVAL)
         self._skipped = 0
         self._could_save_s = could_save_s
         return True

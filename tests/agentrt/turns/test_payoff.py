@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentrt.turns.payoff import PredictionCost
+from agentrt.turns.payoff import PredictionCost, Probes
 
 
 def cost_of(*turns: tuple[bool, float]) -> PredictionCost:
@@ -25,3 +25,20 @@ def test_a_slowdown_is_measured_until_it_is_certain() -> None:
         predicted = not cost.needs_a_turn_without
         cost.add_turn(0.012 if predicted else 0.008, predicted=predicted)
     assert 0.003 < cost.seconds - 0.001 < 0.004
+
+
+def test_probes_cost_at_most_half_a_percent_of_the_models_time() -> None:
+    for cost_s, generation_s in ((0.01, 0.01), (0.001, 0.01), (0.5, 0.01), (0.1, 5.0)):
+        probes = Probes()
+        turns = 20_000
+        made = sum(probes.due(cost_s, generation_s, could_save_s=0.0) for _ in range(turns))
+        assert made >= 1
+        assert made * cost_s <= 0.0051 * turns * generation_s + cost_s
+
+
+def test_free_probes_become_rarer_and_never_stop() -> None:
+    probes = Probes()
+    due = [turn for turn in range(3000) if probes.due(0.0, 1.0, could_save_s=0.0)]
+    gaps = [after - before for before, after in zip(due, due[1:], strict=False)]
+    assert gaps[:4] == [3, 5, 9, 17]
+    assert max(gaps) == 257

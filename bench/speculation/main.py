@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,15 +11,14 @@ from ..common.machine import describe_machine
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport, Table
 from . import (
-    claimed_overhead,
     controlled,
     frameworks,
     guards,
     like_for_like,
     models,
     nano,
-    overhead,
     patterns,
+    turn_overhead,
 )
 from .agent_tasks import agent_tasks
 from .prices import PRICES
@@ -68,8 +66,7 @@ def run(
     simulated = controlled.Controlled(tasks, size, drawn, progress)
     simulated.run()
     progress("the cost of speculating at all")
-    median_ms, p99_ms = asyncio.run(overhead.overhead_ms(300 if quick else 2000))
-    claimed = claimed_overhead.measure(200 if quick else 1000)
+    overheads = turn_overhead.measure(200 if quick else 1000)
     generation_s = 0.1 if quick else 0.4
     turns = 10 if quick else 30
     runs = frameworks.measure_frameworks(turns, progress)
@@ -92,9 +89,7 @@ def run(
             "claim_rate_unpaced": unpaced["claim_rate"],
             "unpaced_fast_model_slowdown_pct": nano.slowdown_pct(pair.unpaced),
             **simulated.figures,
-            "sdk_overhead_ms_per_turn_p50": median_ms,
-            "sdk_overhead_ms_per_turn_p99": p99_ms,
-            **claimed_overhead.figures(claimed),
+            **turn_overhead.figures(overheads),
             **frameworks.figures(runs),
             "guard_bypasses": float(sum(bypasses.values())),
             "unguarded_claims": float(guards.unguarded_claims()),
@@ -107,7 +102,7 @@ def run(
             nano.nano_table("nano pair, unpaced", pair.unpaced),
             pair.by_samples,
             *simulated.tables,
-            claimed_overhead.table(claimed),
+            turn_overhead.table(overheads),
             frameworks.table(runs),
             Table(
                 title="runs of tools whose calls a guard rejected, by guard",
@@ -123,8 +118,7 @@ def run(
                 controlled.METHOD.format(
                     source=source, scale=size.scale, seeds=len(drawn), each=size.fleet_each, prices=PRICES
                 ),
-                overhead.METHOD,
-                claimed_overhead.METHOD,
+                turn_overhead.METHOD,
                 frameworks.METHOD.format(turns=turns),
                 _GUARDS_METHOD,
                 like_for_like.METHOD.format(

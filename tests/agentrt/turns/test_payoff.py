@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from agentrt.turns.payoff import PredictionCost, Probes
 
 
@@ -39,6 +41,6 @@ def test_probes_cost_at_most_half_a_percent_of_the_models_time() -> None:
 def test_free_probes_become_rarer_and_never_stop() -> None:
     probes = Probes()
     due = [turn for turn in range(3000) if probes.due(0.0, 1.0, could_save_s=0.0)]
-    gaps = [after - before for before, after in zip(due, due[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(due)]
     assert gaps[:4] == [3, 5, 9, 17]
     assert max(gaps) == 257

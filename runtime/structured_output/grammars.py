@@ -17,7 +17,10 @@ _OPTIONS: Final = '%llguidance {"no_forcing": true}'
 # Calls in any JSON style, as models write them that were not shown one: made to change its style within a
 # call, a model writes other arguments. Whitespace is bounded: small models would go on writing it.
 _W: Final = r"[ \t\r\n]{0,32}"
-_ANY_STYLE: Final = {"whitespace_pattern": _W, "item_separator": ",", "key_separator": ":"}
+# In arguments one space, or one line break with indentation. A model whose next token is ruled out, such as a
+# number where the schema has a string, would write more spaces, and after them something else.
+_SPACE: Final = r"[ ]?|\r?\n[ \t]{0,32}"
+_ANY_STYLE: Final = {"whitespace_pattern": _SPACE, "item_separator": ",", "key_separator": ":"}
 _ANY_HEAD: Final = rf'/\{{{_W}"name"{_W}:{_W}/'
 _ANY_BETWEEN: Final = rf'/{_W},{_W}"(arguments|parameters)"{_W}:{_W}/'
 _ANY_TAIL: Final = rf"/{_W}\}}/"

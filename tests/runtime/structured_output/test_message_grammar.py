@@ -76,9 +76,14 @@ def test_free_answers_and_calls_in_any_style_are_allowed(
     assert follow(manager, text, choice) is None
 
 
-def test_whitespace_between_arguments_is_bounded(manager: StructuredOutputManager) -> None:
-    begun = '{"name": "search", "arguments": {'
-    assert follow(manager, f"{begun}{' ' * 1000}", AUTO) == f"{begun}{' ' * 32}"
+@pytest.mark.parametrize(
+    ("spaces", "allowed"), [("  ", " "), ("\n\n", "\n"), ("\n" + 40 * " ", "\n" + 32 * " ")]
+)
+def test_whitespace_in_arguments_is_bounded(
+    manager: StructuredOutputManager, spaces: str, allowed: str
+) -> None:
+    begun = '{"name": "search", "arguments": {"query":'
+    assert follow(manager, f"{begun}{spaces}", AUTO) == f"{begun}{allowed}"
 
 
 @pytest.mark.parametrize("text", [f"{CALL}\n{LIGHT}", f"[{CALL}, {LIGHT}]", f"```\n{CALL}\n{LIGHT}\n```"])

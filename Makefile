@@ -52,9 +52,11 @@ docs: $(VENV)/.installed-docs
 bench: $(VENV)/.installed-bench
 	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done
 
-# WORKLOADS=FOLDER has recorded workloads; BENCHES= only fills the pages from the reports in docs/figures.
+# WORKLOADS=FOLDER has recorded workloads, MODELS=FOLDER the GGUF files of bench models, which is left out without
+# any; BENCHES= only fills the pages from the reports in docs/figures.
 figures: $(VENV)/.installed-bench
-	$(RUN) -m agentrt.bench.documentation $(BENCHES) $(if $(WORKLOADS),--workloads $(WORKLOADS))
+	$(RUN) -m agentrt.bench.documentation $(if $(MODELS),$(BENCHES),$(filter-out models,$(BENCHES))) \
+	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS))
 
 clean:
 	rm -rf $(VENV) site

@@ -149,16 +149,34 @@ def _measure(
     commit: str,
     workloads: Path | None,
     quick: bool,
+    models: Path | None,
     folder: Path,
     progress: Callable[[str], None],
 ) -> None:
-    """Run a bench, keep its report and draw its pictures."""
+    """Run a bench, keep its report and draw its pictures.
+
+    Bench models measures all GGUF files in the folder ``models``, the smallest first.
+
+    Raises:
+        ConfigurationError: bench models has no such files.
+    """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     main = importlib.import_module(f"agentrt.bench.{name}.main")
-    report: BenchReport = main.run(quick=quick, workloads=workloads, progress=progress)
+    report: BenchReport
+    if name == "models":
+        report = main.run_all(_gguf_files(models), quick=quick, workloads=workloads, progress=progress)
+    else:
+        report = main.run(quick=quick, workloads=workloads, progress=progress)
     measured = Measured(date=date, commit=commit, quick=quick, report=report)
     (folder / f"{name}.json").write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
     _draw(report, folder)
+
+
+def _gguf_files(folder: Path | None) -> list[Path]:
+    files = sorted(folder.glob("*.gguf"), key=lambda file: file.stat().st_size) if folder else []
+    if not files:
+        raise ConfigurationError("bench models has no models. Name a folder with GGUF files: --models DIR.")
+    return files
 
 
 def _draw(report: BenchReport, folder: Path) -> None:
@@ -182,6 +200,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m agentrt.bench.documentation")
     parser.add_argument("benches", nargs="*", metavar="BENCH", help="what to measure anew")
     parser.add_argument("--workloads", type=Path, help="a folder with recorded workloads")
+    parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
     given = parser.parse_args(arguments)
     root = Path.cwd()
@@ -193,7 +212,13 @@ def main(arguments: Sequence[str]) -> None:
         commit = _commit() if given.benches else ""
         for name in given.benches:
             _measure(
-                name, commit, given.workloads, given.quick, folder, lambda line: print(line, file=sys.stderr)
+                name,
+                commit,
+                given.workloads,
+                given.quick,
+                given.models,
+                folder,
+                lambda line: print(line, file=sys.stderr),
             )
         reports = read_reports(folder)
         for page in documents(root):

@@ -12,7 +12,7 @@ from .llama_cpp import LlamaCpp
 from .recorded_answers import RECORDED_ANSWERS, TOOLS, answers_without_calls
 from .runtime_side import RuntimeSide
 
-_MOST_TOKENS = 400
+_MOST_TOKENS = 256
 
 
 @dataclass

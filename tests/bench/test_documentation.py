@@ -154,3 +154,29 @@ def test_a_bench_is_measured_at_a_commit(
     assert f"at commit {measured.commit}" in (tmp_path / "README.md").read_text()
     with pytest.raises(SystemExit):  # the page has changed
         documentation.main(["engine"])
+
+
+def test_the_models_of_a_folder_are_measured_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured: list[str] = []
+
+    def run_all(files: list[Path], **options: object) -> BenchReport:
+        measured.extend(file.name for file in files)
+        return REPORT.model_copy(update={"bench": "models"})
+
+    main = types.ModuleType("agentrt.bench.models.main")
+    main.run_all = run_all  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, main.__name__, main)
+    monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("")
+    with pytest.raises(SystemExit):
+        documentation.main(["models"])
+    assert "--models DIR" in capsys.readouterr().err
+    for name, size in {"large.gguf": 9, "small.gguf": 1, "other.bin": 5}.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    documentation.main(["--models", str(tmp_path), "models"])
+    assert measured == ["small.gguf", "large.gguf"]
+    assert (tmp_path / "docs" / "figures" / "models.json").exists()

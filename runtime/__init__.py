@@ -20,6 +20,7 @@ from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
     from .config import RuntimeConfig
+    from .context.saved_contexts import SavedContexts
     from .engine.engine_group import EngineGroup
     from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
@@ -61,6 +62,7 @@ __all__ = [
     "RuntimeConfig",
     "RuntimeStatistics",
     "SamplingParams",
+    "SavedContexts",
     "Timing",
     "TokenLogprobs",
     "Usage",
@@ -84,6 +86,7 @@ _DEFINED_IN = {
     "PooledModel": ".pool.pooled_model",
     "RuntimeConfig": ".config",
     "RuntimeStatistics": ".service",
+    "SavedContexts": ".context.saved_contexts",
     "SamplingParams": ".request.sampling_params",
     "Timing": ".output.generation",
     "TokenLogprobs": ".engine.logprobs",

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
 from agentrt.errors import ConfigurationError
 
 from .config import RuntimeConfig
+from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
+from .context.saved_contexts import SavedContexts
 from .drafting.drafter import Drafter
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
@@ -25,7 +28,7 @@ from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
-from .model.directory import open_model_directory
+from .model.directory import ModelDirectory, open_model_directory
 from .model.tokenizer import Tokenizer
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
@@ -42,6 +45,8 @@ from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
 from .xpu.loading import load_model
 from .xpu.warm_up import warm_up
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class LocalRuntime:
         config: RuntimeConfig,
         on_step: OnOpeningStep = ignore_step,
         group: EngineGroup | None = None,
+        contexts: SavedContexts | None = None,
     ) -> None:
         """Load ``model``; see :meth:`open`."""
         _check_config(config)
@@ -108,6 +114,11 @@ class LocalRuntime:
             warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
             self._pool = BlockPool(arena.blocks)
             self._arena = arena
+            self._platform = loaded.platform
+            self._salts = PrefixSalts()
+            self._contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
+            if contexts is not None and contexts.owner == self._contexts_owner:
+                self._restore(contexts)
             self.config = config
             self.memory_bytes = loaded.graph.footprint_bytes + arena.memory_bytes
             """Bytes of the weights, of the activations of the longest chunk, and of the KV arena."""
@@ -130,8 +141,9 @@ class LocalRuntime:
                 arena_tokens=arena.capacity_tokens,
                 memory_bytes=config.memory_bytes,
                 vocabulary_size=loaded.vocabulary_size,
+                salts=self._salts,
             )
-            scheduler = Scheduler(
+            self._scheduler = Scheduler(
                 self._pool,
                 loaded.graph,
                 config.scheduling(),
@@ -140,7 +152,7 @@ class LocalRuntime:
             )
             self._engine = Engine(
                 loaded.platform,
-                scheduler,
+                self._scheduler,
                 loaded.vocabulary_size,
                 arena.block_tokens,
                 self._tokenizer.detokenizer,
@@ -162,6 +174,7 @@ class LocalRuntime:
         *,
         on_step: OnOpeningStep = ignore_step,
         group: EngineGroup | None = None,
+        contexts: SavedContexts | None = None,
     ) -> Self:
         """Load ``"nano"``, ``"nano-draft"``, an OpenVINO model directory or a GGUF file, ready for requests.
 
@@ -169,18 +182,33 @@ class LocalRuntime:
         is measured, when it is first opened; both take seconds.
 
         Open all models of a process with one ``group``: proactive requests of each then pause for reactive
-        requests of the others.
+        requests of the others. ``contexts`` are those of an earlier runtime (:meth:`suspend`): prompts of its
+        apps find their blocks again. They are not used if the model's files or ``config`` have changed since.
 
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
             ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
                 this machine.
         """
-        return cls(model, RuntimeConfig() if config is None else config, on_step, group)
+        return cls(model, RuntimeConfig() if config is None else config, on_step, group, contexts)
 
     def close(self) -> None:
         """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
         self._finalizer()
+
+    def suspend(self) -> SavedContexts:
+        """Stop like :meth:`close`, and save the contexts of all apps for :meth:`open`.
+
+        They are in a temporary file, at most as large as the KV arena; close them when they are not needed.
+
+        Raises:
+            OSError: the file cannot be written; the runtime is closed all the same.
+        """
+        caches = self._arena.rows(self._platform)
+        self.close()
+        self._scheduler.release_held_contexts()
+        blocks = self._pool.cached_blocks() if caches else {}
+        return SavedContexts.save(self._salts, self._contexts_owner, blocks, caches)
 
     def __enter__(self) -> Self:
         """Return the runtime itself."""
@@ -253,6 +281,16 @@ class LocalRuntime:
         """
         return self._events(self._input_processor.process(messages, **options))
 
+    def _restore(self, contexts: SavedContexts) -> None:
+        """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
+        try:
+            contexts.read_into(self._arena.rows(self._platform), self._pool.restore(contexts.block_hashes))
+        except OSError as error:
+            _log.warning("The contexts of the model cannot be read and are computed again: %s", error)
+            self._pool = BlockPool(self._arena.blocks)
+        else:
+            self._salts = contexts.salts
+
     def _events(self, request: Request) -> Iterator[GenerationEvent]:
         pieces = Handover[str | ToolTurn]()
         with self._submit(request, pieces.put) as pending:
@@ -316,6 +354,12 @@ class LocalRuntime:
         if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
             return None
         return ToolCacheDrafter(outputs, self._renderer, request.calls_in, self.context_length)
+
+
+def _files_of(directory: ModelDirectory) -> tuple[object, ...]:
+    """What changes when the model of a directory is replaced."""
+    files = [(file, file.stat()) for file in (directory.graph, directory.graph.with_suffix(".bin"))]
+    return tuple((file, status.st_size, status.st_mtime_ns) for file, status in files)
 
 
 def _check_config(config: object) -> None:

@@ -86,6 +86,21 @@ class BlockPool:
             self._block_of[block_hash] = block
             self._hash_of[block] = block_hash
 
+    def cached_blocks(self) -> dict[bytes, int]:
+        """Return the blocks of :attr:`cached` by their hashes, the least recently used first."""
+        return {self._hash_of[block]: block for block in self._idle}
+
+    def restore(self, block_hashes: Sequence[bytes]) -> list[int]:
+        """Cache a free block under each of ``block_hashes``, the least recently used first, and return them.
+
+        The caller then writes their content. There must be that many free blocks, and none is cached yet.
+        """
+        blocks = self.allocate(len(block_hashes))
+        for block, block_hash in zip(blocks, block_hashes, strict=True):
+            self.cache(block, block_hash)
+        self.release(blocks[::-1])
+        return blocks
+
     def release(self, blocks: Sequence[int]) -> None:
         """Release the block table of one holder. Cached blocks can still be found.
 

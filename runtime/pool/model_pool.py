@@ -77,6 +77,7 @@ class ModelPool:
     def close(self) -> None:
         """Close the runtimes of all loaded models. Call it without a running event loop."""
         for model in self.models:
+            model.drop_contexts()
             if model.runtime is not None:
                 model.runtime.close()
 
@@ -159,7 +160,11 @@ class ModelPool:
                     raise _stopping_error()
                 await self._make_room_for(model)
                 runtime = await asyncio.to_thread(
-                    self._open_runtime, model.model, model.config, on_step=self._check_not_stopping
+                    self._open_runtime,
+                    model.model,
+                    model.config,
+                    on_step=self._check_not_stopping,
+                    contexts=model.contexts,
                 )
                 await self._accept(model, runtime)
         except (ModelBudgetError, RuntimeClosedError):
@@ -206,7 +211,9 @@ class ModelPool:
     async def _unload(self, model: PooledModel) -> None:
         assert model.runtime is not None
         try:
-            await asyncio.to_thread(model.runtime.close)
+            model.contexts = await asyncio.to_thread(model.runtime.suspend)
+        except OSError as error:
+            _log.warning("%s: its contexts could not be saved and are computed again: %s", model.name, error)
         finally:
             model.set_unloaded()
 

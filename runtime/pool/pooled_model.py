@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from ..config import RuntimeConfig
+from ..context.saved_contexts import SavedContexts
 from ..model.directory import summarize_model
 from ..service import LocalRuntime
 
@@ -44,6 +45,8 @@ class PooledModel:
         """Maximum number of tokens of prompt and answer together; None until it was loaded once."""
         self.takes_tools = True
         """Whether requests may have tools; true until it was loaded once."""
+        self.contexts: SavedContexts | None = None
+        """The contexts of its apps while it is not loaded."""
         self.requests = 0
         """Requests that use it or wait for it."""
         self.loads = 0
@@ -88,13 +91,20 @@ class PooledModel:
         return self.status is ModelStatus.LOADED and not self.requests
 
     def set_loaded(self, runtime: LocalRuntime) -> None:
-        """Note that ``runtime`` has the model loaded."""
+        """Note that ``runtime`` has the model loaded, and its contexts again."""
+        self.drop_contexts()
         self.runtime = runtime
         self.status = ModelStatus.LOADED
         self.loads += 1
         self.memory_bytes = runtime.memory_bytes
         self.context_length = runtime.context_length
         self.takes_tools = runtime.call_format is not None
+
+    def drop_contexts(self) -> None:
+        """Delete the saved contexts."""
+        if self.contexts is not None:
+            self.contexts.close()
+            self.contexts = None
 
     def set_unloaded(self) -> None:
         """Note that the runtime was closed, and keep its counts."""

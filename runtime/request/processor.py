@@ -35,9 +35,11 @@ class InputProcessor:
         arena_tokens: int,
         memory_bytes: int,
         vocabulary_size: int,
+        salts: PrefixSalts,
     ) -> None:
         """``arena_tokens`` is the capacity of the KV arena, and ``memory_bytes`` its configured size.
 
+        ``salts`` keep the prefixes of apps apart in the prefix cache.
         Error messages state ``memory_bytes``, the value to raise when a prompt does not fit the arena.
         """
         self._tokenizer = tokenizer
@@ -47,7 +49,7 @@ class InputProcessor:
         self._arena_tokens = arena_tokens
         self._memory_bytes = memory_bytes
         self._vocabulary_size = vocabulary_size
-        self._salts = PrefixSalts()
+        self._salts = salts
         self._structured_output = StructuredOutputManager(
             call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
         )

@@ -194,6 +194,10 @@ class Scheduler:
         if self.policy.tool_wait_s > 0:
             self._block_manager.hold(sequence, now + self.policy.tool_wait_s)
 
+    def release_held_contexts(self) -> None:
+        """Release the blocks held for next turns; they can still be found."""
+        self._block_manager.release_expired(float("inf"))
+
     def complete_kernel(self, role: Role, now: float) -> Batch | None:
         """Note that the kernel on ``role`` is done.
 

@@ -48,7 +48,8 @@ class OpenVINOXPU:
         self._pool = pool
         self._recompile = recompile
         self.kernels = kernels
-        self._caches: Mapping[str, ov.Tensor] = {}
+        self.caches: Mapping[str, ov.Tensor] = {}
+        """The attached caches; empty once closed."""
         self._submitted: Kernel | None = None
         """The kernel that :meth:`submit` has started and that has not ended."""
         self._epoch = 0
@@ -66,7 +67,7 @@ class OpenVINOXPU:
 
     def attach(self, caches: Mapping[str, ov.Tensor]) -> None:
         """Use ``caches``, key and value tensors by input name. Call it once, before the first batch."""
-        self._caches = caches
+        self.caches = caches
 
     def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
         """See :meth:`XPU.submit`."""
@@ -122,7 +123,7 @@ class OpenVINOXPU:
         """See :meth:`XPU.close`."""
         self._abandon_running()
         self._watchdog.close()
-        self._caches = {}
+        self.caches = {}
 
     def _load(self, context: BatchContext) -> None:
         if context.buffers is None:
@@ -172,7 +173,7 @@ class OpenVINOXPU:
         key = (self._role, kind, index)
         found: tuple[int, BoundInference] | None = buffers.inferences.get(key)
         if found is None or found[0] != self._epoch:
-            found = (self._epoch, self.kernels.bind(kind, index, self._caches))
+            found = (self._epoch, self.kernels.bind(kind, index, self.caches))
             buffers.inferences[key] = found
         return found[1]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import openvino as ov
 
 from agentrt.errors import ConfigurationError
 
+from ..context.saved_contexts import Rows
 from ..model.kv_layout import KVLayout
 from .platforms import OpenVINOPlatform
 
@@ -48,6 +50,11 @@ class KVArena:
             ) from error
         # Only the platform holds the tensors, so that closing it frees them.
         platform.attach(tensors)
+
+    def rows(self, platform: OpenVINOPlatform) -> list[Rows]:
+        """Return the memory of each cache tensor of ``platform`` by blocks; nothing once it is closed."""
+        caches = sorted(platform.caches.items())
+        return [cache.data.view(np.uint8).reshape(self.blocks, -1) for _, cache in caches]
 
     @property
     def capacity_tokens(self) -> int:

@@ -98,6 +98,11 @@ class OpenVINOPlatform:
         for xpu in self._xpus.values():
             xpu.attach(caches)
 
+    @property
+    def caches(self) -> Mapping[str, ov.Tensor]:
+        """The attached key and value tensors; empty once closed."""
+        return self._xpus[Role.DECODE].caches
+
     def now(self) -> float:
         """See :meth:`Platform.now`."""
         return time.perf_counter()

@@ -74,6 +74,7 @@ EXPORTS = {
             "PoolConfig",
             "PooledModel",
             "RuntimeStatistics",
+            "SavedContexts",
             "SamplingParams",
         ),
         *("Timing", "TokenLogprobs", "Usage"),

@@ -27,6 +27,17 @@ from agentrt.testing import run_in_virtual_time
 SIZE = 100
 
 
+class FakeContexts:
+    """Saved contexts of a model."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class FakeRuntime:
     """What a pool needs of a runtime; each load samples one token."""
 
@@ -36,6 +47,7 @@ class FakeRuntime:
         self.context_length = 512
         self.call_format = None
         self.closed = False
+        self.full_disk = False
 
     def statistics(self) -> Any:
         zeros = {field.name: 0 for field in dataclasses.fields(EngineStatistics)}
@@ -45,6 +57,12 @@ class FakeRuntime:
     def close(self) -> None:
         self.closed = True
 
+    def suspend(self) -> FakeContexts:
+        self.close()
+        if self.full_disk:
+            raise OSError("No space left on device")
+        return FakeContexts(self.model_id)
+
 
 class Opener:
     """Opens fake runtimes; an opening can be held back, or fail."""
@@ -52,6 +70,7 @@ class Opener:
     def __init__(self) -> None:
         self.opened: list[str] = []
         self.groups: set[Any] = set()
+        self.contexts: list[Any] = []
         self.errors: list[Exception] = []
         self.memory_bytes = SIZE
         self.may_open = threading.Event()
@@ -59,10 +78,17 @@ class Opener:
         self.begun = threading.Event()
 
     def __call__(
-        self, model: str, config: RuntimeConfig, *, on_step: Callable[[OpeningStep], None], group: Any
+        self,
+        model: str,
+        config: RuntimeConfig,
+        *,
+        on_step: Callable[[OpeningStep], None],
+        group: Any,
+        contexts: Any = None,
     ) -> LocalRuntime:
         self.opened.append(model)
         self.groups.add(group)
+        self.contexts.append(contexts)
         self.begun.set()
         assert self.may_open.wait(30)
         on_step(OpeningStep("loading"))
@@ -292,3 +318,36 @@ def test_a_budget_too_small_for_one_of_the_models(opener: Opener) -> None:
     models = [PooledModel("large", RuntimeConfig(), ("large",), 2**31)]
     with pytest.raises(ConfigurationError, match=r"large needs about 2\.0 GiB .* budget of 1\.0 GiB"):
         ModelPool(models, PoolConfig(memory_budget_bytes=2**30), open_runtime=opener)
+
+
+def test_contexts_are_saved_until_the_model_is_loaded_again(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a b", fit=1)
+        a, b = pool.models
+        await use(pool, "a")
+        await use(pool, "b")
+        saved = cast(Any, a.contexts)
+        assert (saved.model, saved.closed) == ("a", False)
+        opener.errors.append(MemoryError("no memory."))
+        assert isinstance(await outcome(use(pool, "a")), ModelLoadError)
+        assert a.contexts is saved  # for the next try
+        await use(pool, "a")
+        assert opener.contexts[-1] is saved
+        assert a.contexts is None
+        assert saved.closed
+        of_b = cast(Any, b.contexts)
+        pool.close()
+        assert of_b.closed
+
+    run(main)
+
+
+def test_a_model_is_unloaded_although_its_contexts_cannot_be_saved(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a b", fit=1)
+        cast(Any, await use(pool, "a")).full_disk = True
+        assert (await use(pool, "b")).model_id == "b"
+        assert pool.models[0].contexts is None
+        assert loaded(pool) == "b"
+
+    run(main)

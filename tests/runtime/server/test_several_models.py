@@ -55,8 +55,8 @@ class Service:
         self.client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0, timeout=120)
 
     def ask(self, model: str, **options: Any) -> Any:
-        options = {"max_tokens": 4, **options}
-        return self.client.chat.completions.create(model=model, messages=HELLO, **options)
+        options = {"messages": HELLO, "max_tokens": 4, **options}
+        return self.client.chat.completions.create(model=model, **options)
 
     def statuses(self) -> dict[str, str]:
         return {model.id: model.model_extra["status"] for model in self.client.models.list()}
@@ -195,14 +195,18 @@ def test_a_load_that_fails_is_tried_again(serve: Callable[..., Service], tiny_fo
 
 def test_an_idle_model_is_unloaded_and_loaded_again(serve: Callable[..., Service]) -> None:
     service = serve(idle_unload_s=0.05)
-    before = service.ask("nano", max_tokens=12).choices[0].message
+    long = [{"role": "user", "content": "Find my notes about lasagne and pasta. " * 12}]
+    before = service.ask("nano", max_tokens=12, messages=long)
+    assert before.usage.prompt_tokens_details.cached_tokens == 0
     while service.statuses()["nano"] != "unloaded":
         pass
     assert service.http.get("/health").json()["models"][0]["status"] == "unloaded"
     samples = service.metrics()
     assert samples["agentrt_model_loaded", "nano"] == 0
     assert samples["agentrt_engine_sampled_tokens_total", "nano"] >= 12
-    assert service.ask("nano", max_tokens=12).choices[0].message == before
+    after = service.ask("nano", max_tokens=12, messages=long)
+    assert after.choices[0].message == before.choices[0].message
+    assert after.usage.prompt_tokens_details.cached_tokens > 0  # its context was saved
     assert service.metrics()["agentrt_engine_sampled_tokens_total", "nano"] >= 24
     assert service.metrics()["agentrt_model_loads_total", "nano"] >= 2
 

@@ -32,7 +32,8 @@ class TurnAhead(Settings):
     """Limits of turn-ahead: model requests sent before they are due; see :mod:`agentrt.lookahead`.
 
     ``depth`` is the most turns by which a request may be ahead. A wasted request costs as much as any other
-    request of the main model: none is sent while ``max_wasted`` more of them were wasted than kept.
+    request of the main model: none is sent that, together with those of its run that are ahead already, could
+    bring the number of wasted ones to more than ``max_wasted`` above that of kept ones.
     """
 
     depth: PositiveInt = 1

@@ -36,9 +36,10 @@ def canonical_key(name: str, arguments: Mapping[str, Any]) -> str:
 
     ``arguments`` must be validated by the tool's schema first, so that defaults are filled in and values are
     coerced: then ``1`` and ``1.0`` differ only if the tool can distinguish them. Two calls have the same key
-    only if no tool can distinguish them. Supported are JSON's types, enums, sets, bytes, dates, decimals,
-    UUIDs, paths, and pydantic models and dataclasses, of which all fields count, also those excluded from
-    serialisation.
+    only if no tool can distinguish them. Supported are JSON's types, tuples, enums, sets, bytes, dates,
+    decimals, UUIDs, paths, and pydantic models and dataclasses, of which all fields count, also those
+    excluded from serialisation. A tuple differs from a list: in a call from JSON it is there only if the
+    schema makes one of every list.
 
     Raises:
         InvalidRequestError: NaN or an infinity, an unsupported type, nesting deeper than 64 levels (as in a
@@ -66,8 +67,10 @@ def _jsonable(value: Any, depth: int) -> Any:
     inner = depth + 1
     if isinstance(value, Mapping):
         return {_text_of_key(key): _jsonable(item, inner) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_jsonable(item, inner) for item in value]
+    if isinstance(value, tuple):  # a tool that takes both can distinguish them
+        return _tagged(value, [_jsonable(item, inner) for item in value])
     if isinstance(value, (set, frozenset)):
         return _tagged(value, sorted((_jsonable(item, inner) for item in value), key=json.dumps))
     if isinstance(value, enum.Enum):
@@ -89,9 +92,9 @@ def _jsonable(value: Any, depth: int) -> Any:
 
 
 def _text_of_key(key: Any) -> str:
-    # json.dumps writes the keys 1 and "1" alike; the type's name distinguishes them.
-    return key if type(key) is str else f"{type(key).__qualname__}:{key}"
+    # json.dumps writes the keys 1 and "1" alike; the type's name distinguishes them, and "1" from "int:1".
+    return key if type(key) is str and ":" not in key else f"{type(key).__qualname__}:{key}"
 
 
 def _tagged(value: Any, content: Any) -> dict[str, Any]:
-    return {type(value).__qualname__: content}
+    return {f":{type(value).__qualname__}": content}  # which no mapping has as a key

@@ -220,9 +220,11 @@ class AheadTable(Generic[TurnT]):
         return self._settings is not None
 
     def allows(self, depth: int) -> bool:
-        """Whether a request may be sent ``depth`` turns ahead."""
+        """Whether a request may be sent ``depth`` turns ahead, where one wrong draft wastes as many."""
         settings = self._settings
-        return settings is not None and depth <= settings.depth and self._balance < settings.max_wasted
+        if settings is None or depth > settings.depth:
+            return False
+        return self._balance + depth <= settings.max_wasted
 
     def expect(self, scope: Hashable, ahead: AheadRequest[TurnT]) -> None:
         """Add an ahead request whose drafted call the model has made."""

@@ -57,6 +57,29 @@ def test_validation_decides_whether_1_is_1_0() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1, 2], (1, 2)),
+        ([[1]], [(1,)]),
+        ({1}, {"set": [1]}),
+        ((1,), {"tuple": [1]}),
+        ((1,), {":tuple": [1]}),
+        ({1: 2}, {"int:1": 2}),
+        ({"a:b": 1}, {"str:a:b": 1}),
+        (b"a", {"bytes": "61"}),
+    ],
+)
+def test_values_that_a_tool_can_distinguish_have_different_keys(one: Any, other: Any) -> None:
+    assert canonical_key("f", {"x": one}) != canonical_key("f", {"x": other})
+
+
+def test_a_schema_with_tuples_makes_one_of_every_list() -> None:
+    adapter = TypeAdapter(tuple[int, ...])
+    of_json, of_python = (adapter.validate_python(value) for value in ([1, 2], (1, 2)))
+    assert canonical_key("f", {"x": of_json}) == canonical_key("f", {"x": of_python})
+
+
 def test_true_is_not_1() -> None:
     assert canonical_key("f", {"x": True}) != canonical_key("f", {"x": 1})
 

@@ -167,9 +167,12 @@ def test_an_answer_with_words_beside_its_call_is_another_history() -> None:
     assert report.ahead.kept == 0
 
 
-def test_the_budget_ends_requests_that_are_always_wasted() -> None:
+@pytest.mark.parametrize("depth", [1, 2, 3, 100])
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_the_budget_ends_requests_that_are_always_wasted(depth: int, looks_ahead: bool) -> None:
     times = TurnTimes(generation=40, draft=1, tool=5)
-    _, _, report, model = run(times, ahead=TurnAhead(depth=1, max_wasted=2), text="let me see")
+    ahead = TurnAhead(depth=depth, max_wasted=2)
+    _, _, report, model = run(times, ahead=ahead, text="let me see", looks_ahead=looks_ahead)
     assert report.ahead.wasted == 2
     assert len(model.requests) == TURNS + 1 + 2
 

@@ -194,3 +194,23 @@ def test_a_direct_call_gives_what_it_gives_without_speculation(
             assert (total.claims, total.misses) == (int(claimed), int(not claimed))
 
     run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("drafted", "given"), [([1, 2], (1, 2)), ({"tuple": [1]}, (1,)), ({"int:1": 2}, {1: 2}), ([1], [1])]
+)
+def test_a_direct_call_claims_no_run_whose_arguments_have_other_types(drafted: Any, given: Any) -> None:
+    @speculable
+    def shown(x):  # type: ignore[no-untyped-def]
+        return repr(x)
+
+    async def main() -> int:
+        made = ToolCall("shown", {"x": drafted}, "call_1")
+        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([made])
+            assert shown(given) == repr(given)
+            return session.report().total.claims
+
+    assert run_in_virtual_time(main) == int(drafted == given)

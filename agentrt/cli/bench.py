@@ -42,8 +42,8 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 """What a bench imports. It is asked for before the bench begins its work."""
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
-    "--draft": {BenchName.SPECULATION},
-    "--model": {BenchName.MODELS, BenchName.SPECULATION},
+    "--draft": {BenchName.SPECULATION, BenchName.TOOLCACHE},
+    "--model": set(BenchName),
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--seeds": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -76,7 +76,10 @@ def bench(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A main model to measure with: a GGUF file, an OpenVINO directory, or nano."),
+        typer.Option(
+            help="The model to measure: a GGUF file, an OpenVINO directory, a pulled name, or nano. Figures "
+            "that do not depend on it are left out."
+        ),
     ] = None,
     draft: Annotated[
         list[str] | None,
@@ -87,7 +90,10 @@ def bench(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The first seed, 0 by default.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure the same figures with less work, in at most two minutes.")
+        bool,
+        typer.Option(
+            "--quick", help="Measure the same with less work: two minutes, or five for a model of 0.5 B."
+        ),
     ] = False,
 ) -> None:
     """Measure one part of agentrt: progress goes to standard error, figures to standard output.

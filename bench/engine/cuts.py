@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..common.bench_model import BenchModel
 from ..common.pieces import Pieces
 from ..common.report import Cell, Table
+from ..common.token_prompts import TokenPrompts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +24,6 @@ _PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     EXACT: {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"},
     "bf16, u8 KV": {"INFERENCE_PRECISION_HINT": "bf16", "KV_CACHE_PRECISION": "u8"},
 }
-_VOCABULARY: Final = 300
-"""Tokens that any model has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +59,23 @@ class Agreement:
 
 
 def compare_cuts(
-    model: str, path: Path, passes: ForwardPasses, progress: Callable[[str], None]
+    model: BenchModel, passes: ForwardPasses, progress: Callable[[str], None]
 ) -> Iterator[Agreement]:
-    """Cut the model in ``path`` between all layers, then around all attentions, at each precision."""
+    """Cut ``model`` between all layers, then around all attentions, at each precision."""
     from agentrt.runtime.heg.partition import Partition
     from agentrt.runtime.model.directory import open_model_directory
     from agentrt.runtime.model.paged import read_paged_graph
 
-    partition = Partition(read_paged_graph(open_model_directory(path)))
+    partition = Partition(read_paged_graph(open_model_directory(model.path)))
+    tokens = TokenPrompts(model, seed=0).take(passes.tokens)
     for precision, properties in _PRECISIONS.items():
-        progress(f"{model}: logits of the whole model, {precision}")
-        whole = _logits(_whole(partition), properties, passes)
+        progress(f"{model.title}: logits of the whole model, {precision}")
+        whole = _logits(_whole(partition), properties, tokens, passes)
         for cut, pieces in _cuts(partition):
-            progress(f"{model}: logits of the model cut {cut}, {precision}")
-            found = _logits(pieces, properties, passes)
+            progress(f"{model.title}: logits of the model cut {cut}, {precision}")
+            found = _logits(pieces, properties, tokens, passes)
             yield Agreement(
-                model,
+                model.title,
                 precision,
                 cut,
                 len(whole),
@@ -136,17 +135,19 @@ def _cuts(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.
 
 
 def _logits(
-    pieces: Mapping[KernelKind, list[ov.Model]], properties: Mapping[str, Any], passes: ForwardPasses
+    pieces: Mapping[KernelKind, list[ov.Model]],
+    properties: Mapping[str, Any],
+    tokens: Sequence[int],
+    passes: ForwardPasses,
 ) -> NDArray[np.float32]:
-    """Return the logits ``[tokens, vocabulary]`` of all forward passes."""
+    """Return the logits ``[tokens, vocabulary]`` of all forward passes over ``tokens``."""
     import numpy as np
 
-    model = Pieces(pieces, properties, passes.tokens)
-    tokens = random.Random(0).choices(range(_VOCABULARY), k=passes.tokens)
+    model = Pieces(pieces, properties, len(tokens))
     lengths = [passes.chunk_tokens] * passes.chunks + [1] * passes.decode_steps
     logits: list[NDArray[np.float32]] = []
     past = 0
     for length in lengths:
-        logits.append(model.forward(tokens[past : past + length], past, rows=length))
+        logits.append(model.forward(list(tokens[past : past + length]), past, rows=length))
         past += length
     return np.concatenate(logits)

@@ -1,4 +1,4 @@
-"""The engine bench on a model of 0.5 B random weights: speed, memory, breakdown of a decode step."""
+"""The engine bench on a model larger than nano: speed, memory, breakdown of a decode step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from ..common.bench_model import BenchModel
 from ..common.report import Cell, Table
 from .sides import EngineSide, Settings, SideName
 from .speeds import (
@@ -16,10 +17,10 @@ from .speeds import (
     BATCH,
     COLUMNS,
     DECODE,
+    Rates,
     Work,
     compare,
     least_ratio,
-    prompts,
     warm_sides,
     words_for,
 )
@@ -31,6 +32,8 @@ GROUP: Final = 128
 """The dynamic quantization group of the rows beside OpenVINO's choice."""
 PREFILL_TOKENS: Final = (512, 2048)
 """The figure is that of the first."""
+_PROMPT_SHARE: Final = 0.8
+"""Of a model's context, for the longest prompt: its words are not counted exactly, and an answer follows."""
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
 _SIDES: Final[tuple[SideName, ...]] = ("agentrt", "openvino_genai", "openvino_genai_batching")
@@ -44,12 +47,13 @@ class LargerWork:
 
     repetitions: int
     repetitions_at_group: int
-    """Where both sides have :data:`GROUP`."""
+    """Where both sides have :data:`GROUP`; 0 leaves these rows out."""
     decode_tokens: int
     batch_tokens: int
 
 
 FULL: Final = LargerWork(11, 5, decode_tokens=128, batch_tokens=64)
+QUICK: Final = LargerWork(3, 0, decode_tokens=64, batch_tokens=32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +65,29 @@ class LargerResult:
 
 
 def measure_larger(
-    name: str, path: Path, profiles: Path, work: LargerWork, progress: Callable[[str], None]
+    model: BenchModel, profiles: Path, work: LargerWork, progress: Callable[[str], None]
 ) -> LargerResult:
-    """Compare the engines on the model in ``path``; its profiles are kept in the folder ``profiles``."""
+    """Compare the engines on ``model``; its profiles are kept in the folder ``profiles``."""
+    name, path = model.title, model.path
     usual = Settings(cache_gib=CACHE_GIB, profile_folder=profiles)
     progress(f"{name}: profile, then the operations of a decode step")
     # First: a side that had to measure the profile itself would count the memory for that.
     step = measure_decode_step(path, usual.runtime_config(), past=DECODE_PROMPT_TOKENS, steps=STEPS)
     progress(f"{name}: speed at OpenVINO's own precisions")
-    with _all(path, usual) as sides:
-        rates = compare(sides, _plan(sides["agentrt"], work.repetitions, work), progress)
+    with _all(model, usual) as sides:
+        plan = _plan(model, sides["agentrt"], work)
+        rates = compare(sides, plan, model.prompts(3), progress)
         memory = {side: process.peak_memory() for side, process in sides.items()}
-    progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
-    with _all(path, replace(usual, dynamic_quantization_group_size=GROUP)) as sides:
-        grouped = compare(sides, _plan(sides["agentrt"], work.repetitions_at_group, work), progress)
+    grouped: list[Rates] = []
+    if work.repetitions_at_group:
+        progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
+        with _all(model, replace(usual, dynamic_quantization_group_size=GROUP)) as sides:
+            at_group = replace(plan, repetitions=work.repetitions_at_group)
+            grouped = compare(sides, at_group, model.prompts(4), progress)
     decoded = statistics.median(next(each.agentrt for each in rates if each.what == DECODE))
     figures = {
         "decode_ratio_vs_openvino_genai": least_ratio(rates, DECODE),
-        "prefill_ratio_vs_openvino_genai": least_ratio(rates, _prefill(PREFILL_TOKENS[0])),
+        "prefill_ratio_vs_openvino_genai": least_ratio(rates, next(iter(plan.prefills))),
         "batch8_ratio_vs_openvino_genai": least_ratio(rates, ANSWERS),
         "decode_bandwidth_fraction": step.bandwidth_fraction(decoded),
     }
@@ -95,30 +104,34 @@ def measure_larger(
     return LargerResult(figures, tables)
 
 
-def _all(path: Path, settings: Settings) -> AbstractContextManager[dict[SideName, EngineSide]]:
+def prefill_tokens(model: BenchModel) -> tuple[int, ...]:
+    """Return the prompt lengths of :data:`PREFILL_TOKENS` that ``model`` has room for, at least the first."""
+    longest = int(_PROMPT_SHARE * model.context_length)
+    fitting = tuple(tokens for tokens in PREFILL_TOKENS if tokens <= longest)
+    return fitting or (min(PREFILL_TOKENS[0], longest),)
+
+
+def _all(model: BenchModel, settings: Settings) -> AbstractContextManager[dict[SideName, EngineSide]]:
     """All sides, loaded and warmed up with the longest prompt."""
 
     def warm_up(side: EngineSide) -> None:
-        side.time_one(next(made)(words_for(PREFILL_TOKENS[-1], side)), 32)
-        side.time_batch([next(made)(10) for _ in range(BATCH)], 8)
+        side.time_one(made.take(words_for(prefill_tokens(model)[-1], side, made)), 32)
+        side.time_batch([made.take(10) for _ in range(BATCH)], 8)
 
-    made = prompts(seed=1)
-    return warm_sides(_SIDES, str(path), settings, warm_up)
+    made = model.prompts(1)
+    return warm_sides(_SIDES, str(model.path), settings, warm_up)
 
 
-def _plan(side: EngineSide, repetitions: int, work: LargerWork) -> Work:
+def _plan(model: BenchModel, side: EngineSide, work: LargerWork) -> Work:
+    made = model.prompts(2)
     return Work(
-        repetitions,
-        {_prefill(tokens): words_for(tokens, side) for tokens in PREFILL_TOKENS},
-        decode_words=words_for(DECODE_PROMPT_TOKENS, side),
+        work.repetitions,
+        {f"prefill, {tokens} tokens": words_for(tokens, side, made) for tokens in prefill_tokens(model)},
+        decode_words=words_for(DECODE_PROMPT_TOKENS, side, made),
         decode_tokens=work.decode_tokens,
-        batch_words=words_for(BATCH_PROMPT_TOKENS, side),
+        batch_words=words_for(BATCH_PROMPT_TOKENS, side, made),
         batch_tokens=work.batch_tokens,
     )
-
-
-def _prefill(tokens: int) -> str:
-    return f"prefill, {tokens} tokens"
 
 
 def _memory_table(name: str, memory: Mapping[SideName, int | None]) -> Table:

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from ..common.bench_model import BenchModel, open_given_models
 from ..common.machine import describe_machine
+from ..common.prompts import RandomWords
 from ..common.random_gguf import HALF_BILLION, random_model_directory
 from ..common.report import BenchReport, Table
 from . import larger, nano
 from .cuts import COMPARED, EXACT, Agreement, agreement_table, compare_cuts
+from .greedy import PROMPTS, greedy_equal_prompts
 from .speeds import BATCH, Work
 
 _LARGER: Final = "0.5 B"
 _SHAPE: Final = HALF_BILLION
 
 
-def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None]) -> BenchReport:
+def run(
+    *, quick: bool, workloads: Path | None, progress: Callable[[str], None], model: str | None = None
+) -> BenchReport:
     """Compare greedy tokens, prefill and decode speed on the nano model, and the rest on a larger one.
 
     ``quick`` leaves the larger model out. ``workloads`` is not used: greedy speed does not depend on the
-    content of the prompts.
+    content of the prompts. With ``model`` everything is measured on this model instead.
+
+    Raises:
+        ModelNotFoundError, ModelFormatError: the model cannot be opened.
     """
+    if model is not None:
+        return _run_given(model, quick, progress)
     machine = describe_machine()
     threads = machine.usable_cores
     work = nano.QUICK if quick else nano.FULL
@@ -43,24 +52,45 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
         machine=machine,
         figures=figures,
         tables=tables,
-        method=_nano_method(threads, work) + ("" if quick else _larger_method()),
+        method=_nano_method(threads, work) + ("" if quick else _larger_method(larger.FULL)),
+    )
+
+
+def _run_given(name: str, quick: bool, progress: Callable[[str], None]) -> BenchReport:
+    """Measure everything on the model that the user names so."""
+    machine = describe_machine()
+    model = open_given_models([name], progress)[name]
+    work = larger.QUICK if quick else larger.FULL
+    progress(f"{model.title}: greedy tokens of {PROMPTS} prompts, f32")
+    figures = {"greedy_equal_prompts": float(greedy_equal_prompts(model))}
+    with tempfile.TemporaryDirectory() as folder:
+        measured = larger.measure_larger(model, Path(folder), work, progress)
+    agreement = list(compare_cuts(model, COMPARED, progress))
+    return BenchReport(
+        bench="engine",
+        machine=machine,
+        figures={**figures, **measured.figures, **_difference(agreement)},
+        tables=(*measured.tables, agreement_table(agreement)),
+        method=_given_method(model, work),
     )
 
 
 def _measure_larger(progress: Callable[[str], None]) -> tuple[dict[str, float], tuple[Table, ...]]:
     """Figures and tables of the larger model, and what cutting changes in both."""
-    from agentrt.runtime.nano import MODEL_DIRECTORY
-
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        path = random_model_directory(folder, _SHAPE, progress)
-        measured = larger.measure_larger(_LARGER, path, folder / "profiles", larger.FULL, progress)
+    with tempfile.TemporaryDirectory() as folder:
+        path = random_model_directory(Path(folder), _SHAPE, progress)
+        model = BenchModel.of(_LARGER, path, RandomWords)
+        measured = larger.measure_larger(model, Path(folder) / "profiles", larger.FULL, progress)
     agreement: list[Agreement] = []
-    for name, directory in (("nano", MODEL_DIRECTORY), (_LARGER, path)):
-        agreement += compare_cuts(name, directory, COMPARED, progress)
-    difference = max(each.max_abs_diff for each in agreement if each.precision == EXACT)
-    figures = {**measured.figures, "logits_max_abs_diff_cut": difference}
-    return figures, (*measured.tables, agreement_table(agreement))
+    for each in (BenchModel.of("nano", "nano", RandomWords), model):
+        agreement += compare_cuts(each, COMPARED, progress)
+    return {**measured.figures, **_difference(agreement)}, (*measured.tables, agreement_table(agreement))
+
+
+def _difference(agreement: list[Agreement]) -> dict[str, float]:
+    """Return the figure; none for a model that cannot be cut, as the runtime says with a warning."""
+    exact = [each.max_abs_diff for each in agreement if each.precision == EXACT]
+    return {"logits_max_abs_diff_cut": max(exact)} if exact else {}
 
 
 def _nano_method(threads: int, work: Work) -> str:
@@ -77,26 +107,46 @@ def _nano_method(threads: int, work: Work) -> str:
     )
 
 
-def _larger_method() -> str:
-    work, short = larger.FULL, larger.PREFILL_TOKENS[0]
+def _given_method(model: BenchModel, work: larger.LargerWork) -> str:
     return (
-        f" The {_LARGER} model has random int8 weights (GGUF, Q8_0), converted once for all sides, which "
-        "leave threads and precisions to OpenVINO. agentrt has its default configuration but for a cache of "
-        f"{larger.CACHE_GIB} GiB, and cuts the model by a profile measured now. Beside it, each in its own "
-        "process, are LLMPipeline with its defaults, and openvino_genai_batching: LLMPipeline over the "
-        "continuous batching pipeline with 256 tokens a step, split prompts, at most 16 sequences, no prefix "
-        f"cache and as large a cache. {work.repetitions} repetitions in turns as above "
-        f"({work.repetitions_at_group} with dynamic quantization groups of {larger.GROUP}); a figure is the "
-        "ratio to whichever of the two does better. Prompts have about the tokens that the table says, "
+        f"{model.title} in the same OpenVINO directory for all sides, asked about passages of English prose "
+        "in its own chat template; answers are what it writes, and go on beyond its end token where a number "
+        f"of tokens is timed. greedy_equal_prompts: of {PROMPTS} prompts, half of them with a tool if the "
+        "template takes tools, at f32. Figures of nano are left out: they are another model's."
+        f"{_sides_method(work, larger.prefill_tokens(model))}"
+    )
+
+
+def _larger_method(work: larger.LargerWork) -> str:
+    return (
+        f" The {_LARGER} model has random int8 weights (GGUF, Q8_0), converted once for all sides."
+        f"{_sides_method(work, larger.PREFILL_TOKENS)} logits_max_abs_diff_cut is that of both models."
+    )
+
+
+def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
+    grouped = (
+        f" ({work.repetitions_at_group} with dynamic quantization groups of {larger.GROUP})"
+        if work.repetitions_at_group
+        else ""
+    )
+    return (
+        " All sides leave threads and precisions to OpenVINO. agentrt has its default configuration but for "
+        f"a cache of {larger.CACHE_GIB} GiB, and cuts the model by a profile measured now. Beside it, each "
+        "in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: LLMPipeline "
+        "over the continuous batching pipeline with 256 tokens a step, split prompts, at most 16 sequences, "
+        f"no prefix cache and as large a cache. {work.repetitions} repetitions, the engines taking turns at "
+        f"going first{grouped}; a figure is the median of the ratios within a repetition, to whichever of "
+        "the two does better. Prompts have about the tokens that the table says, "
         f"{larger.DECODE_PROMPT_TOKENS} before {work.decode_tokens} decode steps and "
         f"{larger.BATCH_PROMPT_TOKENS} before each of {BATCH} answers of {work.batch_tokens}; the prefill "
-        f"figure is that of {short}. Peak memory is VmHWM after all that, beside openvino_genai_batching's. "
-        "The bandwidth fraction is what a decode step reads (weights and scales as stored, keys and values) "
-        "times the median of agentrt's steps a second, over the machine's read bandwidth, measured in the "
-        "same run. The times of operations are OpenVINO's counters, in whole microseconds, in the pieces "
-        f"that the runtime runs, the mean over {larger.STEPS} steps; a matrix's reads are what OpenVINO "
-        "keeps of it, with scales in f32. Logits are compared at every position of a prompt of "
-        f"{COMPARED.chunks * COMPARED.chunk_tokens} random tokens in {COMPARED.chunks} chunks and of "
-        f"{COMPARED.decode_steps} decode steps; the figure is the largest difference at f32 over both models "
-        "and both ways to cut."
+        f"figure is that of {prefills[0]}. Peak memory is VmHWM after all that, beside "
+        "openvino_genai_batching's. The bandwidth fraction is what a decode step reads (weights and scales "
+        "as stored, keys and values) times the median of agentrt's steps a second, over the machine's read "
+        "bandwidth, measured in the same run. The times of operations are OpenVINO's counters, in whole "
+        f"microseconds, in the pieces that the runtime runs, the mean over {larger.STEPS} steps; a matrix's "
+        "reads are what OpenVINO keeps of it, with scales in f32. Logits are compared at every position of a "
+        f"prompt of {COMPARED.chunks * COMPARED.chunk_tokens} tokens in {COMPARED.chunks} chunks and of "
+        f"{COMPARED.decode_steps} decode steps; the figure is the largest difference at f32, in both ways to "
+        "cut."
     )

@@ -47,6 +47,7 @@ class Settings:
             dynamic_quantization_group_size=self.dynamic_quantization_group_size,
             profile_folder=self.profile_folder,
             constrain_tool_calls=False,  # the other side says what the model says, valid or not
+            tool_prompt="native",  # the other side has the model's chat template only
         )
         if self.cache_gib is None:
             return config
@@ -80,6 +81,9 @@ class _AgentRT:
         from agentrt.runtime import LocalRuntime
 
         self._runtime = LocalRuntime.open(model, settings.runtime_config())
+
+    def takes_tools(self) -> bool:
+        return self._runtime.call_format is not None
 
     def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
         return list(self._runtime.generate(messages, tools=tools, max_tokens=most).token_ids)
@@ -174,6 +178,10 @@ class EngineSide(SideProcess):
     def __init__(self, name: SideName, model: str, settings: Settings) -> None:
         """Start the process and load the model; returns when it is ready."""
         super().__init__(_SIDES[name], model, settings)
+
+    def takes_tools(self) -> bool:
+        """Whether the model's chat template takes tools; agentrt's side only."""
+        return bool(self.call("takes_tools"))
 
     def greedy_tokens(self, messages: Messages, tools: list[dict[str, Any]] | None, most: int) -> list[int]:
         """The tokens of the greedy answer, the end token included."""

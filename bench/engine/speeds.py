@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from ..common.prompts import Prompts
 from ..common.report import Cell
 from .sides import EngineSide, Settings, SideName
 
@@ -16,10 +16,8 @@ BATCH: Final = 8
 """Answers at once."""
 DECODE: Final = "decode, one stream"
 ANSWERS: Final = f"answers, batch of {BATCH}"
-_WORDS = (
-    "mail note plan garden roof dentist friday invoice oslo weather lasagne recipe meeting train ticket "
-    "hotel budget report draft birthday present school football practice doctor insurance car repair"
-)
+_FEW_WORDS: Final = 30
+_MANY_WORDS: Final = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +76,17 @@ def warm_sides(
         yield sides
 
 
-def prompts(seed: int) -> Iterator[Callable[[int], str]]:
-    """Return makers of prompts of a number of words; no two share a prefix that a cache could reuse."""
-    rng = random.Random(seed)
-    while True:
-        yield lambda words: " ".join(rng.choices(_WORDS.split(), k=words))
-
-
-def words_for(tokens: int, side: EngineSide) -> int:
+def words_for(tokens: int, side: EngineSide, prompts: Prompts) -> int:
     """Return the number of words of a prompt of about ``tokens`` tokens, chat template included."""
-    words = _WORDS.split()
-    few, many = (side.time_one(" ".join(words * times), 1).prompt_tokens for times in (1, 5))
-    return max(1, round(len(words) * (1 + 4 * (tokens - few) / (many - few))))
+    few, many = (side.time_one(prompts.take(words), 1).prompt_tokens for words in (_FEW_WORDS, _MANY_WORDS))
+    more = (_MANY_WORDS - _FEW_WORDS) * (tokens - few) / (many - few)
+    return max(1, round(_FEW_WORDS + more))
 
 
-def compare(sides: Mapping[SideName, EngineSide], work: Work, progress: Callable[[str], None]) -> list[Rates]:
+def compare(
+    sides: Mapping[SideName, EngineSide], work: Work, prompts: Prompts, progress: Callable[[str], None]
+) -> list[Rates]:
     """Return prefill rates in the order of the work, then decode, then batch; one row per opponent."""
-    made = prompts(seed=3)
 
     def prefill(side: EngineSide, prompt: str) -> float:
         timed = side.time_one(prompt, 1)
@@ -115,7 +107,7 @@ def compare(sides: Mapping[SideName, EngineSide], work: Work, progress: Callable
         progress(f"  {what}")
         rates: dict[SideName, list[float]] = {name: [] for name in sides}
         for repetition in range(work.repetitions):
-            prompt = next(made)(words)
+            prompt = prompts.take(words)
             # Alternate the order: the second side runs on caches and clocks that the first has changed.
             for name in list(sides)[:: 1 if repetition % 2 else -1]:
                 rates[name].append(measure(sides[name], prompt))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from ..common.bench_model import BenchModel
 from ..common.report import Cell, Table
 from .load import Lengths, recorded_arrivals
 from .peer import Peer
@@ -55,16 +56,15 @@ class Live:
 
     def __init__(
         self,
-        name: str,
-        model: str,
+        model: BenchModel,
         lengths: Lengths,
         workloads: Path | None,
         size: LiveSize,
         peers: Sequence[Peer],
         progress: Callable[[str], None],
     ) -> None:
-        """``model`` is a directory; ``workloads`` is the folder of recorded arrivals, if there is one."""
-        self._name = name
+        """``workloads`` is the folder of recorded arrivals, if there is one."""
+        self._name = model.title
         self._model = model
         self._lengths = lengths
         self._workloads = workloads

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from agentrt.errors import ConfigurationError
 
+from ..common.bench_model import BenchModel, open_given_models
 from ..common.machine import describe_machine
+from ..common.prompts import RandomWords
 from ..common.random_gguf import HALF_BILLION, random_model_directory
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport, Table
+from ..common.token_prompts import TokenPrompts
 from .figures import Sweep, figure6, figure7, figures_of, points_table, simulated_method
 from .live import LOAD, Live, LiveSize
 from .load import Lengths, recorded_lengths
@@ -61,37 +63,40 @@ def run(
     progress: Callable[[str], None],
     peers: Sequence[PeerAddress] = (),
     seeds: Seeds | None = None,
+    model: str | None = None,
 ) -> BenchReport:
     """Run the bench. ``workloads`` is a folder of public sets for lengths and arrivals.
 
     ``seeds`` are those of each simulated load, which is run once for each, with other requests.
     ``peers`` serve the larger model; with peers it is measured even when ``quick``. Raises
     :class:`~agentrt.errors.BenchPeerError` before any work when one of them does not serve it.
+
+    With ``model``, this model is measured live, which the peers serve then; what is simulated does not depend
+    on a model and is left out.
     """
     size = _QUICK if quick else _FULL
     if seeds is not None:
         size = replace(size, sweep=replace(size.sweep, seeds=seeds.take(len(size.sweep.seeds))))
     if len({peer.name for peer in peers}) < len(peers):
         raise ConfigurationError("--peer has the same name twice. Give each of llama_cpp and vllm once.")
+    lengths = recorded_lengths(workloads)
+    if model is not None:
+        return _run_given(model, peers, lengths, workloads, size.live, progress)
     if peers:
-        size = replace(size, models=(*(model for model in size.models if model != _LARGER), _LARGER))
+        size = replace(size, models=(*(name for name in size.models if name != _LARGER), _LARGER))
         progress("asking the peers for a few tokens")
     serving = [Peer(address) for address in peers]
-    lengths = recorded_lengths(workloads)
     figures: dict[str, float] = {}
     tables: list[Table] = []
-    for model in size.models:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            path = _model_path(model, folder, progress)
-            beside = serving if model == _LARGER else ()
-            live = Live(model, path, lengths, workloads, size.live, beside, progress)
-            own, found = live.measure()
+    for name in size.models:
+        beside = serving if name == _LARGER else ()
+        live = Live(_own_model(name, progress), lengths, workloads, size.live, beside, progress)
+        own, found = live.measure()
         # The figures are those of the larger model measured, which comes last; the table has all.
         figures |= own
         tables += found
     progress("greedy tokens under every policy")
-    figures["tokens_identical"] = float(_tokens_identical())
+    figures["tokens_identical"] = float(_tokens_identical(_own_model("nano", progress)))
     simulated, drawn = _simulate(lengths, size, progress)
     figures |= simulated
     for waiting in (1_000, 10_000):
@@ -106,16 +111,41 @@ def run(
     )
 
 
-def _model_path(model: str, folder: Path, progress: Callable[[str], None]) -> str:
-    from agentrt.runtime.model.directory import open_model_directory
+def _run_given(
+    name: str,
+    peers: Sequence[PeerAddress],
+    lengths: Lengths,
+    workloads: Path | None,
+    size: LiveSize,
+    progress: Callable[[str], None],
+) -> BenchReport:
+    """Measure the model that the user names so."""
+    model = open_given_models([name], progress)[name]
+    serving = [Peer(address, TokenPrompts(model, seed=3)) for address in peers]
+    figures, tables = Live(model, lengths, workloads, size, serving, progress).measure()
+    progress("greedy tokens under every policy")
+    figures["tokens_identical"] = float(_tokens_identical(model))
+    return BenchReport(
+        bench="scheduler",
+        machine=describe_machine(),
+        figures=figures,
+        tables=tuple(tables),
+        method=f"{_live_method([model.title], size, lengths, serving)}The user and the background ask about "
+        "passages of English prose in the model's chat template. The simulated figures (sim_*, "
+        "decision_us_*) are left out: they do not depend on the model.",
+    )
 
-    if model == "nano":
-        return str(open_model_directory(model).path)
-    return str(random_model_directory(folder, HALF_BILLION, progress))
+
+def _own_model(name: str, progress: Callable[[str], None]) -> BenchModel:
+    if name == "nano":
+        return BenchModel.of(name, name, RandomWords)
+    with tempfile.TemporaryDirectory() as folder:
+        path = random_model_directory(Path(folder), HALF_BILLION, progress)
+    return BenchModel.of(name, path, RandomWords)
 
 
-def _tokens_identical() -> bool:
-    """Whether nano's f32 tokens are equal under every policy, in one batch, and request by request."""
+def _tokens_identical(model: BenchModel) -> bool:
+    """Whether the f32 tokens are equal under every policy, in one batch, and request by request."""
     import asyncio
 
     from agentrt.priority import Priority
@@ -143,11 +173,11 @@ def _tokens_identical() -> bool:
             {
                 "inference_precision": "f32",
                 "kv_cache_precision": "f32",
-                "memory_bytes": 64 * 2**20,
+                "memory_bytes": 256 * 2**20,
                 "policy": policy,
             }
         )
-        with LocalRuntime.open("nano", config) as runtime:
+        with LocalRuntime.open(model.path, config) as runtime:
             if not said:
                 said.append(
                     [
@@ -185,12 +215,22 @@ _PEERS: Final = (
 
 def _method(size: _Size, lengths: Lengths, peers: Sequence[Peer]) -> str:
     return (
-        f"Live: {' and '.join(size.models)} on this machine, agentrt and openvino_genai's "
+        f"{_live_method(size.models, size.live, lengths, peers)}"
+        "The 0.5 B model has random int8 weights (GGUF, Q8_0). "
+        f"{simulated_method(size.sweep)}{WAITS_METHOD}"
+        "Decisions: the median "
+        "while so many requests wait, on that simulated machine."
+    )
+
+
+def _live_method(models: Sequence[str], size: LiveSize, lengths: Lengths, peers: Sequence[Peer]) -> str:
+    return (
+        f"Live: {' and '.join(models)} on this machine, agentrt and openvino_genai's "
         "ContinuousBatchingPipeline (256 tokens a step, split prompts, at most 16 sequences, no "
         "prefix cache) in a process each, both with OpenVINO's own precisions and threads, in turns, "
         f"the other one idle. A schedule of proactive requests ({LOAD:.0%} of the machine) and of a "
         "user who asks one thing after another, each when the answer before is there and thought over "
-        f"({size.live.users} questions, {size.live.repetitions} rounds), {lengths.source}; arrivals of the "
+        f"({size.users} questions, {size.repetitions} rounds), {lengths.source}; arrivals of the "
         "background in the shape of the Azure conversation trace "
         "where the workloads folder has it, else Poisson. Times count from when a request was meant "
         f"to arrive. {_PEERS if peers else ''}"
@@ -198,9 +238,5 @@ def _method(size: _Size, lengths: Lengths, peers: Sequence[Peer]) -> str:
         "Added wait: until the first kernel, beyond that on the idle engine. Preemption: what was "
         "left of the background kernel that ran when a question came. Kept fraction: the time that a "
         "backlog and a user's questions need one after the other, over the time that the backlog "
-        f"needs beside them. Throughput: {size.live.backlog} proactive requests at once, to the last answer. "
-        "The 0.5 B model has random int8 weights (GGUF, Q8_0). "
-        f"{simulated_method(size.sweep)}{WAITS_METHOD}"
-        "Decisions: the median "
-        "while so many requests wait, on that simulated machine."
+        f"needs beside them. Throughput: {size.backlog} proactive requests at once, to the last answer. "
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 
 from agentrt.errors import BenchPeerError, ConfigurationError
 
+from ..common.token_prompts import TokenPrompts
 from .sides import Arrival, Run, Served
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ PeerName: TypeAlias = Literal["llama_cpp", "vllm"]
 
 _BYTES: Final = range(3, 259)
 """Tokens of the bench's random model: its bytes, which any tokenizer of whole texts would give as well."""
+
 _IDLE_S: Final = 600.0
 
 
@@ -48,18 +50,28 @@ class PeerAddress:
         )
 
 
+class _RandomBytes:
+    def __init__(self) -> None:
+        self._random = random.Random(3)
+
+    def take(self, tokens: int) -> list[int]:
+        return self._random.choices(_BYTES, k=tokens)
+
+
 class Peer:
     """A peer's server, driven over HTTP."""
 
-    def __init__(self, address: PeerAddress) -> None:
+    def __init__(self, address: PeerAddress, prompts: TokenPrompts | None = None) -> None:
         """Check that the server is reachable and serves the model.
+
+        ``prompts`` are a given model's; without them they are random bytes, for the random model.
 
         Raises :class:`~agentrt.errors.BenchPeerError` if not.
         """
         self.name: Final = address.name
         self.computes: Final = address.computes
         self._url = address.url
-        self._random = random.Random(3)
+        self._prompts = prompts or _RandomBytes()
         self._model, self.context_length = asyncio.run(self._describe())
         # A small request of either kind: better now than after an hour that priorities are refused.
         self.serve([Arrival(0.0, 8, 2, reactive) for reactive in (True, False)])
@@ -101,7 +113,7 @@ class Peer:
             raise self._error(f"does not describe itself as {self.name} does") from error
 
     async def _serve(self, arrivals: Sequence[Arrival]) -> Run:
-        prompts = [self._random.choices(_BYTES, k=arrival.prompt_tokens) for arrival in arrivals]
+        prompts = [self._prompts.take(arrival.prompt_tokens) for arrival in arrivals]
         async with self._client() as client:
             begun = time.perf_counter()
             served = await asyncio.gather(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from ..common.bench_model import BenchModel
 from ..common.machine import describe_machine
 from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
+from ..common.prompts import Prompts
 
 SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
 
-_WORDS = "mail note plan garden roof dentist friday invoice oslo weather lasagne recipe meeting train ticket"
+_FEW_WORDS = 1
+_MANY_WORDS = 120
 _CACHE_GB = 1
 
 
@@ -54,27 +56,26 @@ class Run:
     """For each reactive arrival that found a background kernel running: how long that went on."""
 
 
-class _Prompts:
+class _Texts:
     """Texts of about a number of tokens, all different, so that no prefix cache helps."""
 
-    def __init__(self, count: Callable[[str], int]) -> None:
-        words = _WORDS.split() * 8
-        self._tokens_a_word = max(0.5, (count(" ".join(words)) - count(words[0])) / (len(words) - 1))
-        self._rng = random.Random(3)
+    def __init__(self, model: BenchModel, count: Callable[[str], int]) -> None:
+        few, many = (count(model.prompts(1).take(words)) for words in (_FEW_WORDS, _MANY_WORDS))
+        self._tokens_a_word = max(0.5, (many - few) / (_MANY_WORDS - _FEW_WORDS))
+        self._prompts: Prompts = model.prompts(3)
 
     def text(self, tokens: int) -> str:
-        words = max(1, round(tokens / self._tokens_a_word))
-        return " ".join(self._rng.choices(_WORDS.split(), k=words))
+        return self._prompts.take(max(1, round(tokens / self._tokens_a_word)))
 
 
 class _AgentRT:
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: BenchModel) -> None:
         from agentrt.runtime import LocalRuntime, RuntimeConfig
 
         self._runtime = LocalRuntime.open(
-            model, RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, constrain_tool_calls=False)
+            model.path, RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, constrain_tool_calls=False)
         )
-        self._prompts = _Prompts(self._count)
+        self._texts = _Texts(model, self._count)
 
     def _count(self, text: str) -> int:
         made = self._runtime.generate([{"role": "user", "content": text}], max_tokens=1)
@@ -87,7 +88,7 @@ class _AgentRT:
         return asyncio.run(self._serve(arrivals))
 
     async def _serve(self, arrivals: Sequence[Arrival]) -> Run:
-        texts = [self._prompts.text(arrival.prompt_tokens) for arrival in arrivals]
+        texts = [self._texts.text(arrival.prompt_tokens) for arrival in arrivals]
         with self._runtime.record_trace() as trace:
             begun = time.perf_counter()
             served = await asyncio.gather(
@@ -125,14 +126,14 @@ class _AgentRT:
 
 
 class _OpenVINOGenAI:
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: BenchModel) -> None:
         import openvino_genai
 
         self._genai = openvino_genai
         batching = continuous_batching(_CACHE_GB)
-        self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, batching, "CPU")
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(model.path), batching, "CPU")
         self._tokenizer = self._pipeline.get_tokenizer()
-        self._prompts = _Prompts(lambda text: self._tokenizer.encode(text).input_ids.shape[1])
+        self._texts = _Texts(model, lambda text: self._tokenizer.encode(text).input_ids.shape[1])
 
     def context_length(self) -> int:
         return 2**20
@@ -141,7 +142,7 @@ class _OpenVINOGenAI:
         prompts = [
             self._tokenizer.encode(
                 self._tokenizer.apply_chat_template(
-                    [{"role": "user", "content": self._prompts.text(arrival.prompt_tokens)}],
+                    [{"role": "user", "content": self._texts.text(arrival.prompt_tokens)}],
                     add_generation_prompt=True,
                 ),
                 add_special_tokens=False,
@@ -202,7 +203,7 @@ def openvino_defaults() -> str:
 class Side(SideProcess):
     """One side in its own process."""
 
-    def __init__(self, name: SideName, model: str) -> None:
+    def __init__(self, name: SideName, model: BenchModel) -> None:
         """Start the process and load the model; returns when it is ready."""
         super().__init__(_AgentRT if name == "agentrt" else _OpenVINOGenAI, model)
         self.context_length = int(self.call("context_length"))

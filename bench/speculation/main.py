@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agentrt.errors import WorkloadNotFoundError
 
+from ..common.bench_model import title_of
 from ..common.machine import describe_machine
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport, Table
@@ -143,8 +144,8 @@ def _run_models(
         figures=bench.figures,
         tables=tuple(bench.tables),
         method=models.METHOD.format(
-            model=Path(model).name,
-            drafts=", ".join(Path(draft).name for draft in drafts),
+            model=title_of(model),
+            drafts=", ".join(map(title_of, drafts)),
             threads=threads,
             requests=bench.size.requests,
             seeds=len(seeds),

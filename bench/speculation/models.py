@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrt.config import SpeculationConfig
 from agentrt.reports.report import SpeculationReport
 
+from ..common.bench_model import open_given_models
 from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
 from .agent_runs import AgentRun, agent_on, ask
@@ -238,16 +238,11 @@ def _opened(
 ) -> Iterator[tuple[Any, Any, list[LocalSpeculator]]]:
     from agentrt.adapters.langchain import ChatAgentRT
     from agentrt.runtime import LocalRuntime, RuntimeConfig
-    from agentrt.runtime.model.directory import open_model_directory
     from agentrt.speculators import LocalSpeculator
 
-    folders: dict[str, Path] = {}
-    # A file may be converted first, which takes minutes: a name that is no file is looked up before that.
-    for name in sorted({model, *drafts}, key=lambda name: Path(name).is_file()):
-        progress(f"opening {name}")
-        folders[name] = open_model_directory(name).path
-    predictors = [LocalSpeculator(folders[draft], threads=1) for draft in drafts]
-    with LocalRuntime.open(folders[model], RuntimeConfig(threads=threads)) as runtime:
+    given = open_given_models({model, *drafts}, progress)
+    predictors = [LocalSpeculator(given[draft].path, threads=1) for draft in drafts]
+    with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
         options: dict[str, Any] = {"runtime": runtime, "max_tokens": _MAX_TOKENS, "temperature": 0}
         yield ChatAgentRT(**options), ChatAgentRT(**options, tool_cache=True), predictors
 

@@ -91,7 +91,23 @@ def test_a_folder_without_workloads_is_refused_before_the_work(given: dict[str, 
     assert "does not exist" in result.output
 
 
-@pytest.mark.parametrize("option", ["--seed", "--seeds", "--model", "--draft"])
+def test_a_model_is_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def run(*, model: str | None = None, **options: Any) -> BenchReport:
+        given.append(model)
+        return REPORT
+
+    for name in ("engine", "scheduler", "toolcache"):
+        module = types.ModuleType(f"agentrt.bench.{name}.main")
+        module.run = run  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        result = CliRunner().invoke(app, ["bench", name, "--model", "some.gguf"])
+        assert result.exit_code == 0, result.output
+    assert given == ["some.gguf"] * 3
+
+
+@pytest.mark.parametrize("option", ["--seed", "--seeds", "--draft"])
 def test_options_of_other_benches_are_refused(given: dict[str, Any], option: str) -> None:
     result = CliRunner().invoke(app, ["bench", "engine", option, "3"])
     assert result.exit_code == 2

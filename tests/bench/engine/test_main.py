@@ -12,21 +12,25 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common.bench_model import BenchModel
+from agentrt.bench.common.prompts import Passages, Prompts, RandomWords
 from agentrt.bench.common.random_gguf import ModelShape
 from agentrt.bench.common.report import Table
 from agentrt.bench.engine import cuts as _engine_cuts
-from agentrt.bench.engine import larger, nano
+from agentrt.bench.engine import greedy, larger, nano
 from agentrt.bench.engine import main as engine
 from agentrt.bench.engine.cuts import EXACT, ForwardPasses
+from agentrt.bench.engine.greedy import PROMPTS
 from agentrt.bench.engine.nano import NanoResult
 from agentrt.bench.engine.sides import EngineSide, Settings, Timed
-from agentrt.bench.engine.speeds import COLUMNS, Rates, least_ratio, words_for
+from agentrt.bench.engine.speeds import ANSWERS, COLUMNS, DECODE, Rates, least_ratio, words_for
 from agentrt.bench.engine.step import DecodeStep, Operation, _operations
 from agentrt.errors import ModelNotFoundError
 
 pytestmark = pytest.mark.bench
 
 TINY = ModelShape("qwen2", 3, 64, 128, 2, 1, 512)
+NANO = BenchModel.of("nano", "nano", RandomWords)
 RATIOS = ("decode", "prefill", "batch8")
 
 
@@ -41,7 +45,7 @@ def test_figures_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         "decode_ratio_vs_openvino_genai",
         "prefill_ratio_vs_openvino_genai",
     }
-    assert report.figures["greedy_equal_prompts"] == nano.PROMPTS
+    assert report.figures["greedy_equal_prompts"] == PROMPTS
     assert min(report.figures.values()) > 0
     (table,) = report.tables
     assert len(table.rows) == 2 * (len(nano.PREFILLS) + 2)
@@ -82,13 +86,32 @@ def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.Monk
     assert [(row[3], row[4], row[6]) for row in exact] == [(43, 0.0, 1.0)] * 4
 
 
+def test_a_given_model_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
+    monkeypatch.setattr(larger, "QUICK", larger.LargerWork(1, 0, decode_tokens=6, batch_tokens=3))
+    monkeypatch.setattr(larger, "PREFILL_TOKENS", (100, 2000))
+    monkeypatch.setattr(greedy, "PROMPTS", 4)
+    report = engine.run(quick=True, workloads=None, progress=lambda line: None, model="nano")
+    assert report.figures.keys() - {"peak_rss_ratio_vs_openvino_genai"} == {
+        *(f"{name}_ratio_vs_openvino_genai" for name in RATIOS),
+        "greedy_equal_prompts",
+        "decode_bandwidth_fraction",
+        "logits_max_abs_diff_cut",
+    }
+    assert report.figures["greedy_equal_prompts"] == 4
+    assert report.figures["logits_max_abs_diff_cut"] == 0
+    speeds, *_ = report.tables
+    # nano's context has no room for the longer prompt.
+    assert {row[1] for row in speeds.rows} == {"prefill, 100 tokens", DECODE, ANSWERS}
+    assert "nano in the same OpenVINO directory" in report.method
+
+
 def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     import openvino as ov
     import openvino.opset15 as opset
 
     from agentrt.runtime.heg.kernel import KernelKind
     from agentrt.runtime.heg.partition import Partition
-    from agentrt.runtime.nano import MODEL_DIRECTORY
 
     def halved(partition: Partition) -> Iterator[tuple[str, dict[KernelKind, list[ov.Model]]]]:
         (whole,) = partition.layer_segments(())
@@ -98,7 +121,7 @@ def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(_engine_cuts, "_cuts", halved)
     passes = ForwardPasses(chunks=1, chunk_tokens=9, decode_steps=2)
-    exact, _ = _engine_cuts.compare_cuts("nano", MODEL_DIRECTORY, passes, lambda line: None)
+    exact, _ = _engine_cuts.compare_cuts(NANO, passes, lambda line: None)
     assert (exact.cut, exact.positions) == ("wrongly", 11)
     assert exact.max_abs_diff == pytest.approx(exact.largest_logit / 2)
     assert exact.equal_argmax == 1.0
@@ -120,13 +143,15 @@ def test_a_figure_is_the_ratio_to_the_best_opponent() -> None:
 
 
 @pytest.mark.parametrize("tokens", [64, 512, 2048])
-def test_prompts_have_the_tokens_that_are_asked_for(tokens: int) -> None:
+@pytest.mark.parametrize("prompts", [RandomWords(1), Passages(1)])
+def test_prompts_have_the_tokens_that_are_asked_for(prompts: Prompts, tokens: int) -> None:
     class Side:
         def time_one(self, prompt: str, new_tokens: int) -> Timed:
             return Timed(11 + 3 * len(prompt.split()), new_tokens, 1.0, 1.0)
 
     side: Any = Side()
-    assert abs(11 + 3 * words_for(tokens, side) - tokens) <= 2
+    words = words_for(tokens, side, prompts)
+    assert abs(11 + 3 * len(prompts.take(words).split()) - tokens) <= 2
 
 
 class Counter:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common.bench_model import BenchModel
+from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.scheduler import live as _scheduler_live
 from agentrt.bench.scheduler.figures import (
     Point,
@@ -35,11 +37,11 @@ from agentrt.bench.scheduler.simulated import (
 from agentrt.bench.scheduler.waits import measure_waits, waits_table
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
-from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 
 pytestmark = pytest.mark.bench
 
+NANO = BenchModel.of("nano", "nano", RandomWords)
 LENGTHS = Lengths(((40, 6),), {"short": ((60, 4), (90, 4))}, "made up")
 
 
@@ -209,7 +211,7 @@ def test_decisions_are_timed_while_many_wait() -> None:
 def test_a_side_serves_a_schedule(name: str) -> None:
     arrivals = [Arrival(0.0, 30, 3, False), Arrival(0.05, 20, 2, True)]
     side_name = "agentrt" if name == "agentrt" else "openvino_genai"
-    with Side(side_name, str(MODEL_DIRECTORY)) as side:
+    with Side(side_name, NANO) as side:
         run = side.serve(arrivals)
     assert [one.arrival for one in run.served] == arrivals
     for one in run.served:

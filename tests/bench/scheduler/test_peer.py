@@ -12,13 +12,14 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from agentrt.bench.common.bench_model import BenchModel
+from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.scheduler import main as scheduler
 from agentrt.bench.scheduler.live import Live, LiveSize
 from agentrt.bench.scheduler.load import Lengths
 from agentrt.bench.scheduler.peer import Peer, PeerAddress
 from agentrt.bench.scheduler.sides import Arrival
 from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
-from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.server import ServerConfig
 from tests.runtime.http.serving import listening
 
@@ -175,7 +176,8 @@ def test_an_address_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
 def test_peers_have_their_figure_and_their_row(address: Callable[..., PeerAddress]) -> None:
     peers = [Peer(address(Shaped(), "llama_cpp")), Peer(address(Shaped()))]
     lengths = Lengths(((40, 4),), {"short": ((60, 4),)}, "made up")
-    live = Live("nano", str(MODEL_DIRECTORY), lengths, None, LiveSize(1, 1, 1), peers, lambda line: None)
+    nano = BenchModel.of("nano", "nano", RandomWords)
+    live = Live(nano, lengths, None, LiveSize(1, 1, 1), peers, lambda line: None)
     figures, (table, waits) = live.measure()
     for name in ("openvino_genai", "llama_cpp", "vllm"):
         assert figures[f"reactive_p95_ttft_ratio_vs_{name}"] > 0

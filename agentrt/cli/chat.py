@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import io
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import RequestError
+from ..errors import PromptTooLongError, RequestError
 from ..extras import require_extra
 from .assistant_options import AssistantModel, WeatherDelay
 from .opening_bar import opening_bar
@@ -98,22 +100,27 @@ class _Conversation:
 
         ``count_claims`` returns the number of claimed speculations so far.
         """
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
         while True:
-            self._console.print()
+            # An interrupt may come at any time, also a second one while an answer is being stopped.
             try:
-                line = input("> ").strip()
+                self._console.print()
+                line = _read_line()
+                if line:
+                    self._take_turn(line, count_claims)
             except EOFError:
                 return
             except KeyboardInterrupt:
                 continue
-            if not line:
-                continue
-            started, claims_before = time.perf_counter(), count_claims()
-            self._answer(line)
-            seconds = time.perf_counter() - started
-            claimed = count_claims() - claims_before
-            note = f", {claimed} tool call{'s' * (claimed > 1)} predicted" if claimed else ""
-            self._console.print(f"({seconds:.2f} s{note})", style="dim")
+
+    def _take_turn(self, line: str, count_claims: Callable[[], int]) -> None:
+        started, claims_before = time.perf_counter(), count_claims()
+        self._answer(line)
+        seconds = time.perf_counter() - started
+        claimed = count_claims() - claims_before
+        note = f", {claimed} tool call{'s' * (claimed > 1)} predicted" if claimed else ""
+        self._console.print(f"({seconds:.2f} s{note})", style="dim")
 
     def _answer(self, line: str) -> None:
         from langchain_core.messages import HumanMessage
@@ -126,10 +133,12 @@ class _Conversation:
             answer = self._runner.run(ask(self._agent, [*self._recent(), question], _ChatView(self._console)))
         except KeyboardInterrupt:
             self._console.print("\n(stopped)")
-        except RequestError as error:
+        except PromptTooLongError as error:
             forgotten = " The conversation so far has been dropped." if self._turns else ""
             self._turns.clear()
             self._console.print(f"\n{error}{forgotten}", markup=False)
+        except RequestError as error:
+            self._console.print(f"\n{error}", markup=False)
         else:
             self._turns.append([question, *answer])
 
@@ -143,6 +152,16 @@ class _Conversation:
                 break
             kept = [*turn, *kept]
         return kept
+
+
+def _read_line() -> str:
+    """Read a line; bytes that are no UTF-8 become replacement characters.
+
+    Raises:
+        EOFError: the input has ended.
+    """
+    # Lines from a terminal are read by another way, which escapes such bytes.
+    return input("> ").strip().encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 class _ChatView:

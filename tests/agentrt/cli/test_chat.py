@@ -1,5 +1,6 @@
 import asyncio
 import io
+import itertools
 import signal
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from langchain_core.tools import tool
 from rich.console import Console
 
 from agentrt.cli.chat import _Conversation
-from agentrt.errors import PromptTooLongError
+from agentrt.errors import InvalidRequestError, PromptTooLongError
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,8 @@ class Echo(BaseChatModel):
         last = messages[-1]
         if last.text == "interrupt":
             signal.raise_signal(signal.SIGINT)
+        if last.text == "refused":
+            raise InvalidRequestError("messages", "cannot be read. Write it otherwise.")
         if last.text == "long":
             raise PromptTooLongError(9000, 2048, "the model's context", "Ask something shorter.")
         calls = [{"name": "look_up", "args": {"word": "roof"}, "id": "c1"}] if last.text == "look" else []
@@ -57,6 +60,12 @@ class Echo(BaseChatModel):
         result = self._generate(messages)
         if messages[-1].text == "interrupt":
             await asyncio.Event().wait()  # until the interrupt cancels it
+        if messages[-1].text == "interrupt twice":
+            signal.raise_signal(signal.SIGINT)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                signal.raise_signal(signal.SIGINT)  # while the answer is being stopped
         return result
 
 
@@ -68,12 +77,42 @@ class Chat:
         self.printed = io.StringIO()
         self._runner = runner
 
-    def say(self, monkeypatch: pytest.MonkeyPatch, *lines: str, characters: int = 10_000) -> str:
-        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-        agent = create_agent(self.model, [look_up])
-        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).run(
-            iter(range(100)).__next__
+    def say(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *lines: str,
+        characters: int = 10_000,
+        interrupt_after: int | None = None,
+    ) -> str:
+        return self._run(
+            monkeypatch,
+            io.StringIO("".join(f"{line}\n" for line in lines)),
+            characters=characters,
+            interrupt_after=interrupt_after,
         )
+
+    def say_bytes(self, monkeypatch: pytest.MonkeyPatch, lines: bytes) -> str:
+        return self._run(monkeypatch, io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
+
+    def _run(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        stdin: io.StringIO | io.TextIOWrapper,
+        characters: int = 10_000,
+        interrupt_after: int | None = None,
+    ) -> str:
+        """Run a conversation; its note behind turn ``interrupt_after`` is interrupted."""
+        monkeypatch.setattr("sys.stdin", stdin)
+        counts = itertools.count()
+
+        def claims() -> int:
+            count = next(counts)
+            if interrupt_after is not None and count == 2 * interrupt_after - 1:
+                signal.raise_signal(signal.SIGINT)
+            return count
+
+        agent = create_agent(self.model, [look_up])
+        _Conversation(agent, self._runner, Console(file=self.printed, width=200), characters).run(claims)
         return self.printed.getvalue()
 
 
@@ -114,6 +153,42 @@ def test_an_interrupt_stops_the_answer_and_not_the_chat(chat: Chat, monkeypatch:
     assert "(stopped)" in printed
     assert "you said next" in printed
     assert [message.text for message in chat.model.requests[-1]] == ["next"]
+
+
+def test_a_second_interrupt_stops_the_answer_and_not_the_chat(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = chat.say(monkeypatch, "one", "interrupt twice", "next")
+    assert "(stopped)" in printed
+    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "next"]
+
+
+def test_an_interrupt_outside_of_an_answer_does_not_end_the_chat(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = chat.say(monkeypatch, "one", "next", interrupt_after=1)
+    assert "you said next" in printed
+
+
+def test_bytes_that_are_no_utf8_are_replaced(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat.say_bytes(monkeypatch, b"one\ncaf\xe9\nnext\n")
+    asked = [message.text for message in chat.model.requests[-1]]
+    assert asked == ["one", "you said one", "caf\ufffd", "you said caf\ufffd", "next"]
+
+
+def test_a_line_from_a_terminal_that_is_no_utf8_is_replaced(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.say(monkeypatch, "one", "caf\udce9")  # readline escapes such bytes
+    assert chat.model.requests[-1][-1].text == "caf\ufffd"
+
+
+def test_a_request_that_is_refused_keeps_the_conversation(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = chat.say(monkeypatch, "one", "refused", "next")
+    assert "cannot be read" in printed
+    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "next"]
 
 
 def test_a_prompt_that_is_too_long_is_explained_and_the_chat_goes_on(

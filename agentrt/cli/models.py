@@ -1,4 +1,4 @@
-"""``agentrt models``: list the converted GGUF files in the cache, and remove them."""
+"""``agentrt models``: list the converted GGUF files in the cache, and remove them; recommend models."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ def models(
         list[str] | None, typer.Option(metavar="NAME", help="Delete these; may be given several times.")
     ] = None,
     remove_all: Annotated[bool, typer.Option("--remove-all", help="Delete all of them.")] = False,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="List well-known models to pull instead.")
+    ] = False,
 ) -> None:
     """List the GGUF files that were converted when they were first opened, or delete conversions."""
+    if recommended:
+        _print_recommended()
+        return
     require_extra("runtime")
     from rich.console import Console
     from rich.table import Table
@@ -50,6 +56,22 @@ def models(
         table.add_row(model.converted_from, _size(model.size), opened)
     console.print(table)
     console.print(f"in {default_cache_folder()}", markup=False, soft_wrap=True)
+
+
+def _print_recommended() -> None:
+    """Print each recommended model with the command that downloads it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from agentrt.runtime.hub.recommended import RECOMMENDED
+
+    console = Console(highlight=False)
+    table = Table("name", "size", "licence", "good for", box=None)
+    table.columns[0].no_wrap = True
+    for model in RECOMMENDED:
+        table.add_row(model.name, f"{model.gigabytes:.1f} GB", model.license, model.good_for)
+    console.print(table)
+    console.print("Download one: agentrt pull NAME. The name then works wherever a model is named.")
 
 
 def _size(size: int) -> str:

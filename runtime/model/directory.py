@@ -75,7 +75,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
         ModelNotFoundError, ModelFormatError: as :func:`open_model_directory`.
     """
     name = _name(model)
-    path = _find(name)
+    path = find_model(name)
     if path.is_file() and _is_gguf(path):
         from ..gguf.source import read_source
 
@@ -107,7 +107,7 @@ def open_model_directory(
         ModelFormatError: a file is missing, truncated or unreadable; the message names it.
     """
     name = _name(model)
-    path = _find(name)
+    path = find_model(name)
     if path.is_file() and _is_gguf(path):
         from ..gguf.cache import convert_gguf  # here, as it loads packages that other models do not need
 
@@ -127,8 +127,12 @@ def open_model_directory(
     )
 
 
-def _find(name: str) -> Path:
-    """Return where the model of this name or path lies."""
+def find_model(name: str) -> Path:
+    """Return the GGUF file or the directory of the model of this name or path.
+
+    Raises:
+        ModelNotFoundError: there is none.
+    """
     path = _EMBEDDED.get(name) or Path(name).expanduser()
     if path.exists():
         return path

@@ -6,6 +6,8 @@ from typer.testing import CliRunner
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.cli.main import app
 from agentrt.runtime.gguf import cache
+from agentrt.runtime.hub.names import HubName, parse_name
+from agentrt.runtime.hub.recommended import RECOMMENDED
 
 pytestmark = pytest.mark.real_model
 
@@ -42,3 +44,14 @@ def test_converted_files_are_listed_and_removed(folder: Path, tmp_path: Path) ->
     assert "One" not in run()[1]
     assert run("--remove-all")[0] == 0
     assert "No GGUF file" in run()[1]
+
+
+def test_recommended_models_are_listed_with_names_that_can_be_pulled() -> None:
+    code, listed = run("--recommended")
+    assert code == 0
+    for model in RECOMMENDED:
+        assert isinstance(parse_name(model.name), HubName)
+        assert model.name in listed
+        assert model.good_for in listed
+    assert [model.gigabytes for model in RECOMMENDED] == sorted(model.gigabytes for model in RECOMMENDED)
+    assert "agentrt pull NAME" in listed

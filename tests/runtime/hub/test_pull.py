@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common.bench_model import open_given_models
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.errors import ModelNotFoundError
+from agentrt.runtime import LocalRuntime
 from agentrt.runtime.hub.pulled import find_pulled, forget_pulled, pulled_models, remember_pulled
-from agentrt.runtime.model.directory import open_model_directory
+from agentrt.runtime.model.directory import find_model, open_model_directory
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.runtime.hub.hub_server import HubServer, serve_hub
 
@@ -144,6 +147,38 @@ def test_nothing_but_the_model_is_requested(pull: Pull, hub: HubServer) -> None:
     path_in(pull("Qwen/Tiny-GGUF:q4_k_m"))
     assert {url.split("?")[0].split("/")[1] for _, url, _ in hub.requests} <= {"api", "Qwen"}
     assert all("telemetry" not in url for _, url, _ in hub.requests)
+
+
+@pytest.mark.socket
+def test_a_pulled_gguf_file_opens_by_its_name_wherever_a_model_is_named(
+    hub: HubServer,
+    pull: Pull,
+    environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "tiny.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512))
+    hub.repositories = {"Qwen/Tiny-GGUF": {"tiny-q8_0.gguf": file.read_bytes()}}
+    name = "Qwen/Tiny-GGUF:q8_0"
+    path_in(pull(name))
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(variable, environment[variable])
+    assert find_model(name).name == "tiny-q8_0.gguf"
+    assert open_given_models([name], lambda line: None)[name].title == "Tiny-GGUF:q8_0"
+    with LocalRuntime.open(name) as runtime:
+        made = runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=2, ignore_eos=True)
+    assert made.usage.completion_tokens == 2
+
+
+@pytest.mark.socket
+def test_a_download_from_the_hub_is_resumed(pull: Pull, hub: HubServer) -> None:
+    content = bytes(24 * 2**20)  # the hub's library writes 10 MiB at a time
+    hub.repositories = {"Qwen/Tiny-GGUF": {"tiny-q4_k_m.gguf": content}}
+    hub.break_after = 15 * 2**20
+    assert path_in(pull("Qwen/Tiny-GGUF:q4_k_m")).read_bytes() == content
+    begins = [headers["range"] for _, _, headers in hub.requests if "range" in headers]
+    assert begins == [f"bytes={10 * 2**20}-"]
 
 
 @pytest.mark.socket

@@ -34,6 +34,7 @@
     │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
     │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
+    ├── BenchModelError              a model cannot do what a bench measures
     ├── BenchPeerError               a server that a bench compares with does not work
     └── BenchProcessError            a process of a bench has died; ``.exit_code`` and ``.last_lines``
 
@@ -49,6 +50,7 @@ from typing import Any
 
 __all__ = [
     "AgentRTError",
+    "BenchModelError",
     "BenchPeerError",
     "BenchProcessError",
     "ConfigurationError",
@@ -276,6 +278,10 @@ class DeviceLostError(EngineError):
             'with platform="cpu" if the device does not come back.'
         )
         self.device = device
+
+
+class BenchModelError(AgentRTError):
+    """A model that the user gives a bench cannot do what the bench measures, such as call tools."""
 
 
 class BenchPeerError(AgentRTError):

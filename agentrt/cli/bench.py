@@ -91,9 +91,7 @@ def bench(
     seed: Annotated[int | None, typer.Option(min=0, help="The first seed, 0 by default.")] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="Measure the same with less work: two minutes, or five for a model of 0.5 B."
-        ),
+        typer.Option("--quick", help="Measure with less work: two minutes, or five for a model of 0.5 B."),
     ] = False,
 ) -> None:
     """Measure one part of agentrt: progress goes to standard error, figures to standard output.
@@ -104,6 +102,8 @@ def bench(
     _refuse_options_of_others(name, [option for option, value in given.items() if value is not None])
     if name is BenchName.SPECULATION and (model is None) is not (draft is None):
         raise typer.BadParameter("both are needed, or neither", param_hint="--model and --draft")
+    if draft and model is None:
+        raise typer.BadParameter("needs --model", param_hint="--draft")
     for extra in NEEDED_EXTRAS[name]:
         require_extra(extra)
     options: dict[str, Any] = {}

@@ -112,7 +112,8 @@ def _given_method(model: BenchModel, work: larger.LargerWork) -> str:
         f"{model.title} in the same OpenVINO directory for all sides, asked about passages of English prose "
         "in its own chat template; answers are what it writes, and go on beyond its end token where a number "
         f"of tokens is timed. greedy_equal_prompts: of {PROMPTS} prompts, half of them with a tool if the "
-        "template takes tools, at f32. Figures of nano are left out: they are another model's."
+        "template takes tools, at f32 without dynamic quantization. Figures of nano are left out: they are "
+        "another model's."
         f"{_sides_method(work, larger.prefill_tokens(model))}"
     )
 

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from agentrt.drafts import Speculator
+
 from .clients import Clients
 from .sides import Side
 from .tasks import Task
-from .tools import ChancePredictor, TaskTools
-
-_MAX_TOKENS = 1000
+from .tools import TaskTools
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Done:
 class Agent:
     """Runs tasks on one side."""
 
-    def __init__(self, clients: Clients, side: Side, tools: TaskTools, predictor: ChancePredictor) -> None:
+    def __init__(self, clients: Clients, side: Side, tools: TaskTools, predictor: Speculator) -> None:
         """``predictor`` drafts for sides that speculate; ``tools`` has the tools of all tasks."""
         self.side = side
         self._clients = clients
@@ -80,7 +80,7 @@ class Agent:
         messages: list[Any] = [{"role": "user", "content": task.prompt}]
         done, began = Done(), time.perf_counter()
         first = _Answer(done, began)
-        await first.read(await _send(client, task, messages, _MAX_TOKENS))
+        await first.read(await self._send(client, task, messages, self._clients.max_tokens))
         done.prompt_tokens, done.first_tokens = first.prompt_tokens, first.written_tokens
         done.written_tokens = first.written_tokens
         if first.call is not None:
@@ -88,8 +88,9 @@ class Agent:
             done.ready_s = time.perf_counter() - began
             messages += first.messages(result)
             last = _Answer(done, began)
-            left = _MAX_TOKENS - first.written_tokens  # the engine counts both turns as one answer
-            await last.read(await _send(next_client, task, messages, left))
+            # The engine counts both turns as one answer.
+            left = max(1, self._clients.max_tokens - first.written_tokens)
+            await last.read(await self._send(next_client, task, messages, left))
             done.output_tokens = last.prompt_tokens - first.prompt_tokens - first.written_tokens
             done.written_tokens += last.written_tokens
         done.elapsed_s = time.perf_counter() - began
@@ -102,18 +103,17 @@ class Agent:
             return str(await arun_tool(client, call))
         return await self._tools.run(call.function.name, json.loads(call.function.arguments))
 
-
-async def _send(client: Any, task: Task, messages: list[Any], max_tokens: int) -> Any:
-    return await client.chat.completions.create(
-        model="nano",
-        messages=messages,
-        tools=task.tools,
-        parallel_tool_calls=False,
-        temperature=0,
-        max_tokens=max_tokens,
-        stream=True,
-        stream_options={"include_usage": True},
-    )
+    async def _send(self, client: Any, task: Task, messages: list[Any], max_tokens: int) -> Any:
+        return await client.chat.completions.create(
+            model=self._clients.model,
+            messages=messages,
+            tools=task.tools,
+            parallel_tool_calls=False,
+            temperature=0,
+            max_tokens=max_tokens,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
 
 
 class _Answer:

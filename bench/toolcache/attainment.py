@@ -26,17 +26,22 @@ class Prediction:
     task: Task
     cached: Done
     round_trip_s: float
-    reasoning_tokens: int
+
+    @property
+    def reasons(self) -> bool:
+        """Whether the model writes text before its call, at least two tokens: delta is measured on them."""
+        return self.task.reasoning_tokens > 1 and self.cached.reasoned_s > self.cached.first_s
 
     @property
     def decode_s(self) -> float:
-        """Seconds a token, while reasoning."""
-        return (self.cached.reasoned_s - self.cached.first_s) / (self.reasoning_tokens - 1)
+        """Seconds a token, while reasoning; only where the model reasons."""
+        return (self.cached.reasoned_s - self.cached.first_s) / (self.task.reasoning_tokens - 1)
 
     @property
     def fits(self) -> bool:
         """Whether the tool is done while the model reasons, as Eq. 6 assumes: by T, g and delta R alone."""
-        return tools.DRAFT_S + self.task.latency_s < self.reasoning_tokens * self.decode_s
+        reasoning = self.task.reasoning_tokens
+        return self.reasons and tools.DRAFT_S + self.task.latency_s < reasoning * self.decode_s
 
     @property
     def saved_s(self) -> float:
@@ -50,8 +55,8 @@ class Prediction:
 
     def _saved(self, tool_s: float) -> float:
         turn = EngineTurn(
-            reasoning_tokens=self.reasoning_tokens,
-            call_tokens=max(1, self.cached.first_tokens - self.reasoning_tokens),
+            reasoning_tokens=self.task.reasoning_tokens,
+            call_tokens=max(1, self.cached.first_tokens - self.task.reasoning_tokens),
             result_tokens=max(0, self.cached.output_tokens),
             tool_s=tool_s,
         )
@@ -60,13 +65,10 @@ class Prediction:
         return times.cached() - times.speculative(1.0)
 
 
-def predictions(measured: Repetition, round_trip_s: float, reasoning_tokens: int) -> list[Prediction]:
+def predictions(measured: Repetition, round_trip_s: float) -> list[Prediction]:
     """Return the prediction for each task."""
     cached = measured.of(PREFIX_CACHED)
-    return [
-        Prediction(task, done, round_trip_s, reasoning_tokens)
-        for task, done in zip(measured.tasks, cached, strict=True)
-    ]
+    return [Prediction(task, done, round_trip_s) for task, done in zip(measured.tasks, cached, strict=True)]
 
 
 def attainments(measured: Repetition, predicted: Sequence[Prediction]) -> dict[str, float]:
@@ -92,6 +94,6 @@ def attainments(measured: Repetition, predicted: Sequence[Prediction]) -> dict[s
     }
 
 
-def decode_s(predicted: Sequence[Prediction]) -> float:
-    """Return the median seconds a token, while reasoning."""
-    return statistics.median(each.decode_s for each in predicted)
+def decode_s(predicted: Sequence[Prediction]) -> float | None:
+    """Return the median seconds a token, while reasoning; None if the model never reasons."""
+    return statistics.median([each.decode_s for each in predicted if each.reasons] or [0.0]) or None

@@ -17,15 +17,17 @@ from .tools import TaskTools
 class Clients:
     """Makes clients on one connection pool: each app's requests share prefixes, and no other's."""
 
-    def __init__(self, server: BenchServer, stack: AsyncExitStack) -> None:
-        """``stack`` closes the connections."""
+    def __init__(self, server: BenchServer, stack: AsyncExitStack, max_tokens: int) -> None:
+        """``stack`` closes the connections; a task has at most ``max_tokens`` tokens."""
         import httpx
         import openai
 
+        self.model = server.model_id
+        self.max_tokens = max_tokens
         self._apps = itertools.cycle(range(1, APPS))
         url = f"http://127.0.0.1:{server.port}"
         self.plain: Any = openai.AsyncOpenAI(
-            base_url=f"{url}/v1", api_key=token_of(0), max_retries=0, timeout=120
+            base_url=f"{url}/v1", api_key=token_of(0), max_retries=0, timeout=600
         )
         self.http = httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token_of(0)}"})
         stack.push_async_callback(self.plain.close)

@@ -30,14 +30,17 @@ def task_figures(short: Repetition, predicted: Sequence[Prediction]) -> dict[str
     """Return the figures of one repetition with short tools."""
     fitting = [number for number, each in enumerate(predicted) if each.fits]
     cached, engine = short.of(PREFIX_CACHED), short.of(ENGINE_SIDE)
-    reasoning = [sum(one.reasoned_s for one in done) for done in (cached, engine)]
+    reasoning = [
+        sum(one.reasoned_s for one, each in zip(done, predicted, strict=True) if each.reasons)
+        for done in (cached, engine)
+    ]
     cached_s = short.seconds(PREFIX_CACHED)
     extra = short.seconds(CLIENT_SIDE) - short.seconds(ENGINE_SIDE)
     return {
         **attainments(short, predicted),
         "extra_time_saved_pct_over_client_side": 100 * extra / short.seconds(VANILLA),
         "engine_alpha0_slowdown_pct": 100 * (short.seconds(ENGINE_SIDE, 0.0) / cached_s - 1),
-        "reasoning_slowdown_pct": 100 * (reasoning[1] / reasoning[0] - 1),
+        **({"reasoning_slowdown_pct": 100 * (reasoning[1] / reasoning[0] - 1)} if reasoning[0] else {}),
         **_milliseconds(
             "o2_call_ms_saved", short, fitting, [(UNUSED, O2_ONLY), (O3_ONLY, ENGINE_SIDE)], _call_s
         ),
@@ -152,6 +155,31 @@ def optimizations_table(short: Sequence[Repetition], alphas: Sequence[float]) ->
     return Table(
         title="what O2 and O3 add, short tools",
         columns=(*columns, *spread_columns("time saved, % of vanilla"), "answered in the engine"),
+        rows=tuple(rows),
+    )
+
+
+def drafts_table(short: Sequence[Repetition]) -> Table:
+    """Return the time a task of the sides that speculate with draft models."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            case.draft,
+            case.side.name,
+            *_seconds_a_task(short, case),
+            *_saved(short, case),
+            _answered(short, case),
+        )
+        for case in short[0].done
+        if case.draft is not None
+    ]
+    return Table(
+        title="draft models, short tools",
+        columns=(
+            *("drafts", "side"),
+            *spread_columns("seconds a task"),
+            *spread_columns("time saved, % of vanilla"),
+            "answered in the engine",
+        ),
         rows=tuple(rows),
     )
 

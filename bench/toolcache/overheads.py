@@ -28,7 +28,7 @@ async def round_trip_s(server: BenchServer, clients: Clients, count: int) -> flo
 
     async def request() -> float:
         began = time.perf_counter()
-        await clients.plain.chat.completions.create(model="nano", **options)
+        await clients.plain.chat.completions.create(model=clients.model, **options)
         return time.perf_counter() - began
 
     return max(0.0, await _median_difference(request, lambda: server.generate_s(options), count))
@@ -58,12 +58,12 @@ async def overhead(server: BenchServer, clients: Clients, count: int) -> Overhea
 
     async def whole() -> float:
         began = time.perf_counter()
-        (await clients.http.post(_PATH, json={**options, "model": "nano"})).json()
+        (await clients.http.post(_PATH, json={**options, "model": clients.model})).json()
         return time.perf_counter() - began
 
     async def first_text() -> float:
         began, seconds = time.perf_counter(), 0.0
-        body = {**options, "model": "nano", "stream": True}
+        body = {**options, "model": clients.model, "stream": True}
         async with clients.http.stream("POST", _PATH, json=body) as response:
             async for line in response.aiter_lines():
                 if not seconds and _has_text(line):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from agentrt.drafts import Speculator
 
 from .agents import Agent, Done
 from .clients import Clients
@@ -20,6 +23,9 @@ class Case:
 
     side: Side
     alpha: float = 1.0
+    """Of drafts that are made by chance; without meaning where ``draft`` is set."""
+    draft: str | None = None
+    """The draft model, if one drafts."""
 
 
 @dataclass(slots=True)
@@ -39,17 +45,27 @@ class Repetition:
 
 
 async def repeat(
-    server: BenchServer, clients: Clients, tasks: Sequence[Task], cases: Sequence[Case], seed: str
+    server: BenchServer,
+    clients: Clients,
+    tasks: Sequence[Task],
+    cases: Sequence[Case],
+    seed: str,
+    drafts: Mapping[str, Speculator] = MappingProxyType({}),
 ) -> Repetition:
     """Run each task in all ``cases`` before the next task, in an order that ``seed`` draws anew.
 
     The machine's speed drifts within seconds: cases that are measured one after the other cannot be compared.
+    ``drafts`` are the draft models of the cases that have one, by name.
     """
     drawn = random.Random(seed)
     tools = TaskTools(tasks)
-    agents = {
-        case: Agent(clients, case.side, tools, ChancePredictor(tasks, case.alpha, seed)) for case in cases
-    }
+
+    def predictor(case: Case) -> Speculator:
+        if case.draft is not None:
+            return drafts[case.draft]
+        return ChancePredictor(tasks, case.alpha, seed)
+
+    agents = {case: Agent(clients, case.side, tools, predictor(case)) for case in cases}
     measured = Repetition(tasks, {case: [] for case in cases})
     for task in tasks:
         await _warm(clients, task)
@@ -62,5 +78,5 @@ async def repeat(
 async def _warm(clients: Clients, task: Task) -> None:
     """Let the server compile the task's grammar, which it keeps."""
     await clients.plain.chat.completions.create(
-        model="nano", messages=[{"role": "user", "content": "Hello!"}], tools=task.tools, max_tokens=1
+        model=clients.model, messages=[{"role": "user", "content": "Hello!"}], tools=task.tools, max_tokens=1
     )

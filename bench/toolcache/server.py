@@ -27,22 +27,34 @@ def token_of(app: int) -> str:
     return f"bench-app-token-{app:06}"
 
 
-def exact() -> RuntimeConfig:
+def exact(threads: int | None = None) -> RuntimeConfig:
     """Return the configuration under which equal histories give equal tokens."""
     from agentrt.runtime import RuntimeConfig
 
     return RuntimeConfig(
-        inference_precision="f32", kv_cache_precision="f32", dynamic_quantization_group_size=0
+        threads=threads,
+        inference_precision="f32",
+        kv_cache_precision="f32",
+        dynamic_quantization_group_size=0,
     )
 
 
 class BenchServer(SideProcess):
-    """Serves nano on a free port inside a ``with`` block."""
+    """Serves a model on a free port inside a ``with`` block."""
 
-    def __init__(self, reasoning_tokens: int) -> None:
-        """``reasoning_tokens`` tokens precede a call in requests that offer tools and hold no result yet."""
-        super().__init__(_Service, reasoning_tokens)
+    def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None = None) -> None:
+        """``reasoning_tokens`` tokens precede a call in requests that offer tools and hold no result yet.
+
+        None leaves what precedes a call, and whether there is one, to the model. ``threads`` are those of the
+        model, None for OpenVINO's choice.
+        """
+        super().__init__(_Service, model, reasoning_tokens, threads)
         self.port = int(self.call("port"))
+        self.model_id = str(self.call("model_id"))
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of ``text``."""
+        return int(self.call("count_tokens", text))
 
     def use(self, optimizations: Optimizations) -> None:
         """Set what the tool cache does for the requests that start from now on."""
@@ -76,16 +88,17 @@ class BenchServer(SideProcess):
 class _Service:
     """The object in the server's process: a runtime, and the server on a thread."""
 
-    def __init__(self, reasoning_tokens: int) -> None:
+    def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None) -> None:
         from agentrt.runtime import LocalRuntime
         from agentrt.runtime.http.identity import Tokens
         from agentrt.runtime.http.run import make_server
         from agentrt.runtime.server import ServerConfig, bind, create_app
 
         config = ServerConfig(port=0, tokens=Tokens((f"app {app}", token_of(app)) for app in range(APPS)))
-        self._runtime = LocalRuntime.open("nano", exact())
+        self._runtime = LocalRuntime.open(model, exact(threads))
         self._switches = ToolCacheSwitches(self._runtime)
-        reason_before_calls(self._runtime, reasoning_tokens)
+        if reasoning_tokens is not None:
+            reason_before_calls(self._runtime, reasoning_tokens)
         self._bound = bind(config)
         listener = self._bound.__enter__()
         listener.listen(1024)
@@ -97,6 +110,12 @@ class _Service:
 
     def port(self) -> int:
         return self._port
+
+    def model_id(self) -> str:
+        return self._runtime.model_id
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._runtime._tokenizer.encode(text))
 
     def use(self, optimizations: Optimizations) -> None:
         self._switches.optimizations = optimizations

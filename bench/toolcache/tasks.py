@@ -36,21 +36,20 @@ class Task:
     call: ToolCall
     output: str
     latency_s: float
-
-    @property
-    def tools(self) -> list[dict[str, Any]]:
-        """The offered tool, with one possible call: a model unable to solve the task makes that call."""
-        properties = {key: {"enum": [value]} for key, value in self.call.arguments.items()}
-        parameters = {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-        return [{"type": "function", "function": {"name": self.call.name, "parameters": parameters}}]
+    tools: list[dict[str, Any]]
+    """The offered tools."""
+    reasoning_tokens: int
+    """Tokens that precede the call."""
 
 
-def tasks_of(workloads: Path | None, count: int, most_s: float, seed: str) -> tuple[str, list[Task]]:
+def latency_of(call: ToolCall, most_s: float, seed: str) -> float:
+    """Return 0 to ``most_s`` seconds, uniformly. Equal calls take equal times."""
+    return random.Random(f"{seed} {canonical_key(call.name, call.arguments)}").uniform(0, most_s)
+
+
+def tasks_of(
+    workloads: Path | None, count: int, most_s: float, seed: str, reasoning_tokens: int
+) -> tuple[str, list[Task]]:
     """Return the source of the tasks, and ``count`` of them; tools take 0 to ``most_s`` seconds, uniformly.
 
     They are BFCL's multi-turn tasks in the folder ``workloads``, each with its first request and first call;
@@ -66,10 +65,22 @@ def tasks_of(workloads: Path | None, count: int, most_s: float, seed: str) -> tu
         prompt, call, output = task.request, task.calls[0], '{"status": "done"}'
         if workloads is None:
             prompt, call, output = _synthetic(number)
-        # Equal calls take equal times, so that the call alone says how long it takes.
-        latency_s = random.Random(f"{seed} {canonical_key(call.name, call.arguments)}").uniform(0, most_s)
-        made.append(Task(f"{prompt} (request {seed}.{number})", call, output, latency_s))
+        prompt = f"{prompt} (request {seed}.{number})"
+        latency_s = latency_of(call, most_s, seed)
+        made.append(Task(prompt, call, output, latency_s, _only(call), reasoning_tokens))
     return source, made
+
+
+def _only(call: ToolCall) -> list[dict[str, Any]]:
+    """Return the tool of ``call`` with one possible call: a model unable to solve the task makes that one."""
+    properties = {key: {"enum": [value]} for key, value in call.arguments.items()}
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return [{"type": "function", "function": {"name": call.name, "parameters": parameters}}]
 
 
 def _synthetic(number: int) -> tuple[str, ToolCall, str]:

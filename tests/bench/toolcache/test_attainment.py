@@ -40,11 +40,11 @@ CLIENT = done(CALL_S, 0.0, ROUND_TRIP_S)
 ENGINE = done(DECODE_S, 0.0, 0.0, in_engine=True)
 
 
-def attained(engine: Done, tool_s: float = TOOL_S) -> dict[str, float]:
-    task = Task("go", ToolCall("cd", {}), "there", tool_s)
+def attained(engine: Done, tool_s: float = TOOL_S, reasoning: int = REASONING) -> dict[str, float]:
+    task = Task("go", ToolCall("cd", {}), "there", tool_s, [], reasoning)
     sides = {PREFIX_CACHED: CACHED, CLIENT_SIDE: CLIENT, ENGINE_SIDE: engine}
     measured = Repetition([task], {Case(side): [one] for side, one in sides.items()})
-    return attainments(measured, predictions(measured, ROUND_TRIP_S, REASONING))
+    return attainments(measured, predictions(measured, ROUND_TRIP_S))
 
 
 def test_an_engine_that_does_what_eq_6_says_attains_all_of_it() -> None:
@@ -78,3 +78,8 @@ def test_a_call_that_the_engine_has_not_answered_counts() -> None:
 
 def test_tools_that_outlast_the_reasoning_are_left_out() -> None:
     assert attained(ENGINE, tool_s=0.76) == {}
+
+
+@pytest.mark.parametrize("reasoning", [0, 1])
+def test_a_model_that_calls_at_once_has_no_attainment(reasoning: int) -> None:
+    assert attained(ENGINE, reasoning=reasoning) == {}

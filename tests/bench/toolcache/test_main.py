@@ -6,8 +6,9 @@ import pytest
 
 from agentrt.bench.common.figures import draw
 from agentrt.bench.common.repetitions import Seeds
+from agentrt.bench.toolcache import given, tools
 from agentrt.bench.toolcache import main as toolcache
-from agentrt.bench.toolcache import tools
+from agentrt.errors import BenchModelError
 
 from .bfcl import write_bfcl
 
@@ -63,3 +64,35 @@ def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (drawn,) = draw(report, tmp_path)
     picture = drawn.read_text(encoding="utf-8")
     assert all(word in picture for word in ("prefix-cached", "client-side", "engine-side", "short", "long"))
+
+
+def test_a_given_model_makes_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = toolcache.Size(1, {"short": 2, "long": 1}, requests=2, throughput_tasks=2, alphas=(1.0,))
+    monkeypatch.setattr(toolcache, "GIVEN_SIZES", {True: size})
+    monkeypatch.setattr(toolcache, "LATENCIES", {"short": 0.0, "long": 0.2})
+    monkeypatch.setattr(tools, "DRAFT_S", 0.0)
+    monkeypatch.setattr(given, "_REASON", "")  # nano does not reason
+    monkeypatch.setattr(given, "_CITIES", ("Oslo", "Rome", "Bergen", "Porto", "Turin", "Ljubljana"))
+    report = toolcache.run(
+        quick=True, workloads=None, progress=lambda line: None, model="nano", drafts=["nano-draft"]
+    )
+    figures = report.figures
+    assert figures["tokens_identical"] == 1
+    assert 0 < figures["call_share"] <= 1
+    assert 0 <= figures["draft_right_share"] <= 1
+    assert figures["draft_s"] > 0
+    # nano writes nothing before a call.
+    assert not {"eq6_attainment", "o2_call_ms_saved", "reasoning_slowdown_pct"} & figures.keys()
+    *_, drafts = report.tables
+    assert [row[:2] for row in drafts.rows] == [
+        ("nano-draft", "client-side"),
+        ("nano-draft", "engine-side"),
+    ]
+    assert "questions about the weather" in report.method
+
+
+def test_a_model_that_calls_no_tool_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    unanswerable = [given._Question("Hello!", [given._WEATHER], "")]
+    monkeypatch.setattr(given, "_weather", lambda: unanswerable)
+    with pytest.raises(BenchModelError, match="is trained to call tools"):
+        toolcache.run(quick=True, workloads=None, progress=lambda line: None, model="nano")

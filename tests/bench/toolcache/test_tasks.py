@@ -12,7 +12,9 @@ from .bfcl import write_bfcl
 
 def test_tasks_of_bfcl_admit_their_call_alone(tmp_path: Path) -> None:
     write_bfcl(tmp_path, 3)
-    (_, short), (_, long) = tasks_of(tmp_path, 3, 0.5, "short 0"), tasks_of(tmp_path, 3, 3.0, "long 0")
+    (_, short), (_, long) = (
+        tasks_of(tmp_path, 3, most_s, seed, 800) for most_s, seed in ((0.5, "short 0"), (3.0, "long 0"))
+    )
     assert len({task.prompt for task in (*short, *long)}) == 6
     assert all(0 <= task.latency_s <= 0.5 for task in short)
     for task in short:
@@ -24,12 +26,12 @@ def test_tasks_of_bfcl_admit_their_call_alone(tmp_path: Path) -> None:
             "depth": {"enum": [number]},
         }
     with pytest.raises(WorkloadNotFoundError):
-        tasks_of(tmp_path, 4, 0.5, "short 0")
+        tasks_of(tmp_path, 4, 0.5, "short 0", 800)
 
 
 def test_seeds_draw_other_tasks_and_latencies(tmp_path: Path) -> None:
     write_bfcl(tmp_path, 30)
-    drawn = [tasks_of(tmp_path, 5, 0.5, seed)[1] for seed in ("short 0", "short 0", "short 1")]
+    drawn = [tasks_of(tmp_path, 5, 0.5, seed, 800)[1] for seed in ("short 0", "short 0", "short 1")]
     assert drawn[0] == drawn[1]
     assert {task.call.arguments["depth"] for task in drawn[0]} != {
         task.call.arguments["depth"] for task in drawn[2]

@@ -9,7 +9,7 @@ from agentrt.bench.toolcache.tasks import Task
 from agentrt.calls import ToolCall
 from agentrt.drafts import DraftRequest
 
-TASKS = [Task(f"go to {n}", ToolCall("cd", {"folder": n}), f"in {n}", 0.0) for n in range(40)]
+TASKS = [Task(f"go to {n}", ToolCall("cd", {"folder": n}), f"in {n}", 0.0, [], 0) for n in range(40)]
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,10 @@ def test_a_wrong_draft_has_other_values_and_a_result_none() -> None:
 
 
 def test_tools_return_their_tasks_output_and_take_any_arguments() -> None:
-    tasks = [Task("a", ToolCall("cd", {"to": "a"}), "in a", 0.0), Task("b", ToolCall("cd", {}), "in b", 0.0)]
+    tasks = [
+        Task("a", ToolCall("cd", {"to": "a"}), "in a", 0.0, [], 0),
+        Task("b", ToolCall("cd", {}), "in b", 0.0, [], 0),
+    ]
     world = tools.TaskTools(tasks)
     assert asyncio.run(world.run("cd", {"to": "a"})) == "in a"
     assert asyncio.run(world.run("cd", {})) == "in b"

@@ -171,8 +171,12 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
     The folder ``workloads`` has BFCL's single-turn tasks and Spec-Bench, without which no tool call of a
     task and no perplexity is measured.
     """
+    from agentrt.runtime.model.directory import find_model
+
     machine, size = describe_machine(), _QUICK if quick else _FULL
     runtime = _measure_runtime(progress)
+    # Pulled names are looked up here: the models are opened with caches of their own.
+    model = model if model == "nano" else str(find_model(model))
     measured = _measure_model(model, workloads, size, machine, progress)
     return _report(
         machine, size, runtime.figures() | measured.figures(), (*runtime.tables(), *measured.tables())

@@ -132,7 +132,7 @@ def _weather() -> list[_Question]:
 def _bfcl(workloads: Path) -> list[_Question]:
     return [
         _Question(str(task.messages[-1]["content"]), task.tools, '{"status": "done"}')
-        for task in load_tasks(workloads, _BFCL_TASKS)["simple"]
+        for task in load_tasks(workloads, {"simple": _BFCL_TASKS})["simple"]
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
@@ -15,12 +16,14 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validat
 
 from ..calls import canonical_key
 from ..concurrency.threads import run_in_thread
+from ..errors import ConfigurationError
 from ..settings import Settings
 from .claim_table import ClaimTable
 from .claims import PendingClaim, aclaim, claim
 from .scopes import current_turn
 from .writes import write_log
 
+logger = logging.getLogger("agentrt")
 R = TypeVar("R")
 Canonical = Callable[..., Mapping[str, Any]]
 Guard = Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
@@ -145,6 +148,7 @@ class SpeculableTool:
             self.speculative_call = None if as_coroutine else options.prepare
             self.speculative_acall = options.prepare if as_coroutine else None
         self.options = options
+        self._warned = False
         self.pending_claims = ClaimTable(ttl=options.ttl)
         write_log.watch(options.invalidated_by)
         self.slots = threading.BoundedSemaphore(options.max_concurrency)
@@ -155,13 +159,43 @@ class SpeculableTool:
         return self
 
     def key(self, invocation: Invocation) -> str:
-        """Return the canonical key of a call; raises :class:`InvalidRequestError` if it has none."""
+        """Return the canonical key of a call.
+
+        Raises:
+            InvalidRequestError: the arguments have no key.
+            ConfigurationError: the tool's canonical function failed or returned no mapping; logged once.
+        """
         if self.options.canonical is not None:
-            args, kwargs = copy.deepcopy((invocation.args, invocation.kwargs))  # it may change them
-            return canonical_key(self.name, self.options.canonical(*args, **kwargs))
+            return canonical_key(self.name, self._identifying(self.options.canonical, invocation))
         if invocation.args:
             return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
         return canonical_key(self.name, invocation.kwargs)
+
+    def why_no_key(self, arguments: Mapping[str, Any]) -> str:
+        """Return why a call with these arguments has no canonical key."""
+        try:
+            self.key(self.bind(arguments))
+        except ConfigurationError as error:
+            return str(error)
+        except Exception:  # noqa: BLE001 - validators are the user's
+            return "its arguments are not valid"
+        return "its canonical function failed once"
+
+    def _identifying(self, canonical: Canonical, invocation: Invocation) -> Mapping[str, Any]:
+        """Return what the tool's canonical function makes of the arguments."""
+        try:
+            args, kwargs = copy.deepcopy((invocation.args, invocation.kwargs))  # it may change them
+            identifying = canonical(*args, **kwargs)
+            problem = None if isinstance(identifying, Mapping) else f"returned {type(identifying).__name__}"
+        except Exception as error:  # noqa: BLE001 - it is the user's
+            problem = f"failed with {type(error).__name__}"
+        if problem is None:
+            return identifying
+        message = f"the canonical function of {self.name} {problem}. Let it return a dict for all arguments."
+        if not self._warned:
+            self._warned = True
+            logger.warning("%s Such calls are not run speculatively.", message)
+        raise ConfigurationError(message)
 
     async def why_guarded(self, invocation: Invocation) -> str | None:
         """Ask the tool's guard; return why the call must not be run speculatively, or None if it may."""

@@ -10,6 +10,7 @@ from typing import Any
 from ..calls import ToolCall
 from ..calls.copying import copied_call, copied_json
 from ..concurrency.clock import monotonic
+from ..errors import ConfigurationError
 from ..lookahead.starter import AheadStarter
 from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
 from ..reports.turn_recorder import TurnRecorder
@@ -104,6 +105,8 @@ class TurnSpeculations:
         try:
             invocation = tool.bind(copied_json(call.arguments))  # and the tool those that it is run with
             key = tool.key(invocation)
+        except ConfigurationError as error:
+            return str(error)
         except Exception as error:  # noqa: BLE001 - validators and canonicalisers are the user's
             return f"bad arguments ({type(error).__name__})"
         draft = Draft(tool.name, key, predictor, draft_s)
@@ -179,10 +182,11 @@ class TurnSpeculations:
         """
         return not tool.two_phase and tool.name not in self._restrictions().unapproved
 
-    def pending_claim(self, key: str | None) -> PendingClaim:
-        """Return the pending claim of the call with ``key``, None for a call that the tool will refuse."""
+    def pending_claim(self, call: ToolCall, key: str | None) -> PendingClaim:
+        """Return the pending claim of a call with ``key``, None if it has none."""
         if key is None:
-            return PendingClaim(None, None, self.recorder, "its arguments are not valid")
+            reason = self._tools[call.name].why_no_key(call.arguments)
+            return PendingClaim(None, None, self.recorder, reason)
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)
         if speculation is not None:
             speculation.expect()

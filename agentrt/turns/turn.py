@@ -239,7 +239,7 @@ class Turn:
     def _leave_claims(self, calls: Sequence[ToolCall], keys: Sequence[str | None]) -> None:
         for call, key in zip(calls, keys, strict=True):
             if call.name in self._tools:
-                pending = self._speculations.pending_claim(key)
+                pending = self._speculations.pending_claim(call, key)
                 self._tools[call.name].pending_claims.add(call.id, pending, self._mark, self._scope)
 
     def bind_answered(self, calls: Sequence[ToolCall]) -> None:

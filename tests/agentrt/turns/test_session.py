@@ -316,6 +316,39 @@ def test_a_turn_is_bound_once_and_its_drafts_are_judged_once() -> None:
     assert run_in_virtual_time(main) == (1, 1)
 
 
+def failing(q: str) -> Any:
+    raise LookupError("secret")
+
+
+@pytest.mark.parametrize(
+    ("canonical", "problem"), [(failing, "failed with LookupError"), (lambda q: q.lower(), "returned str")]
+)
+def test_a_broken_canonical_function_is_named_and_only_costs_speculation(
+    canonical: Any, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: list[str] = []
+
+    @speculable(canonical=canonical)
+    async def look(q: str) -> str:
+        runs.append(q)
+        return f"found {q}"
+
+    async def main() -> Any:
+        predictor = ScriptedSpeculator([call("a")], [call("a")])
+        async with SpeculationSession([look], predictor) as session:
+            for number in range(2):
+                assert (await one_turn(session, 5, call("a", str(number))))[0] == "found a"
+            return session.report().turns
+
+    for turn in run_in_virtual_time(main):
+        assert f"the canonical function of look {problem}" in turn.problems[0]
+        assert f"the canonical function of look {problem}" in turn.calls[0].reason
+    assert runs == ["a", "a"]
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert problem in warning
+    assert "secret" not in warning
+
+
 def answers(message: Any) -> Any:
     async def model(messages: Any, tools: Any) -> Any:
         return message

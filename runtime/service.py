@@ -62,6 +62,10 @@ class RuntimeStatistics:
     """Blocks that no request holds."""
     cached_blocks: int
     """Free blocks that the prefix cache still holds."""
+    state_rows: int
+    """State rows of a hybrid model; 0 for others."""
+    free_state_rows: int
+    """State rows that no request holds."""
 
 
 class LocalRuntime:
@@ -113,6 +117,7 @@ class LocalRuntime:
             arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
             warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
             self._pool = BlockPool(arena.blocks)
+            self._state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
             self._arena = arena
             self._platform = loaded.platform
             self._salts = PrefixSalts()
@@ -149,6 +154,7 @@ class LocalRuntime:
                 config.scheduling(),
                 max_batch_size=config.max_batch_size,
                 share_sampled=not arena.quantised_keys,
+                state_pool=self._state_pool,
             )
             self._engine = Engine(
                 loaded.platform,
@@ -200,6 +206,7 @@ class LocalRuntime:
         """Stop like :meth:`close`, and save the contexts of all apps for :meth:`open`.
 
         They are in a temporary file, at most as large as the KV arena; close them when they are not needed.
+        Those of a hybrid model are not saved, and computed again.
 
         Raises:
             OSError: the file cannot be written; the runtime is closed all the same.
@@ -207,7 +214,8 @@ class LocalRuntime:
         caches = self._arena.rows(self._platform)
         self.close()
         self._scheduler.release_held_contexts()
-        blocks = self._pool.cached_blocks() if caches else {}
+        # Without their states the blocks of a hybrid model are of no use.
+        blocks = self._pool.cached_blocks() if caches and self._state_pool is None else {}
         return SavedContexts.save(self._salts, self._contexts_owner, blocks, caches)
 
     def __enter__(self) -> Self:
@@ -233,6 +241,8 @@ class LocalRuntime:
             blocks=self._pool.total,
             free_blocks=self._pool.free,
             cached_blocks=self._pool.cached,
+            state_rows=0 if self._state_pool is None else self._state_pool.total,
+            free_state_rows=0 if self._state_pool is None else self._state_pool.free,
         )
 
     @contextmanager

@@ -77,6 +77,23 @@ class BatchShape:
 
 
 @dataclass(frozen=True, slots=True)
+class StateAccess:
+    """The rows of the state tables that one sequence reads and writes in a batch, in a hybrid model.
+
+    The state behind the tokens before the batch is read from the first row. While the batch computes the
+    sequence's tokens, the state is written to the next row behind each token at which ``past`` + tokens so
+    far is a multiple of ``interval``, and behind the last token.
+    """
+
+    rows: tuple[int, ...]
+    """The row that is read, then those that are written, at least one."""
+    past: int = 0
+    """Tokens before the batch, counted from any checkpoint."""
+    interval: int = 0
+    """Tokens between two checkpoints; 0 writes only the state behind the last token."""
+
+
+@dataclass(frozen=True, slots=True)
 class BatchInputs:
     """The inputs of a batch's forward pass, as plain numbers. XPUs do not change them.
 
@@ -99,6 +116,8 @@ class BatchInputs:
     """Longest past + new of any sequence."""
     sampled_rows: list[int]
     """``[logits rows]`` positions in the flat row to compute logits for."""
+    states: Sequence[StateAccess] = ()
+    """In a hybrid model the state rows of each sequence; empty in all others."""
 
     @property
     def shape(self) -> BatchShape:

@@ -1,12 +1,13 @@
 """Cuts a paged-attention graph into kernels that compute the same values (Agent.xpu §5.1, §5.2).
 
-A graph can be cut at two kinds of places:
+A layer has one attention, or in a hybrid model one recurrence. A graph can be cut at two kinds of places:
 
 - *Seams*, between two layers, where a single tensor depends on the tokens: the residual stream. The pieces
   between seams are whole layers, of any shape.
 - *Around an attention*: its queries, keys and values on one side, its result on the other, and the residual
   stream past it. The operations between two attentions treat every token by itself, so their only free
   dimension is the number of tokens, and ``reshape`` can fix it for a device that needs static shapes.
+  Hybrid models are cut at seams only.
 
 Values that depend on positions but not on the tokens themselves (rotary angles, shapes) are not handed over
 at a seam: every piece computes them again from the batch's inputs.
@@ -20,6 +21,8 @@ from typing import Final
 
 import openvino as ov
 import openvino.opset15 as opset
+
+from ..model.sequence_ops import ATTENTION, mixers, sequence_ops
 
 HIDDEN: Final = "hidden"
 """Input of a piece: the residual stream from the piece before."""
@@ -46,9 +49,11 @@ class Partition:
         """Find the seams of ``model``, as :func:`read_paged_graph` returns it, with unique node names."""
         self._model = _free_shapes_of_tokens(model)
         nodes = self._model.get_ordered_ops()
-        self._attentions = [_name(node) for node in nodes if _is_attention(node)]
-        self.layers: Final = len(self._attentions)
-        """Number of layers, one per attention."""
+        self._mixers = [_name(node) for node in mixers(nodes)]
+        self.hybrid: Final = any(node.get_type_name() != ATTENTION for node in sequence_ops(nodes))
+        """Whether some layers have a recurrence instead of an attention."""
+        self.layers: Final = len(self._mixers)
+        """Number of layers, one per attention or recurrence."""
         self._seams = _find_seams(nodes)
         self.seams: Final = frozenset(self._seams) - {0}
         """Layers in front of which the model can be cut; all but layer 0 in most models."""
@@ -61,7 +66,7 @@ class Partition:
     @property
     def splits(self) -> bool:
         """Whether it can also be cut around its attentions."""
-        return self.complete and self.layers > 1 and 0 in self._seams
+        return self.complete and self.layers > 1 and 0 in self._seams and not self.hybrid
 
     def layer_segments(self, bounds: Iterable[int]) -> list[ov.Model]:
         """Cut in front of each layer in ``bounds``, ascending, each in :attr:`seams`.
@@ -92,18 +97,18 @@ class Partition:
         ports = tuple(_Ports(copy) for copy in copies)
         for layer in range(layers):
             for own in ports:
-                _cut(own.node(self._attentions[layer]).output(0), ATTENDED)
+                _cut(own.node(self._mixers[layer]).output(0), ATTENDED)
             _cut(ports[1 - layer % 2][self._seams[layer]], HIDDEN)
         for layer in range(layers + 1):
             own = ports[layer % 2]
-            into = own.node(self._attentions[layer]).input_values()[:3] if layer < layers else []
+            into = own.node(self._mixers[layer]).input_values()[:3] if layer < layers else []
             groups.append(_piece([opset.result(output) for output in [*into, own[self._seams[layer]]]]))
         return groups
 
     def attention(self, layer: int) -> ov.Model:
         """Cut out the attention of ``layer``: queries, keys, values and caches in, attended values out."""
         model = self._model.clone()
-        attention = _Ports(model).node(self._attentions[layer])
+        attention = _Ports(model).node(self._mixers[layer])
         for index, name in enumerate((QUERIES, KEYS, VALUES)):
             source = attention.input_value(index)
             attention.input(index).replace_source_output(_parameter(source, name).output(0))
@@ -144,10 +149,6 @@ class _Ports:
 
 def _name(node: ov.Node) -> str:
     return str(node.get_friendly_name())
-
-
-def _is_attention(node: ov.Node) -> bool:
-    return bool(node.get_type_name() == "PagedAttentionExtension")
 
 
 def _free_shapes_of_tokens(model: ov.Model) -> ov.Model:
@@ -207,6 +208,7 @@ def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
     """Return, by layer, the residual stream in front of it where that is the only live tensor."""
     depends = _depends_on_tokens(nodes)
     by_name = {_name(node): node for node in nodes}
+    ends_of_layers = {_name(node) for node in mixers(nodes)}
     last_use: dict[_Port, int] = {}
     for position, node in enumerate(nodes):
         for value in node.input_values():
@@ -217,7 +219,7 @@ def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
     alive: set[_Port] = set()
     layer = 0
     for position, node in enumerate(nodes):
-        layer += _is_attention(node)
+        layer += _name(node) in ends_of_layers
         alive |= {
             port
             for port in (_Port(_name(node), index) for index in range(node.get_output_size()))
@@ -227,9 +229,9 @@ def _find_seams(nodes: list[ov.Node]) -> dict[int, _Port]:
         if len(alive) == 1:
             (port,) = alive
             if _holds_token_rows(by_name[port.node].output(port.index)):
-                # The last such place before the next attention: the least is computed twice.
+                # The last such place before the next layer's attention: the least is computed twice.
                 seams[layer] = port
-    seams.pop(layer, None)  # no layer follows the last attention
+    seams.pop(layer, None)  # no layer follows the last one
     return seams
 
 

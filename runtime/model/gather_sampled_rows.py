@@ -1,6 +1,6 @@
-"""Drops the activations of tokens that are not sampled, right after the last attention of a model's graph.
+"""Drops the activations of tokens that are not sampled, right after the last layer's attention or recurrence.
 
-Everything after the last attention (its output projection, the last MLP, the LM head) computes each token on
+Everything after it (its output projection, the last MLP, the LM head) computes each token on
 its own, so it needs to run only for tokens whose logits are sampled. In a prefill that is one token per
 prompt; with a vocabulary of 150,000 the LM head alone would otherwise be most of the work.
 """
@@ -14,6 +14,8 @@ from typing import Final
 import openvino as ov
 import openvino.opset15 as opset
 
+from .sequence_ops import sequence_ops
+
 SAMPLED_ROWS: Final = "sampled_token_indices"
 """The input that names the sampled rows: ``[rows]`` int64, positions in the flat batch of tokens."""
 
@@ -24,12 +26,12 @@ _ROW_WISE: Final = {"Add", "Convert", "Divide", "Multiply", "Subtract", "Tanh"}
 def gather_sampled_rows(model: ov.Model) -> ov.Model:
     """Return a copy of a paged-attention ``model`` whose logits are ``[rows, 1, vocabulary]``.
 
-    Rows are gathered after the last attention, or after one of the reshapes that follow it: at the first of
-    these places for which shape inference confirms that all later shapes follow the number of rows. If there
-    is none, they are gathered in front of the LM head.
+    Rows are gathered after the last attention or recurrence, or after one of the reshapes that follow it: at
+    the first of these places for which shape inference confirms that all later shapes follow the number of
+    rows. If there is none, they are gathered in front of the LM head.
     """
     nodes = model.get_ordered_ops()
-    last = [node for node in nodes if node.get_type_name() == "PagedAttentionExtension"][-1]
+    last = sequence_ops(nodes)[-1]
     dependents = _dependents(last)
     reshapes = [n for n in nodes if n.get_type_name() == "Reshape" and n.get_friendly_name() in dependents]
     for node in (last, *reshapes):

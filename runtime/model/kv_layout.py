@@ -1,4 +1,4 @@
-"""The memory layout of KV blocks, read from compiled models: each device chooses its own."""
+"""The memory layout of KV blocks and state rows, read from compiled models: each device chooses its own."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import openvino as ov
 
 from agentrt.errors import ModelFormatError
 
-from .paged import CACHES
+from .paged import CACHES, STATE_TABLES
 
 
 @dataclass(frozen=True, slots=True)
 class CacheInput:
-    """The key or value cache of one layer, and the shape of its blocks."""
+    """The key cache, value cache or state table of one operation, and the shape of its blocks or rows."""
 
     name: str
-    """``key_cache.<layer>`` or ``value_cache.<layer>``."""
+    """``key_cache.<number>``, ``value_cache.<number>`` or that of a state table."""
     element_type: ov.Type
     block_shape: tuple[int, ...]
-    """Without the leading dimension, the number of blocks."""
+    """Without the leading dimension, the number of blocks or rows."""
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of one block in this tensor."""
+        """Bytes of one block or row in this tensor."""
         elements = 1
         for extent in self.block_shape:
             elements *= extent
@@ -34,17 +34,24 @@ class CacheInput:
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """The KV blocks of a model, on the device that computes its attention."""
+    """The KV blocks and state rows of a model, on the device that computes its attention."""
 
     caches: tuple[CacheInput, ...]
-    """The key and the value cache of every layer."""
+    """The key and the value cache of every attention."""
     block_tokens: int
     """Tokens in one KV block."""
+    state_tables: tuple[CacheInput, ...] = ()
+    """The state table of every recurrent operation; a model without has none."""
 
     @property
     def block_bytes(self) -> int:
         """Bytes of one KV block: keys and values of all layers."""
         return sum(cache.block_bytes for cache in self.caches)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one state row: the state of one sequence in all recurrent layers; 0 without any."""
+        return sum(table.block_bytes for table in self.state_tables)
 
     @classmethod
     def of(cls, compiled: Iterable[ov.CompiledModel]) -> Self:
@@ -57,7 +64,7 @@ class KVLayout:
         for piece in compiled:
             for port in piece.inputs:
                 name = port.get_any_name()
-                if name.startswith(CACHES):
+                if name.startswith((*CACHES, *STATE_TABLES)):
                     extents = list(port.get_partial_shape())[1:]
                     if any(extent.is_dynamic for extent in extents):
                         raise ModelFormatError(
@@ -68,4 +75,6 @@ class KVLayout:
                     caches[name] = CacheInput(name, port.get_element_type(), shape)
         # [heads, tokens, head size (+ scale and zero point when quantised)] on every device. Key blocks
         # order their dimensions differently.
-        return cls(tuple(caches.values()), caches["value_cache.0"].block_shape[1])
+        values = next(cache for name, cache in caches.items() if name.startswith("value_cache."))
+        tables = tuple(caches.pop(name) for name in tuple(caches) if name.startswith(STATE_TABLES))
+        return cls(tuple(caches.values()), values.block_shape[1], tables)

@@ -10,8 +10,18 @@ values in block tensors that the caller owns, and returns logits for the sampled
     block_indices_begins            [sequences + 1] int32   where each table starts
     max_context_len                 [] int32                longest past + new of any sequence
     sampled_token_indices           [rows] int64            positions in the flat batch to return logits for
-    key_cache.i, value_cache.i      [blocks, …]             one pair per layer
+    key_cache.i, value_cache.i      [blocks, …]             one pair per attention
     -> logits                       [rows, 1, vocabulary] float32
+
+The recurrent layers of a hybrid model (gated delta rule, short convolution) keep a state of fixed size per
+sequence instead. The graph reads each sequence's state from one row of its state tables and writes the state
+behind its last token, and those at checkpoints before, to other rows::
+
+    conv_state_table.i, gated_delta_state_table.i  [rows, …]    one per recurrent operation
+    la.block_indices                [state rows] int32      per sequence the row read, then the rows written
+    la.block_indices_begins         [sequences + 1] int32   where each sequence's rows start
+    la.cache_interval               [sequences] int32       tokens between checkpoints; 0 for none
+    la.past_lens                    [sequences] int32       past, from which checkpoints are counted
 """
 
 from __future__ import annotations
@@ -24,10 +34,12 @@ from openvino._offline_transformations import paged_attention_transformation
 from agentrt.errors import ModelFormatError
 
 from ..gguf.sliding_windows import apply_sliding_windows
+from .delta_rule_shapes import correct_delta_rule_shapes
 from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from .openvino_core import openvino_core, openvino_message
+from .sequence_ops import ATTENTION
 
 INPUTS: Final = (
     "input_ids",
@@ -41,8 +53,19 @@ INPUTS: Final = (
 )
 """The inputs of every forward pass, in addition to the cache tensors."""
 
+STATE_INPUTS: Final = (
+    "la.block_indices",
+    "la.block_indices_begins",
+    "la.cache_interval",
+    "la.past_lens",
+)
+"""The further inputs of a hybrid model's forward passes."""
+
 CACHES: Final = ("key_cache.", "value_cache.")
-"""Prefixes of the names of the cache tensors; the layer's number follows."""
+"""Prefixes of the names of the cache tensors; a number follows."""
+
+STATE_TABLES: Final = ("conv_state_table.", "gated_delta_state_table.")
+"""Prefixes of the names of the state tables; a number follows."""
 
 
 def read_paged_graph(directory: ModelDirectory) -> ov.Model:
@@ -63,12 +86,16 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
     except RuntimeError as error:
         raise _unsupported(directory, openvino_message(error)) from error
     apply_sliding_windows(model)
-    names = {name for port in model.inputs for name in port.names}
-    if "key_cache.0" not in names:
+    correct_delta_rule_shapes(model)
+    unknown = _name_inputs(model)
+    if not any("key_cache.0" in port.names for port in model.inputs):
         raise _unsupported(directory, "it has no attention with a key-value cache")
-    unknown = {name for name in names if name not in INPUTS and not name.startswith(CACHES)}
     if unknown:
         raise _unsupported(directory, f"it has the unknown inputs {', '.join(sorted(unknown))}")
+    if _counts_positions(model):
+        raise _unsupported(directory, "it counts positions itself, as if a batch had one sequence only")
+    if any(node.get_type_name() == "ReadValue" for node in model.get_ordered_ops()):
+        raise _unsupported(directory, "it keeps a state that is in no state table")
     if len(model.outputs) != 1:
         raise _unsupported(directory, f"it has {len(model.outputs)} outputs instead of the logits")
     model = gather_sampled_rows(model)
@@ -78,6 +105,38 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         if node.get_type_name() != "Parameter":
             node.set_friendly_name(f"n{index}")
     return model
+
+
+def _name_inputs(model: ov.Model) -> set[str]:
+    """Give each input of ``model`` the one name by which the runtime knows it; return the unknown ones.
+
+    An exporter may leave further names at an input, ``cache_position`` at ``position_ids`` for instance.
+    """
+    unknown: set[str] = set()
+    for port in model.inputs:
+        known = {
+            name
+            for name in port.names
+            if name in (*INPUTS, *STATE_INPUTS) or name.startswith((*CACHES, *STATE_TABLES))
+        }
+        if len(known) == 1:
+            port.set_names(known)
+        else:
+            unknown |= port.names
+    return unknown
+
+
+def _counts_positions(model: ov.Model) -> bool:
+    """Whether ``model`` computes with the longest context of a batch, beside its attentions.
+
+    The transformation puts that in place of the cache's length, from which some exporters count positions.
+    """
+    return any(
+        target.get_node().get_type_name() != ATTENTION
+        for port in model.inputs
+        if "max_context_len" in port.names
+        for target in port.get_target_inputs()
+    )
 
 
 def _unsupported(directory: ModelDirectory, reason: str) -> ModelFormatError:

@@ -113,4 +113,6 @@ def inputs_of(chunks: list[ScheduledChunk]) -> BatchInputs:
         if end > longest:
             longest = end
     tables = [chunk.sequence.blocks for chunk in chunks]
-    return BatchInputs(tokens, positions, past, begins, tables, longest, rows)
+    held = [chunk.sequence.states for chunk in chunks]
+    states = [states.access for states in held if states is not None and states.access is not None]
+    return BatchInputs(tokens, positions, past, begins, tables, longest, rows, states)

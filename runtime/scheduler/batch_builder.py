@@ -173,7 +173,12 @@ class BatchBuilder:
         return max(0, end - sequence.computed_tokens)
 
     def _draft_that_fits(self, sequence: Sequence) -> tuple[int, ...]:
-        """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft."""
+        """The sequence's draft if free blocks can hold it, else (): no sequence is evicted for a draft.
+
+        A hybrid model verifies none: its state behind a rejected token could not be taken back.
+        """
+        if self._block_manager.keeps_states:
+            return ()
         tokens = len(sequence.tokens) + len(sequence.draft)
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed > self._block_manager.free_blocks:
@@ -205,29 +210,39 @@ class BatchBuilder:
         if needed <= 0:
             return True
         preceding = bisect_left(self._queues.running, sequence.order, key=by_order) if waiting else 0
-        if not self._free_up(needed + preceding, sequence, chunks, evicted):
+        if not self._free_up(needed + preceding, sequence, chunks, evicted, admitting=waiting):
             return False
         self._block_manager.allocate(sequence, needed)
         return True
 
     def _free_up(
-        self, blocks: int, sequence: Sequence, chunks: list[ScheduledChunk], evicted: set[Sequence]
+        self,
+        blocks: int,
+        sequence: Sequence,
+        chunks: list[ScheduledChunk],
+        evicted: set[Sequence],
+        *,
+        admitting: bool,
     ) -> bool:
         """Free blocks for ``sequence`` until ``blocks`` are free; return whether that many are.
 
-        Contexts held for a tool turn are released first, then running sequences are evicted.
+        ``admitting`` it takes state rows as well, in a hybrid model. Contexts held for a tool turn are
+        released first, then running sequences are evicted.
         """
-        if self._block_manager.free_blocks >= blocks:
+        if self._block_manager.room_for(blocks, admitting=admitting):
             return True
-        if self._block_manager.reclaim_held(blocks, sequence.level):
+        if self._block_manager.reclaim_held(blocks, sequence.level, admitting=admitting):
             return True
-        victims = self._victims(blocks, sequence, {chunk.sequence for chunk in chunks})
+        scheduled = {chunk.sequence for chunk in chunks}
+        victims = self._victims(blocks, sequence, scheduled, admitting=admitting)
         for victim in victims:
             self._evict(victim)
         evicted.update(victims)
         return bool(victims)
 
-    def _victims(self, blocks: int, sequence: Sequence, scheduled: set[Sequence]) -> list[Sequence]:
+    def _victims(
+        self, blocks: int, sequence: Sequence, scheduled: set[Sequence], *, admitting: bool
+    ) -> list[Sequence]:
         """The sequences to evict so that ``blocks`` are free; empty if evicting all would not free that many.
 
         They are taken from the end of the serving order, and all come after ``sequence`` in it.
@@ -239,8 +254,7 @@ class BatchBuilder:
             if candidate in scheduled or not self._evictable(candidate):
                 continue
             victims.append(candidate)
-            freed = self._block_manager.freed_by(victim.blocks for victim in victims)
-            if self._block_manager.free_blocks + freed >= blocks:
+            if self._block_manager.room_for(blocks, admitting=admitting, without=victims):
                 return victims
         return []
 
@@ -251,8 +265,9 @@ class BatchBuilder:
         """
         if (batch := self._batches.containing(sequence)) is not None:
             self._batches.drop(batch)
-        self._block_manager.release(sequence)
-        self._queues.requeue(sequence)
+        if sequence.state is not SequenceState.WAITING:  # dropping its batch may have queued it
+            self._block_manager.release(sequence)
+            self._queues.requeue(sequence)
         self.evictions += 1
 
     def _evictable(self, sequence: Sequence) -> bool:

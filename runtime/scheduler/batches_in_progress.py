@@ -52,6 +52,8 @@ class BatchesInProgress:
         batch = Batch(chunks, stage, min(chunk.sequence.level for chunk in chunks), context)
         self._batch_of.update(dict.fromkeys(batch.sequences, batch))
         self._batches.append(batch)
+        for chunk in chunks:
+            self._block_manager.start(chunk.sequence, chunk.length)
         return batch
 
     def complete(self, batch: Batch) -> None:
@@ -64,6 +66,7 @@ class BatchesInProgress:
                 self._block_manager.release(sequence)
                 continue
             self.advance(sequence, chunk.length)
+            self._block_manager.complete(sequence)
             if chunk.samples:
                 sequence.draft = ()
                 sequence.state = SequenceState.DECODE
@@ -80,6 +83,7 @@ class BatchesInProgress:
 
         What its executed kernels wrote is written again. Quantised keys depend on which tokens were written
         together, so a sequence whose chunk began inside a block recomputes that block from its first token.
+        In a hybrid model, where the state behind that token is lost, it loses its blocks and waits.
         """
         self._batches.remove(batch)
         self._dropped.append(batch.context)
@@ -87,8 +91,10 @@ class BatchesInProgress:
             del self._batch_of[sequence]
             if sequence.state is SequenceState.FINISHED:
                 self._block_manager.release(sequence)
-            elif batch.context.position > 0 and self._block_manager.rewind_to_block(sequence):
-                sequence.state = SequenceState.PREFILL
+                continue
+            self._block_manager.abandon(sequence)
+            if batch.context.position > 0 and self._block_manager.rewind_to_block(sequence):
+                self._resume(sequence)
 
     def drop_unstarted(self) -> None:
         """Drop batches of which no kernel has been launched.
@@ -111,10 +117,14 @@ class BatchesInProgress:
         unfinished = [s for s in batch.sequences if s.state is not SequenceState.FINISHED]
         for sequence in unfinished:
             sequence.faults += 1
-            sequence.state = SequenceState.PREFILL
-            if not sequence.blocks:
-                self._queues.requeue(sequence)
+            self._resume(sequence)
         return [sequence for sequence in unfinished if sequence.faults >= self._policy.max_faults]
+
+    def _resume(self, sequence: Sequence) -> None:
+        """Have a running sequence compute again what it has lost; without blocks it waits for them."""
+        sequence.state = SequenceState.PREFILL
+        if not sequence.blocks:
+            self._queues.requeue(sequence)
 
     def take_dropped_contexts(self) -> list[BatchContext]:
         """Return the contexts of batches dropped since the last call; the caller releases their buffers."""

@@ -1,18 +1,21 @@
-"""The block manager: block tables of sequences, prefix cache, and contexts held for a tool turn.
+"""The block manager: block tables and state rows of sequences, prefix cache, contexts held for a tool turn.
 
 Blocks are shared only where they hold what computing them again would write, up to the last bits of a sum.
 Quantised keys depend on which tokens were written together, so there a block whose tokens were written one by
 one (an answer's) differs from a prompt's, and only blocks that were filled by a prompt are shared.
+
+In a hybrid model a prefix can be reused only up to a checkpoint of its state (:mod:`.state_rows`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ..context.block_pool import BlockPool
 from .sequence import Sequence
+from .state_rows import ROWS_PER_SEQUENCE, StateManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,8 @@ class _HeldContext:
     """The blocks of a finished turn whose tools are running, held for its next turn."""
 
     blocks: list[int]
+    checkpoint: int | None
+    """State row behind the last of them, in a hybrid model."""
     level: int
     until: float
 
@@ -27,13 +32,22 @@ class _HeldContext:
 class BlockManager:
     """Block tables over one pool of KV blocks. Which sequence is evicted is the batch builder's decision."""
 
-    def __init__(self, pool: BlockPool, block_tokens: int, *, share: bool, share_sampled: bool) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        block_tokens: int,
+        *,
+        share: bool,
+        share_sampled: bool,
+        state_pool: BlockPool | None = None,
+    ) -> None:
         """Create a manager of ``pool``, none of whose blocks are held.
 
         ``share`` enables the prefix cache; ``share_sampled`` says whether blocks with sampled tokens may be
-        shared (keys are not quantised).
+        shared (keys are not quantised). ``state_pool`` counts the state rows of a hybrid model.
         """
         self._pool = pool
+        self._states = None if state_pool is None else StateManager(state_pool, block_tokens)
         self._block_tokens = block_tokens
         self._share = share
         self._share_sampled = share_sampled
@@ -45,8 +59,15 @@ class BlockManager:
         return self._pool.free
 
     @property
+    def keeps_states(self) -> bool:
+        """Whether the model is hybrid: sequences have states that cannot be cut back to an earlier token."""
+        return self._states is not None
+
+    @property
     def usable_tokens(self) -> int:
         """Tokens that fit if one sequence had every block that is not quarantined."""
+        if self._states is not None and not self._states.suffices:
+            return 0
         return self._pool.usable * self._block_tokens
 
     def blocks_for(self, tokens: int) -> int:
@@ -59,17 +80,62 @@ class BlockManager:
         Their tokens then count as computed. At least the last token is left to compute: its logits are
         needed.
         """
-        if sequence.block_hashes is None or not self._share:
-            return
-        tokens = sequence.tokens if self._share_sampled else sequence.tokens[: sequence.prompt_tokens]
-        reusable = (len(tokens) - 1) // self._block_tokens
-        hashes = sequence.block_hashes.compute(tokens, reusable)
-        sequence.blocks = self._pool.acquire_cached(hashes)
-        sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
+        checkpoint = None
+        if sequence.block_hashes is not None and self._share:
+            tokens = sequence.tokens if self._share_sampled else sequence.tokens[: sequence.prompt_tokens]
+            reusable = (len(tokens) - 1) // self._block_tokens
+            hashes = sequence.block_hashes.compute(tokens, reusable)
+            sequence.blocks, checkpoint = self._acquire_cached(hashes)
+            sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
+        if self._states is not None:
+            sequence.states = self._states.begin(checkpoint)
+
+    def room_for(self, blocks: int, *, admitting: bool, without: Collection[Sequence] = ()) -> bool:
+        """Whether ``blocks`` blocks would be free if the sequences in ``without`` had none.
+
+        ``admitting`` a sequence takes state rows as well, in a hybrid model.
+        """
+        tables = Counter(block for sequence in without for block in sequence.blocks)
+        if self._pool.free + self._pool.freed_by(tables) < blocks:
+            return False
+        if self._states is None or not admitting:
+            return True
+        return self._states.free + len(without) * ROWS_PER_SEQUENCE >= ROWS_PER_SEQUENCE
 
     def allocate(self, sequence: Sequence, blocks: int) -> None:
-        """Append ``blocks`` free blocks to the sequence's table."""
+        """Append ``blocks`` free blocks to the sequence's table; give it state rows if it has none yet."""
         sequence.blocks += self._pool.allocate(blocks)
+        if self._states is not None and sequence.states is not None and not sequence.states.own:
+            self._states.reserve(sequence.states)
+
+    def start(self, sequence: Sequence, length: int) -> None:
+        """Note that a batch is to compute ``length`` more tokens of the sequence."""
+        if self._states is None or sequence.states is None:
+            return
+        end = sequence.computed_tokens + length
+        shared = 0
+        if sequence.block_hashes is not None and self._share:
+            shared = end if self._share_sampled else min(end, sequence.prompt_tokens)
+        prompt_ends = sequence.needs_prefill and end == sequence.prefill_end
+        self._states.start(
+            sequence.states, sequence.computed_tokens, length, prompt_ends=prompt_ends, shared=shared
+        )
+
+    def complete(self, sequence: Sequence) -> None:
+        """Take over the state that a batch has written, whose tokens now count as computed."""
+        if self._states is None or sequence.states is None:
+            return
+        hashes: list[bytes] = []
+        if sequence.block_hashes is not None and sequence.states.positions:
+            blocks = [position // self._block_tokens for position in sequence.states.positions]
+            known = sequence.block_hashes.compute(sequence.tokens, blocks[-1])
+            hashes = [known[block - 1] for block in blocks]
+        self._states.complete(sequence.states, hashes)
+
+    def abandon(self, sequence: Sequence) -> None:
+        """Note that the sequence's batch was dropped."""
+        if self._states is not None and sequence.states is not None:
+            self._states.abandon(sequence.states)
 
     def cache_full_blocks(self, sequence: Sequence, before: int) -> None:
         """Cache the blocks that were completed since ``before`` tokens were computed."""
@@ -83,50 +149,60 @@ class BlockManager:
             self._pool.cache(sequence.blocks[index], hashes[index])
 
     def release(self, sequence: Sequence) -> None:
-        """Release all blocks of a sequence; cached ones can still be found."""
+        """Release all blocks and state rows of a sequence; cached ones can still be found."""
         self._pool.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed_tokens = 0
+        if self._states is not None and sequence.states is not None:
+            self._states.release(sequence.states)
+            sequence.states = None
 
     def roll_back(self, sequence: Sequence, length: int, *, quarantine: bool) -> None:
         """Discard the blocks that a failed kernel was writing ``length`` tokens to; earlier ones are sound.
 
         ``quarantine`` them if the kernel may still be writing. Computation resumes at the first token of the
-        first discarded block, and writes tokens together or one by one as they were written before.
+        first discarded block, and writes tokens together or one by one as they were written before. In a
+        hybrid model the state behind that token may be lost: the sequence then has no blocks left.
         """
         first = sequence.computed_tokens // self._block_tokens
         touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
             self._pool.quarantine(sequence.blocks[first:touched])
             self._pool.release(sequence.blocks[touched:])
+            if self._states is not None and sequence.states is not None:
+                self._states.quarantine(sequence.states)
         else:
             self._pool.release(sequence.blocks[first:])
         sequence.blocks = sequence.blocks[:first]
-        sequence.computed_tokens = first * self._block_tokens
+        if self._states is not None:
+            self.release(sequence)
+        sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
 
     def rewind_to_block(self, sequence: Sequence) -> bool:
         """Recompute the block that is partly computed from its first token; return whether there is one.
 
-        The sequence keeps its blocks.
+        The sequence keeps its blocks. In a hybrid model, where the state behind that token is lost, keys that
+        are not quantised are written again in place, and for others the sequence loses all its blocks.
         """
         partial = sequence.computed_tokens % self._block_tokens
-        sequence.computed_tokens -= partial
+        if self._states is None:
+            sequence.computed_tokens -= partial
+        elif self._share_sampled:
+            return False
+        elif partial:
+            self.release(sequence)
         return partial > 0
-
-    def freed_by(self, tables: Iterable[list[int]]) -> int:
-        """How many more blocks would be free if all ``tables`` were released; shared blocks may stay held."""
-        return self._pool.freed_by(Counter(block for table in tables for block in table))
 
     def hold(self, sequence: Sequence, until: float) -> None:
         """Hold the cached blocks of a finished sequence until time ``until``, for its next turn."""
         if sequence.block_hashes is None or not self._share:
             return
         hashes = sequence.block_hashes.compute(sequence.tokens, len(sequence.tokens) // self._block_tokens)
-        blocks = self._pool.acquire_cached(hashes)
+        blocks, checkpoint = self._acquire_cached(hashes)
         if blocks:
             last = hashes[len(blocks) - 1]
             self._release_held(last)
-            self._held[last] = _HeldContext(blocks, sequence.level, until)
+            self._held[last] = _HeldContext(blocks, checkpoint, sequence.level, until)
 
     def release_continued(self, sequence: Sequence) -> None:
         """Release the held contexts that ``sequence``, a next turn, begins with; it has their blocks."""
@@ -142,31 +218,52 @@ class BlockManager:
             for key in [key for key, context in self._held.items() if context.until <= now]:
                 self._release_held(key)
 
-    def reclaim_held(self, blocks: int, level: int) -> bool:
-        """Release held contexts, oldest first, until ``blocks`` are free; return whether they are.
+    def reclaim_held(self, blocks: int, level: int, *, admitting: bool) -> bool:
+        """Release held contexts, oldest first, until there is room; return whether there is.
 
-        Contexts of a more urgent priority level than ``level`` stay held.
+        Contexts of a more urgent priority level than ``level`` stay held. See :meth:`room_for`.
         """
         for key in [key for key, context in self._held.items() if context.level >= level]:
-            if self.free_blocks >= blocks:
+            if self.room_for(blocks, admitting=admitting):
                 break
             self._release_held(key)
-        return self.free_blocks >= blocks
+        return self.room_for(blocks, admitting=admitting)
 
     def next_expiry(self) -> float:
         """When the next held context is released; infinite if there is none."""
         return min((context.until for context in self._held.values()), default=float("inf"))
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Check that ``sequences`` and the held contexts account for every block.
+        """Check that ``sequences`` and the held contexts account for every block and state row.
 
         Raises:
             AssertionError: always a bug.
         """
+        sequences = list(sequences)
+        held = self._held.values()
         tables = [sequence.blocks for sequence in sequences]
-        self._pool.check_integrity([*tables, *(context.blocks for context in self._held.values())])
+        self._pool.check_integrity([*tables, *(context.blocks for context in held)])
+        if self._states is not None:
+            self._states.check_integrity(
+                [sequence.states for sequence in sequences if sequence.states is not None],
+                [context.checkpoint for context in held if context.checkpoint is not None],
+            )
+
+    def _acquire_cached(self, hashes: list[bytes]) -> tuple[list[int], int | None]:
+        """Take the cached blocks of the longest prefix that can be reused, and the checkpoint behind it."""
+        blocks = self._pool.acquire_cached(hashes)
+        if self._states is None:
+            return blocks, None
+        while blocks:
+            checkpoint = self._states.acquire_checkpoint(hashes[len(blocks) - 1])
+            if checkpoint is not None:
+                return blocks, checkpoint
+            self._pool.release([blocks.pop()])
+        return [], None
 
     def _release_held(self, key: bytes) -> None:
         context = self._held.pop(key, None)
         if context is not None:
             self._pool.release(context.blocks)
+            if self._states is not None and context.checkpoint is not None:
+                self._states.release_checkpoint(context.checkpoint)

@@ -52,13 +52,18 @@ class Scheduler:
         *,
         max_batch_size: int,
         share_sampled: bool,
+        state_pool: BlockPool | None = None,
     ) -> None:
-        """``max_batch_size`` is in sequences; ``share_sampled``: see :class:`BlockManager`."""
+        """``max_batch_size`` is in sequences. For the last two see :class:`BlockManager`."""
         self.policy = policy
         self._graph = graph
         self._restarts = policy.preemption is Preemption.RESTART
         self._block_manager = BlockManager(
-            pool, graph.block_tokens, share=policy.prefix_reuse, share_sampled=share_sampled
+            pool,
+            graph.block_tokens,
+            share=policy.prefix_reuse,
+            share_sampled=share_sampled,
+            state_pool=state_pool,
         )
         self._queues = RequestQueues(policy, graph)
         self._batches = BatchesInProgress(graph, policy, self._queues, self._block_manager)

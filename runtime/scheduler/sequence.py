@@ -9,6 +9,7 @@ from typing import Final
 from agentrt.priority import Priority
 
 from ..context.block_hashes import BlockHashes
+from .state_rows import StateRows
 
 REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
 """The most urgent priority level: reactive sequences, and all sequences where the policy ignores priority."""
@@ -70,6 +71,8 @@ class Sequence:
     """How many of ``tokens`` have their keys and values in the arena."""
     blocks: list[int] = field(default_factory=list)
     """The block table: block ``i`` holds tokens ``i * block_tokens …``."""
+    states: StateRows | None = None
+    """Its state rows in a hybrid model; None while it is WAITING, and in all other models."""
     cached_tokens: int | None = None
     """Prompt tokens found in the prefix cache when the sequence was first admitted; None before."""
     draft: tuple[int, ...] = ()

@@ -9,7 +9,8 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ..heg.kernel import BatchInputs
+from ..heg.kernel import BatchInputs, StateAccess
+from ..model.paged import STATE_INPUTS
 
 _FIRST_LENGTH: Final = 64
 
@@ -68,7 +69,7 @@ class BatchBuffers:
             "block_indices": _GrowableTensor(ov.Type.i32),
             "block_indices_begins": _GrowableTensor(ov.Type.i32),
             "sampled_token_indices": _GrowableTensor(ov.Type.i64),
-        }
+        } | {name: _GrowableTensor(ov.Type.i32) for name in STATE_INPUTS}
         self._max_context_len = np.zeros((), np.int32)
         self._bound: dict[str, ov.Tensor] = {
             "max_context_len": ov.Tensor(self._max_context_len, shared_memory=True)
@@ -96,6 +97,8 @@ class BatchBuffers:
         self._write("sampled_token_indices", inputs.sampled_rows)
         self._max_context_len[...] = inputs.max_context_len
         self._write_tables(inputs.block_tables)
+        if inputs.states:
+            self._write_states(inputs.states)
 
     def input(self, name: str) -> ov.Tensor:
         """Return the tensor of one of the loaded batch's inputs."""
@@ -141,6 +144,18 @@ class BatchBuffers:
             begins.append(len(indices))
         self._write("block_indices", indices)
         self._write("block_indices_begins", begins)
+
+    def _write_states(self, states: Sequence[StateAccess]) -> None:
+        """Write the state rows of the batch's sequences, and where they take checkpoints."""
+        rows: list[int] = []
+        begins = [0]
+        for access in states:
+            rows += access.rows
+            begins.append(len(rows))
+        self._write("la.block_indices", rows)
+        self._write("la.block_indices_begins", begins)
+        self._write("la.past_lens", [access.past for access in states])
+        self._write("la.cache_interval", [access.interval for access in states])
 
 
 class BufferPool:

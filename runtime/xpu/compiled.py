@@ -14,7 +14,7 @@ from agentrt.errors import ConfigurationError
 from ..heg.kernel import Kernel, KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
 from ..model.openvino_core import openvino_core, openvino_message
-from ..model.paged import CACHES
+from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
@@ -66,7 +66,7 @@ class CompiledKernels:
         self._last_runs: dict[Piece, float] = {}
 
     def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:
-        """Create an inference of piece ``index`` of ``kind``, with these key and value tensors."""
+        """Create an inference of piece ``index`` of ``kind``, with these caches and state tables."""
         pieces = self._compiled[kind]
         return BoundInference(pieces[index], _activations_of(kind, index, len(pieces)), caches)
 
@@ -144,7 +144,7 @@ class BoundInference:
         self._inputs: list[tuple[int, str, ov.Output]] = []
         for index, port in enumerate(compiled.inputs):
             name = port.get_any_name()
-            if name.startswith(CACHES):
+            if name.startswith((*CACHES, *STATE_TABLES)):
                 self.request.set_input_tensor(index, caches[name])
             else:
                 self._inputs.append((index, name, port))

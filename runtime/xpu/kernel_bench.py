@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import openvino as ov
 
-from ..heg.kernel import BatchContext, BatchInputs, Kernel, KernelKind, Role
+from ..heg.kernel import BatchContext, BatchInputs, Kernel, KernelKind, Role, StateAccess
 from ..model.kv_layout import KVLayout
 from .buffers import BufferPool
 from .compiled import CompiledKernels, Piece
@@ -22,6 +22,8 @@ MOST_TOKENS: Final = 2560
 """Most past and new tokens of a measured batch together."""
 SECONDS_PER_POINT: Final = 0.15
 """How long a point is measured at most, beyond ``_MIN_RUNS`` runs."""
+_MOST_SEQUENCES: Final = 16
+"""Most sequences of a measured batch."""
 _MIN_RUNS, _MAX_RUNS = 2, 30
 _LEAST_S: Final = 0.03
 """How long a point is measured at least, unless it is run ``_MAX_RUNS`` times."""
@@ -65,6 +67,12 @@ class KernelBench:
                     cache.name: ov.Tensor(cache.element_type, ov.Shape([blocks, *cache.block_shape]))
                     for cache in layout.caches
                 }
+                | {
+                    table.name: ov.Tensor(
+                        table.element_type, ov.Shape([_MOST_SEQUENCES + 1, *table.block_shape])
+                    )
+                    for table in layout.state_tables
+                }
             )
         else:
             self._table = []
@@ -92,6 +100,7 @@ class KernelBench:
             block_tables=[self._table] * sequences,
             max_context_len=past + each,
             sampled_rows=list(range(rows)),
+            states=[StateAccess((_MOST_SEQUENCES, row)) for row in range(sequences)],
         )
         kernels = self._kernels(kind, range(self._counts[kind]) if pieces is None else pieces)
         self._run_once(inputs, kernels)  # allocates and repacks

@@ -27,7 +27,7 @@ class LayerSample:
     """Segments cut at all seams of a model: the first, some inner ones from all over it, and the last.
 
     The layers of a model are nearly alike, so that a few stand for all; only their weights need memory. A
-    model without inner segments is measured whole.
+    model without inner segments is measured whole, and so is a hybrid one, whose layers differ.
     """
 
     models: tuple[ov.Model, ...]
@@ -48,9 +48,11 @@ class LayerSample:
             return cls(tuple(segments), tuple(layers), (), ())
         starts = range(1, len(segments) - 2, 2)
         pair_bytes = max(1, 2 * layer_bytes * statistics.mean(layers))
-        wanted = math.ceil((_COLD_BYTES - head_bytes) / pair_bytes)
+        wanted = len(starts) if partition.hybrid else math.ceil((_COLD_BYTES - head_bytes) / pair_bytes)
         chosen = _spread(starts, max(_PAIRS, wanted))
         inner = [at for start in chosen for at in (start, start + 1)] or [1]
+        if partition.hybrid:
+            inner = list(range(1, len(segments) - 1))
         paired = _spread(chosen, _PAIRS)
         cuts = sorted({bounds[at] for start in paired for at in (start, start + 2)})
         wide = dict(zip([0, *cuts], partition.layer_segments(cuts), strict=True))

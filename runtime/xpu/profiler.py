@@ -101,6 +101,7 @@ class Profiler:
         xpus = {Role.DECODE: decode}
         if splits:
             xpus[Role.PREFILL] = self._measure_groups(devices[Role.PREFILL])
+        measured_layers = partition.layers if partition.hybrid else len(layout.caches) // 2
         return Profile(
             fingerprint=fingerprint,
             xpus=xpus,
@@ -113,7 +114,7 @@ class Profiler:
             head_bytes=work.head_bytes,
             layer_flops=work.layer_flops,
             head_flops=work.head_flops,
-            past_bytes=layout.block_bytes // (layout.block_tokens * (len(layout.caches) // 2)),
+            past_bytes=layout.block_bytes // (layout.block_tokens * measured_layers),
             activation_bytes=work.activation_bytes,
         )
 

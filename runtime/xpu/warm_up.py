@@ -16,7 +16,7 @@ from typing import Final
 from agentrt.errors import EngineFailedError
 
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, BatchInputs, BatchShape
+from ..heg.kernel import BatchContext, BatchInputs, BatchShape, StateAccess
 from .platforms import OpenVINOPlatform
 
 _TIMEOUT_S: Final = 600.0
@@ -24,7 +24,7 @@ _MADV_DONTNEED: Final = 4
 
 
 def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weights: Path) -> None:
-    """Run every compiled piece of ``platform`` once. Writes to the first blocks of the KV arena.
+    """Run every compiled piece of ``platform`` once. Writes to the first blocks and state rows of its arena.
 
     The arena has ``blocks`` blocks; ``weights`` is the file that the model was compiled from.
 
@@ -39,7 +39,9 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
         if len(table) <= blocks:
             # One row is sampled: without it the end of the last layer and the head would compute nothing.
             rows = [tokens - 1]
-            inputs = BatchInputs([0] * tokens, list(range(tokens)), [0], [0, tokens], [table], tokens, rows)
+            positions = list(range(tokens))
+            states = [StateAccess((0, 1))]
+            inputs = BatchInputs([0] * tokens, positions, [0], [0, tokens], [table], tokens, rows, states)
             _run(platform, BatchContext(-1, inputs, inputs.shape, kernels), weights)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
-from agentrt.runtime.heg.kernel import BatchContext, BatchInputs, Role
+from agentrt.runtime.heg.kernel import BatchContext, BatchInputs, Role, StateAccess
+from agentrt.runtime.heg.partition import Partition
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.paged import read_paged_graph
@@ -25,6 +27,10 @@ EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "INFERE
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 LAYERS = 3
 VOCABULARY = 512
+HYBRIDS = Path(__file__).parent / "hybrids"
+HYBRID_FAMILIES = ("lfm2", "qwen3-next")
+ZERO_STATE = 63
+"""The state row that a sequence begins from."""
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +52,13 @@ def tiny_model(folder: Path, name: str) -> ModelDirectory:
     if name in ARCHITECTURES:
         return open_model_directory(tiny_gguf(folder, name), folder / "converted")
     return ModelDirectory(Path(name), Path(name).name, 1024, frozenset())
+
+
+def unpack_hybrid(family: str, folder: Path) -> ModelDirectory:
+    """Unpack a hybrid model, without a tokenizer, that ``tests/runtime/export_hybrids.py`` has written."""
+    with zipfile.ZipFile(HYBRIDS / f"{family}.zip") as file:
+        file.extractall(folder)
+    return ModelDirectory(folder, family, 2048, frozenset())
 
 
 def exported_models() -> list[str]:
@@ -108,7 +121,7 @@ def load(
 ) -> LoadedModel:
     """Load a model with kernels of one layer each (``segments=1``: one kernel), caches attached."""
     name, devices = find_platform(platform)
-    layers = sum(port.get_any_name().startswith("key_cache.") for port in read_paged_graph(directory).inputs)
+    layers = Partition(read_paged_graph(directory)).layers
     fine = segments is None
     loaded = build_model(
         directory,
@@ -119,12 +132,13 @@ def load(
         max_chunk_tokens=256,
         quantum_s=0.015 if fine else 1.0,
     )
-    loaded.platform.attach(
-        {
-            cache.name: ov.Tensor(cache.element_type, ov.Shape([64, *cache.block_shape]))
-            for cache in loaded.layout.caches
-        }
-    )
+    caches = {
+        cache.name: ov.Tensor(cache.element_type, ov.Shape([64, *cache.block_shape]))
+        for cache in (*loaded.layout.caches, *loaded.layout.state_tables)
+    }
+    for table in loaded.layout.state_tables:
+        caches[table.name].data[ZERO_STATE] = 0
+    loaded.platform.attach(caches)
     return loaded
 
 
@@ -136,6 +150,8 @@ class Piece:
     past: int = 0
     table: Sequence[int] = tuple(range(16))
     samples: bool = True
+    states: StateAccess | None = None
+    """In a hybrid model, the state rows it reads and writes."""
 
 
 def inputs_of(*pieces: Piece) -> BatchInputs:
@@ -152,7 +168,9 @@ def inputs_of(*pieces: Piece) -> BatchInputs:
             rows.append(len(tokens) - 1)
     longest = max(piece.past + len(piece.tokens) for piece in pieces)
     tables = [list(piece.table) for piece in pieces]
-    return BatchInputs(tokens, positions, [piece.past for piece in pieces], begins, tables, longest, rows)
+    past = [piece.past for piece in pieces]
+    states = [piece.states for piece in pieces if piece.states is not None]
+    return BatchInputs(tokens, positions, past, begins, tables, longest, rows, states)
 
 
 def begin(loaded: LoadedModel, *pieces: Piece, avoid: Role | None = None) -> BatchContext:

@@ -89,6 +89,8 @@ class Machine:
     share_sampled: bool = False
     decode_share: float = 0.8
     quantum_s: float = QUANTUM
+    state_rows: int = 0
+    """State rows of a hybrid model; what a kernel reads and writes there is checked."""
     watch: Callable[[Kernel], None] | None = None
     """Called with every kernel when it starts."""
 
@@ -101,8 +103,16 @@ class Machine:
             quantum_s=self.quantum_s,
         )
         self.pool = BlockPool(self.blocks)
+        self.state_pool = BlockPool(self.state_rows) if self.state_rows else None
+        self.states: dict[int, tuple[int, ...] | None] = {self.state_rows: ()}
+        """By state row, the tokens behind which the state in it is; None while it is being written."""
         self.scheduler = Scheduler(
-            self.pool, self.graph, self.policy, max_batch_size=self.batch, share_sampled=self.share_sampled
+            self.pool,
+            self.graph,
+            self.policy,
+            max_batch_size=self.batch,
+            share_sampled=self.share_sampled,
+            state_pool=self.state_pool,
         )
         self.now = 0.0
         self.running: dict[Role, Kernel] = {}
@@ -150,6 +160,7 @@ class Machine:
             self.log.append(kernel)
             if self.watch is not None:
                 self.watch(kernel)
+            self._access_states(kernel, written=False)
         self.scheduler.take_dropped_contexts()
         self.scheduler.check_integrity()
         return decisions
@@ -162,12 +173,33 @@ class Machine:
         role, kernel = min(self.running.items(), key=lambda item: item[1].end)
         del self.running[role]
         self.now = kernel.end
+        if kernel.scheduled.kernel.last:
+            self._access_states(kernel, written=True)
         completed = self.scheduler.complete_kernel(role, self.now)
         for chunk in completed.chunks if completed else ():
             if chunk.samples:
                 self._sample(chunk)
         self.scheduler.check_integrity()
         return kernel
+
+    def _access_states(self, kernel: Kernel, *, written: bool) -> None:
+        """Read and write state rows as OpenVINO's recurrent operations do.
+
+        Every kernel reads, and has a table of its own, so that until the last one the rows may hold anything.
+        """
+        for sequence, length, *_ in kernel.chunks if self.state_rows else ():
+            assert sequence.states is not None
+            access = sequence.states.access
+            assert access is not None
+            computed = sequence.computed_tokens
+            assert self.states[access.rows[0]] == tuple(sequence.tokens[:computed])
+            assert len(set(access.rows)) == len(access.rows)
+            self.states.update(dict.fromkeys(access.rows[1:]))
+            for token in range(length) if written else ():
+                past = access.past % access.interval + token + 1 if access.interval else 1
+                if token == length - 1 or (access.interval and past % access.interval == 0):
+                    slot = 1 + (past - 1) // access.interval if access.interval else 1
+                    self.states[access.rows[slot]] = tuple(sequence.tokens[: computed + token + 1])
 
     def _sample(self, chunk: ScheduledChunk) -> None:
         sequence, place = chunk.sequence, 0

@@ -24,17 +24,23 @@ APPS = (b"one", b"two")
 class AnyOrder(RuleBasedStateMachine):
     policy: Policy
     xpus: int
+    state_rows = 0
 
     @initialize(share_sampled=st.booleans())
     def start(self, share_sampled: bool) -> None:
         self.machine = Machine(
-            blocks=BLOCKS, batch=BATCH, xpus=self.xpus, policy=self.policy, share_sampled=share_sampled
+            blocks=BLOCKS,
+            batch=BATCH,
+            xpus=self.xpus,
+            policy=self.policy,
+            share_sampled=share_sampled,
+            state_rows=self.state_rows,
         )
         self.machine.watch = self.kernel_starts
         self.scheduler = self.machine.scheduler
         self.alive: list[Sequence] = []
         self.finished: list[Sequence] = []
-        self.quarantined = 0
+        self.quarantined = self.quarantined_rows = 0
         self.kernels: dict[int, int] = {}
         self.started_at: dict[Sequence, int] = {}
         self.reactive_in_a_row = 0
@@ -126,10 +132,14 @@ class AnyOrder(RuleBasedStateMachine):
         longest = max((self.machine.ends[s] + self.machine.habits[s][1] for s in self.alive), default=0)
         if hung and self.scheduler.usable_tokens - lost * BLOCK < longest + BLOCK:
             return  # the engine would end sequences that no longer fit
+        rows = sum(len(chunk.sequence.states.access.rows) - 1 for chunk in chunks if chunk.sequence.states)
+        if hung and self.state_rows and self.machine.state_pool.usable - rows < 3:
+            return  # here as well
         del self.machine.running[role]
         for sequence in self.scheduler.fail_kernel(role, hung=hung):
             assert sequence.faults == self.policy.max_faults
         self.quarantined += lost if hung else 0
+        self.quarantined_rows += rows if hung else 0
         self.scheduler.take_dropped_contexts()
 
     @precondition(lambda self: self.alive)
@@ -178,6 +188,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.machine.now += self.policy.tool_wait_s
         self.scheduler.schedule(self.machine.now)
         assert self.machine.pool.free == BLOCKS - self.quarantined
+        if self.state_rows:
+            assert self.machine.state_pool.free == self.state_rows - self.quarantined_rows
 
 
 @pytest.mark.hypothesis
@@ -186,6 +198,18 @@ class AnyOrder(RuleBasedStateMachine):
 def test_any_order(name: str, xpus: int) -> None:
     patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
     case = type("Case", (AnyOrder,), {"policy": patient, "xpus": xpus}).TestCase
+    case.settings = examples(40, stateful_step_count=40)
+    case("runTest").runTest()
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("state_rows", [3, 7, 20])
+@pytest.mark.parametrize("name", POLICIES)
+def test_any_order_of_a_hybrid_model(name: str, state_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch begins from the state behind exactly the tokens that count as computed."""
+    monkeypatch.setattr("agentrt.runtime.scheduler.state_rows.CHECKPOINT_BLOCKS", 2)
+    patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
+    case = type("Case", (AnyOrder,), {"policy": patient, "xpus": 1, "state_rows": state_rows}).TestCase
     case.settings = examples(40, stateful_step_count=40)
     case("runTest").runTest()
 

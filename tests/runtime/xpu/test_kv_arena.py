@@ -22,7 +22,7 @@ def arena_of(model: LoadedModel, memory_bytes: int) -> KVArena:
 @pytest.mark.parametrize("memory_bytes", [2**20, 2**22 + 1, 10**7])
 def test_the_budget_is_used_and_never_exceeded(model: LoadedModel, memory_bytes: int) -> None:
     arena = arena_of(model, memory_bytes)
-    tensors = model.platform.xpus[Role.DECODE]._caches.values()
+    tensors = model.platform.xpus[Role.DECODE].caches.values()
     allocated = sum(tensor.byte_size for tensor in tensors)
     assert allocated == arena.memory_bytes <= memory_bytes < allocated + model.layout.block_bytes
     assert {tensor.shape[0] for tensor in tensors} == {arena.blocks}

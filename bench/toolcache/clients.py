@@ -13,6 +13,9 @@ from .server import APPS, BenchServer, token_of
 from .sides import Side
 from .tools import TaskTools
 
+_TIMEOUT_S = 600.0
+"""Of a request: a large model on a busy machine takes long."""
+
 
 class Clients:
     """Makes clients on one connection pool: each app's requests share prefixes, and no other's."""
@@ -27,9 +30,11 @@ class Clients:
         self._apps = itertools.cycle(range(1, APPS))
         url = f"http://127.0.0.1:{server.port}"
         self.plain: Any = openai.AsyncOpenAI(
-            base_url=f"{url}/v1", api_key=token_of(0), max_retries=0, timeout=600
+            base_url=f"{url}/v1", api_key=token_of(0), max_retries=0, timeout=_TIMEOUT_S
         )
-        self.http = httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token_of(0)}"})
+        self.http = httpx.AsyncClient(
+            base_url=url, headers={"authorization": f"Bearer {token_of(0)}"}, timeout=_TIMEOUT_S
+        )
         stack.push_async_callback(self.plain.close)
         stack.push_async_callback(self.http.aclose)
 

@@ -1,0 +1,51 @@
+"""A smaller real model drafts the tool calls of a larger one; the transcript stays what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.tools import tool
+
+from agentrt import speculable
+from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.gguf.cache import convert_gguf
+from agentrt.speculators import LocalSpeculator
+from tests.real_models.conftest import CONFIG
+
+QUESTION = "What is the weather in Oslo?"
+
+
+@speculable
+@tool
+def get_weather(city: str) -> str:
+    """Get the weather of a city now."""
+    return f"It is raining in {city}, 7 degrees."
+
+
+def test_an_agent_with_drafts_says_and_does_the_same(pair: tuple[Path, Path]) -> None:
+    draft, main = pair
+    predictor = LocalSpeculator(convert_gguf(draft), threads=1)
+    with LocalRuntime.open(main, CONFIG) as runtime:
+        model = ChatAgentRT(runtime=runtime, max_tokens=128, temperature=0)
+        plain = transcript(model)
+        speculating = speculate(model, predictor)
+        assert transcript(speculating) == plain
+        report = report_of(speculating)
+    assert "get_weather" in str(plain)
+    assert report.turns
+    assert not any(each.failures for each in report.predictors.values())
+
+
+def transcript(model: Any) -> list[tuple[str, Any, Any]]:
+    result = create_agent(model, [get_weather]).invoke({"messages": [("user", QUESTION)]})
+    return [
+        (
+            message.type,
+            message.content,
+            [(call["name"], call["args"]) for call in getattr(message, "tool_calls", [])],
+        )
+        for message in result["messages"]
+    ]

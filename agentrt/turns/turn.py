@@ -57,6 +57,7 @@ from .speculations import ResultListener, TurnSpeculations
 
 _MADE_OTHERWISE = "the run went on without claiming it"
 _REJECTED = "its call was rejected, or failed elsewhere"
+_ANSWERED = "a guard, such as a person, answered the call in place of the tool"
 _MAX_DRAFTS = 256
 """Of one predictor in one turn, so that an endless one fills neither the memory nor the loop."""
 
@@ -162,12 +163,15 @@ class Turn:
 
         ``answered`` are the ids of the calls whose results end the request's history: they have been made.
         ``rejected`` are those that ended in an error instead, as a person's rejection does. What these calls,
-        and those of the turn before in this context, could have claimed is dropped. Without a scope that turn
-        may be another conversation's: its other calls can still be made, as misses.
+        and those of the turn before in this context, could have claimed is dropped. A guard answered those
+        answered calls of guarded tools that have not reached them. Without a scope the turn before may be
+        another conversation's: its other calls can still be made, as misses.
         """
         self._mark, before = begin_turn((self._reporter, self._scope))
         for tool in self._tools.values():
             tool.pending_claims.drop_calls(rejected, self._scope, _REJECTED, made=False)
+            if answered and len(tool.pending_claims) and tool.name in self._restrictions().unapproved:
+                tool.pending_claims.drop_calls(answered, self._scope, _ANSWERED, made=False)
             if before is not None and self._scope is None:
                 tool.pending_claims.leave_turn(before, self._mark, _MADE_OTHERWISE, answered)
             elif before is not None:

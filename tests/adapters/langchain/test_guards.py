@@ -45,6 +45,7 @@ ONE: list[Calls] = [[("look", {"q": "q0"})]]
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 APPROVE: Any = Command(resume={"decisions": [{"type": "approve"}]})
 REJECT: Any = Command(resume={"decisions": [{"type": "reject"}]})
+RESPOND: Any = Command(resume={"decisions": [{"type": "respond", "message": "ask Ann"}]})
 AHEAD = SpeculationConfig(turn_ahead=TurnAhead())
 
 
@@ -158,7 +159,13 @@ def test_a_tool_may_run_before_the_approval_if_it_says_so(answer: Any, content: 
     assert report_of(model).total.claims == (answer is APPROVE)
 
 
-def test_rejections_do_not_stop_the_speculation_of_a_tool(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("decision", "reason"),
+    [(REJECT, "its call was rejected"), (RESPOND, "a guard, such as a person, answered")],
+)
+def test_decisions_against_a_call_do_not_stop_the_speculation_of_its_tool(
+    decision: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     runs: list[str] = []
     model = speculating()
     app = agent(model, [async_tool(0, runs, before_approval=True)], hitl(look=True))
@@ -167,10 +174,13 @@ def test_rejections_do_not_stop_the_speculation_of_a_tool(caplog: pytest.LogCapt
         for person in range(3):
             thread: Any = {"configurable": {"thread_id": str(person)}}
             await app.ainvoke(INPUT, thread)
-            await app.ainvoke(REJECT, thread)
+            await app.ainvoke(decision, thread)
 
     run_in_virtual_time(main)
-    assert report_of(model).tools["look"].stopped == ""
+    look = report_of(model).tools["look"]
+    assert (look.stopped, look.unclaimed > 0, look.unseen) == ("", True, 0)
+    problems = [problem for turn in report_of(model).turns for problem in turn.problems]
+    assert any(reason in problem for problem in problems)
     assert not caplog.records
 
 

@@ -60,9 +60,10 @@ _METHOD: Final = (
     "settings, and llama.cpp's server, which decodes the same tokens one by one. "
     "greedy_equal_openvino_genai counts the prompts whose answers of at most {tokens} tokens, in float32, "
     "are to the character those of OpenVINO GenAI on the converted model. first_open_s is the time from "
-    "an empty cache folder to the first token, with conversion and profile, second_open_s that of the "
-    "next process; peak_rss_ratio_vs_openvino_genai compares the later openings' peak memory, after a "
-    "prompt of about 400 tokens and an answer of {answer}, "
+    "an empty cache folder to the first token, with conversion and profile (first_open_profile_s of it), "
+    "second_open_s that of the next process; first_open_peak_ratio_vs_weights is the first one's peak memory "
+    "divided by the size of the converted weights; peak_rss_ratio_vs_openvino_genai compares the later "
+    "openings' peak memory, after a prompt of about 400 tokens and an answer of {answer}, "
     "with that of OpenVINO GenAI's continuous batching of the converted model, each with a KV cache of "
     "{cache} GiB (medians of {repeats}, each side in turn). Every side runs in a process of its own."
 )
@@ -128,11 +129,15 @@ class _Model:
             found["ppl"] = self.perplexities.ours
             found["ppl_ratio_vs_llama_cpp"] = self.perplexities.ours / self.perplexities.llama_cpp
         ratio = self.openings.second.peak_mib / self.openings.genai.peak_mib
+        first = self.openings.first
+        if first.weights_mib:
+            found["first_open_peak_ratio_vs_weights"] = first.peak_mib / first.weights_mib
         return found | {
             "greedy_equal_openvino_genai": sum(each.is_equal for each in self.greedy),
             "greedy_tried": len(self.greedy),
             "first_open_s": self.openings.first.seconds,
             "second_open_s": self.openings.second.seconds,
+            "first_open_profile_s": self.openings.first.profile_s,
             "first_open_peak_mib": self.openings.first.peak_mib,
             "second_open_peak_mib": self.openings.second.peak_mib,
             "peak_rss_ratio_vs_openvino_genai": ratio,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -31,6 +31,10 @@ class Opening:
 
     seconds: float
     peak_mib: float
+    profile_s: float = 0.0
+    """Seconds, of the time to the first token, in which the profile was measured."""
+    weights_mib: float = 0.0
+    """Size of the converted weights, where this is measured."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,10 @@ class _Side:
         generate(_SHORT, 1)
         seconds = time.perf_counter() - began
         generate(_LONG, LONG_TOKENS)
-        return Opening(seconds, (peak_memory_bytes() or 0) / _MIB)
+        return self._result(Opening(seconds, (peak_memory_bytes() or 0) / _MIB), model)
+
+    def _result(self, opening: Opening, model: str) -> Opening:
+        return opening
 
     def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
         """Open the model and return what answers messages with a number of tokens."""
@@ -86,12 +93,29 @@ class _Ours(_Side):
     def _opened(self, model: str) -> Callable[[list[dict[str, str]], int], None]:
         from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-        runtime = LocalRuntime.open(model, RuntimeConfig(memory_bytes=CACHE_GIB * 2**30))
+        self._steps: list[tuple[str, float]] = []
+        runtime = LocalRuntime.open(
+            model,
+            RuntimeConfig(memory_bytes=CACHE_GIB * 2**30),
+            on_step=lambda step: self._steps.append((step.name, time.perf_counter())),
+        )
 
         def generate(messages: list[dict[str, str]], tokens: int) -> None:
             runtime.generate(messages, max_tokens=tokens, ignore_eos=True)
 
         return generate
+
+    def _result(self, opening: Opening, model: str) -> Opening:
+        from agentrt.runtime.model.directory import open_model_directory
+
+        weights = open_model_directory(model).graph.with_suffix(".bin").stat().st_size
+        ends = [end for _, end in self._steps[1:]] + [self._steps[-1][1]]
+        measured = (
+            end - begin
+            for (name, begin), end in zip(self._steps, ends, strict=True)
+            if name.startswith("measuring")
+        )
+        return replace(opening, profile_s=sum(measured), weights_mib=weights / _MIB)
 
 
 class _GenAI(_Side):

@@ -39,6 +39,8 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     assert report.figures["bfcl_simple_exact"] == 0.5
     assert report.figures["greedy_equal_openvino_genai"] == report.figures["greedy_tried"] == 3
     assert report.figures["second_open_s"] > 0
+    assert 0 < report.figures["first_open_profile_s"] < report.figures["first_open_s"]
+    assert report.figures["first_open_peak_ratio_vs_weights"] > 1
     assert report.figures["peak_rss_ratio_vs_openvino_genai"] > 0
     assert "bfcl_simple_exact_llama_cpp" not in report.figures
     assert "ppl_ratio_vs_llama_cpp" not in report.figures

@@ -56,7 +56,8 @@ bench: $(VENV)/.installed-bench
 # any; BENCHES= only fills the pages from the reports in docs/figures.
 figures: $(VENV)/.installed-bench
 	$(RUN) -m agentrt.bench.documentation $(if $(MODELS),$(BENCHES),$(filter-out models,$(BENCHES))) \
-	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS))
+	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS)) \
+	  $(if $(MODEL),--model $(MODEL) --draft $(DRAFT))
 
 clean:
 	rm -rf $(VENV) site

@@ -2,7 +2,9 @@
 
 ``python -m agentrt.bench.documentation [BENCH …]`` runs benches in a clone, keeps their reports as
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
-``docs/*.md`` that show a report. Without a bench it only fills the regions. A region is::
+``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
+it also measures the speculation bench on these models, kept as the report ``speculation_models``. A region
+is::
 
     <!-- measured BENCH
     figure | what it says
@@ -24,6 +26,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -36,6 +39,9 @@ _REGION = re.compile(
 )
 
 
+_WITH_MODELS = "_models"
+
+
 class Measured(BaseModel):
     """A bench's report with the time (UTC) and the commit of the measurement."""
 
@@ -45,16 +51,24 @@ class Measured(BaseModel):
     commit: str
     quick: bool
     report: BenchReport
+    models: tuple[str, ...] = ()
+    """File names of the main model and the draft models that the bench was given."""
 
     def source(self) -> str:
         """Return a sentence with the command, date, commit and machine of the measurement."""
         machine, system = self.report.machine, self.report.machine.operating_system.partition("-")[0]
-        command = f"agentrt bench {self.report.bench}{' --quick' if self.quick else ''}"
+        named = [f" --{kind} {name}" for kind, name in zip(_kinds(self.models), self.models, strict=True)]
+        bench = self.report.bench.removesuffix(_WITH_MODELS)
+        command = f"agentrt bench {bench}{''.join(named)}{' --quick' if self.quick else ''}"
         load = "" if machine.load_average is None else f", load average {machine.load_average[0]:.1f}"
         return (
             f"Measured by `{command}` on {self.date} (UTC) at commit {self.commit}: "
             f"{machine.usable_cores} cores of {machine.cpu}, {system}{load}."
         )
+
+
+def _kinds(models: Sequence[str]) -> list[str]:
+    return ["draft" if place else "model" for place in range(len(models))]
 
 
 def render(text: str, reports: Mapping[str, Measured]) -> str:
@@ -152,23 +166,26 @@ def _measure(
     models: Path | None,
     folder: Path,
     progress: Callable[[str], None],
+    pair: Sequence[str] = (),
 ) -> None:
     """Run a bench, keep its report and draw its pictures.
 
-    Bench models measures all GGUF files in the folder ``models``, the smallest first.
+    Bench models measures all GGUF files in the folder ``models``, the smallest first. Bench speculation can
+    be given a ``pair`` of models, a main model and its drafts; its report then has a name of its own.
 
     Raises:
         ConfigurationError: bench models has no such files.
     """
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     main = importlib.import_module(f"agentrt.bench.{name}.main")
+    options: dict[str, Any] = {"quick": quick, "workloads": workloads, "progress": progress}
+    if pair:
+        options |= {"model": pair[0], "drafts": pair[1:]}
     report: BenchReport
-    if name == "models":
-        report = main.run_all(_gguf_files(models), quick=quick, workloads=workloads, progress=progress)
-    else:
-        report = main.run(quick=quick, workloads=workloads, progress=progress)
-    measured = Measured(date=date, commit=commit, quick=quick, report=report)
-    (folder / f"{name}.json").write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
+    named = tuple(Path(each).name for each in pair)
+    measured = Measured(date=date, commit=commit, quick=quick, report=report, models=named)
+    (folder / f"{report.bench}.json").write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
     _draw(report, folder)
 
 
@@ -185,10 +202,14 @@ def _draw(report: BenchReport, folder: Path) -> None:
 
         timeline.draw_figures(report, folder)
         timeline.main(["figure-4", str(folder)])
-    elif report.bench in ("speculation", "toolcache"):
+    elif report.bench in ("speculation", "speculation_models", "toolcache"):
         from .common import figures
 
         figures.draw(report, folder)
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -202,24 +223,23 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--workloads", type=Path, help="a folder with recorded workloads")
     parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
+    parser.add_argument("--model", help="a main model to measure the speculation bench with, too")
+    parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
+    if (given.model is None) is not (given.draft is None):
+        parser.error("--model and --draft: both are needed, or neither.")
     root = Path.cwd()
     folder = root / "docs" / "figures"
     if not folder.is_dir():
         parser.error(f"{root} is not a clone of agentrt: it has no docs/figures. Change to one.")
     try:
         # Asked for once: the pictures of the first bench are changes, too.
-        commit = _commit() if given.benches else ""
-        for name in given.benches:
-            _measure(
-                name,
-                commit,
-                given.workloads,
-                given.quick,
-                given.models,
-                folder,
-                lambda line: print(line, file=sys.stderr),
-            )
+        commit = _commit() if given.benches or given.model else ""
+        runs: list[tuple[str, Sequence[str]]] = [(name, ()) for name in given.benches]
+        if given.model:
+            runs.append(("speculation", [given.model, *given.draft]))
+        for name, pair in runs:
+            _measure(name, commit, given.workloads, given.quick, given.models, folder, _progress, pair)
         reports = read_reports(folder)
         for page in documents(root):
             text = page.read_text(encoding="utf-8")

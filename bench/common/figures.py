@@ -37,19 +37,12 @@ def draw(report: BenchReport, folder: Path) -> list[Path]:
     written = []
     # The same report gives the same files: no dates, no random ids.
     with rc_context({"svg.hashsalt": "agentrt", "svg.fonttype": "none", "font.size": 9}):
-        for name, drawing in _drawings(report).items():
+        for name, drawing in _DRAWINGS[report.bench].items():
             figure = Figure(figsize=(5.2, 3.4), layout="constrained")
             drawing(figure.add_subplot(), report)
             figure.savefig(folder / name, metadata={"Date": None})
             written.append(folder / name)
     return written
-
-
-def _drawings(report: BenchReport) -> dict[str, Callable[[Any, BenchReport], None]]:
-    drawings = dict(_DRAWINGS[report.bench])
-    if any(table.title.startswith(_SIDES) for table in report.tables):
-        drawings["figure-8-sides.svg"] = _sides
-    return drawings
 
 
 def _table(report: BenchReport, title: str) -> Table:
@@ -134,13 +127,10 @@ def _engine_side(axes: Any, report: BenchReport) -> None:
     axes.legend()
 
 
-_SIDES = "time saved by where speculation ends"
-
-
 def _sides(axes: Any, report: BenchReport) -> None:
     """Draw Figure 8 for given models, whose tools take a multiple of the main model's time."""
     sides: dict[str, list[dict[str, Any]]] = {}
-    for rows in _series(_table(report, _SIDES)).values():
+    for rows in _series(_table(report, "time saved by where speculation ends")).values():
         for row in rows:
             sides.setdefault(f"{row['side']}, {row['drafts']}", []).append(row)
     for side, rows in sides.items():
@@ -155,6 +145,13 @@ _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
         "figure-5-throughput.svg": _throughput,
         "figure-6-time-saved.svg": _time_saved,
         "figure-7-cost.svg": _cost,
+    },
+    # With real main and draft models: in files of their own, so that they do not replace simulated ones.
+    "speculation_models": {
+        "real-models-figure-5-throughput.svg": _throughput,
+        "real-models-figure-6-time-saved.svg": _time_saved,
+        "real-models-figure-7-cost.svg": _cost,
+        "real-models-figure-8-sides.svg": _sides,
     },
     "toolcache": {"figure-8-engine-side.svg": _engine_side},
 }

@@ -45,7 +45,7 @@ def agent_on(model: Any, tools: Sequence[Any]) -> Any:
     return create_agent(model, tools, system_prompt=_SYSTEM_PROMPT)
 
 
-async def ask(agent: Any, request: str) -> AgentRun:
+async def ask(agent: Any, request: str, *callbacks: Any) -> AgentRun:
     """Run the agent on one request, up to the step limit if the model never answers."""
     clock = _ModelClock()
     messages: list[Any] = []
@@ -53,7 +53,7 @@ async def ask(agent: Any, request: str) -> AgentRun:
     started = time.perf_counter()
     with suppress(GraphRecursionError):
         async for state in agent.astream(
-            given, {"recursion_limit": _MAX_STEPS, "callbacks": [clock]}, stream_mode="values"
+            given, {"recursion_limit": _MAX_STEPS, "callbacks": [clock, *callbacks]}, stream_mode="values"
         ):
             messages = state["messages"]
     seconds = time.perf_counter() - started

@@ -27,6 +27,7 @@ from .prices import PRICES
 _TASKS = 64
 _SEEDS = 5  # SpecTools §4.3 runs each experiment five times
 _QUICK_SEEDS = 2
+_MODELS_SEEDS = 1  # greedy models say the same in each repetition: more requests say more
 _GUARDS_METHOD = (
     "guard_bypasses counts, over the guards of the table, runs of a tool whose only call was rejected and "
     "had been drafted long before, in virtual time; unguarded_claims counts the agents without a guard that "
@@ -59,7 +60,8 @@ def run(
     """
     drawn = (seeds or Seeds()).take(_QUICK_SEEDS if quick else _SEEDS)
     if model is not None:
-        return _run_models(model, drafts, quick, drawn, progress)
+        repeated = (seeds or Seeds()).take(_MODELS_SEEDS)
+        return _run_models(model, drafts, quick, repeated, workloads, progress)
     machine = describe_machine()
     source, tasks = agent_tasks(workloads, _TASKS)
     pair = nano.measure_nano(quick=quick, progress=progress)
@@ -133,13 +135,20 @@ def run(
 
 
 def _run_models(
-    model: str, drafts: Sequence[str], quick: bool, seeds: Sequence[int], progress: Callable[[str], None]
+    model: str,
+    drafts: Sequence[str],
+    quick: bool,
+    seeds: Sequence[int],
+    workloads: Path | None,
+    progress: Callable[[str], None],
 ) -> BenchReport:
     machine = describe_machine()
     threads = max(1, machine.usable_cores - 1)  # one core for the drafts
-    bench = models.measure_models(model, drafts, quick=quick, seeds=seeds, threads=threads, progress=progress)
+    source, bench = models.measure_models(
+        model, drafts, quick=quick, seeds=seeds, threads=threads, workloads=workloads, progress=progress
+    )
     return BenchReport(
-        bench="speculation",
+        bench="speculation_models",
         machine=machine,
         figures=bench.figures,
         tables=tuple(bench.tables),
@@ -147,6 +156,8 @@ def _run_models(
             model=title_of(model),
             drafts=", ".join(map(title_of, drafts)),
             threads=threads,
+            cores=machine.usable_cores,
+            source=source,
             requests=bench.size.requests,
             seeds=len(seeds),
             prices=PRICES,

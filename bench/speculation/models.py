@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentrt.config import SpeculationConfig
@@ -18,29 +19,33 @@ from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
 from .agent_runs import AgentRun, agent_on, ask
 from .controlled import SAMPLE_COLUMNS
+from .model_tasks import ModelTask, model_tasks
 from .prices import added_cost_pct, dollars_per_100_turns
-from .tasks import REQUESTS, TimedTools
+from .replayed_chat import Recording, ReplayedChat
+from .tasks import TimedTools
 
 if TYPE_CHECKING:
     from agentrt.speculators import LocalSpeculator
 
 METHOD = (
     "Real models: a LangGraph agent (langchain create_agent) on {model} in the local runtime, greedy, with "
-    "{threads} thread(s), answers {requests} requests with ten tools over fixed data, eight of them "
-    "speculable; the drafts are of {drafts}, on one thread. Tools take a set time, a multiple of the median "
-    "time G of the main model's turns, which is measured first. Each request runs plain and under each "
-    "setting in rotation, {seeds} time(s) in an order drawn by a seed; a value is the mean over the requests "
-    "(SpecTools §5), tables have median, minimum and maximum over the seeds. Engine-side results are "
-    "submitted to the runtime's tool cache. claim_rate is the share of calls of speculable tools that were "
-    "claimed, over Figure 6. transcripts_equal compares messages but for ids; where the engine answers calls "
-    "itself, the last one. Costs take the tokens that were read and written and the prices of {prices}."
+    "{threads} thread(s), answers {requests} of {source}; the drafts are of {drafts}, on one thread, right "
+    "or wrong as they come. Tools take a set time, a multiple of the median time G of the main model's "
+    "turns, which is measured first. 'on the same machine': main model and draft compute on this machine's "
+    "{cores} cores at one time and slow each other down. 'replayed': the main model's time is waited and not "
+    "computed, as if it were remote: its own recorded answers, each after the time that it took alone. Each "
+    "request runs plain and under each setting in rotation, {seeds} time(s) in an order drawn by a seed; a "
+    "value is the mean over the requests (SpecTools §5), tables have median, minimum and maximum over the "
+    "seeds. Figures 5 to 7 vary samples and tool latency with the replayed main model. Engine-side results "
+    "are submitted to the runtime's tool cache. claim_rate, SpecTools' alpha, is the share of calls of "
+    "speculable tools that were claimed, over Figure 6. transcripts_equal compares messages but for ids; "
+    "where the engine answers calls itself, the last one. Costs take the tokens that were read and written "
+    "and the prices of {prices}."
 )
 _CONFIG = SpeculationConfig(max_speculations=16)
 _MAX_TOKENS = 256
-LATENCIES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)  # of the time of the main model's turn
-FIGURE_8_LATENCIES = (0.25, 1.0)
 _SAMPLES_LATENCY = 0.75  # as 1.5 s for a model that takes 2 s
-SAMPLES = (1, 3, 5, 7, 9)
+_SAME_MACHINE, _REPLAYED = "on the same machine", "replayed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,15 @@ class Size:
 
     requests: int
     latencies: tuple[float, ...]
+    """With the replayed main model."""
+    local_latencies: tuple[float, ...]
+    """With the main model on the same machine."""
     figure_8_latencies: tuple[float, ...]
     samples: tuple[int, ...]
 
 
-FULL = Size(8, LATENCIES, FIGURE_8_LATENCIES, SAMPLES)
-QUICK = Size(2, (0.0, 1.0), (1.0,), (1, 3))
+FULL = Size(10, (0.25, 0.5, 1.0, 1.5), (0.5, 1.0), (1.0,), (1, 3, 5))
+QUICK = Size(2, (0.5, 1.0), (1.0,), (1.0,), (1, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,7 @@ class ModelsBench:
     main: Any
     engine_side_main: Any
     drafts: Sequence[LocalSpeculator]
+    tasks: Sequence[ModelTask]
     size: Size
     seeds: Sequence[int]
     progress: Callable[[str], None]
@@ -103,13 +112,18 @@ class ModelsBench:
     tables: list[Table] = field(default_factory=list)
     _timed: TimedTools = field(default_factory=TimedTools)
     _rounds: list[_Round] = field(default_factory=list)
+    _replayed: Any = None
     _generation_s: float = 0.0
 
     async def measure(self) -> None:
         """Measure all figures on this event loop."""
         self.progress("the main model by itself")
-        requests = REQUESTS[: self.size.requests]
-        warm = [await ask(agent_on(self.main, self._timed.tools()), request) for request in requests]
+        recording = Recording()
+        self._replayed = ReplayedChat(recording=recording)
+        warm = [
+            await ask(agent_on(self.main, task.tools(self._timed)), task.request, recording)
+            for task in self.tasks
+        ]
         generations = [seconds for run in warm for seconds in run.generations]
         self.figures["requests_with_calls"] = float(sum(run.tool_calls > 0 for run in warm))
         self._generation_s = statistics.median(generations or [run.seconds for run in warm])
@@ -122,67 +136,87 @@ class ModelsBench:
 
     async def _by_latency(self) -> None:
         rows: list[tuple[Cell, ...]] = []
-        claims = calls = 0
-        saved: list[float] = []
-        for ratio in self.size.latencies:
-            settings = [_Setting(drafts) for drafts in self.drafts]
-            for setting, rounds in zip(settings, await self._measured(ratio, settings), strict=True):
-                each = [one.saved_pct for one in rounds]
-                saved.append(statistics.median(each))
-                totals = [one.report.total for one in rounds]
-                claims += sum(total.claims for total in totals)
-                calls += sum(total.claims + total.misses for total in totals)
-                rows.append((setting.drafts.name, self._seconds(ratio), *spread_cells(each, 2)))
-        if calls:  # without any there was nothing to speculate on, and differences are noise
-            self.figures["time_saved_pct"] = statistics.fmean(saved)
-            self.figures["claim_rate"] = claims / calls
-        else:
+        for place, main, latencies in (
+            (_REPLAYED, self._replayed, self.size.latencies),
+            (_SAME_MACHINE, self.main, self.size.local_latencies),
+        ):
+            measured: list[_Round] = []
+            for ratio in latencies:
+                settings = [_Setting(drafts) for drafts in self.drafts]
+                for setting, rounds in zip(
+                    settings, await self._measured(ratio, settings, main), strict=True
+                ):
+                    measured += rounds
+                    rows.append(
+                        (
+                            f"{setting.drafts.name}, main model {place}",
+                            ratio,
+                            self._seconds(ratio),
+                            *spread_cells([one.saved_pct for one in rounds], 2),
+                            _share(rounds, "claims"),
+                            _share(rounds, "correct"),
+                        )
+                    )
+            self._figures_of(place, measured)
+        columns = ("drafts", "T/G", "tool s", *spread_columns("saved %"), "claim rate", "right drafts")
+        self._table("time saved by tool latency, one sample a turn, real drafts (Figure 6)", columns, rows)
+
+    def _figures_of(self, place: str, rounds: Sequence[_Round]) -> None:
+        name = "_replayed_main" if place == _REPLAYED else ""
+        claimed = _share(rounds, "claims")
+        if claimed is None:  # without any there was nothing to speculate on, and differences are noise
             self.progress("the main model has called no speculable tool: nothing could be saved")
-        columns = ("drafts", "tool s", *spread_columns("saved %"))
-        self._table("time saved by tool latency, one sample a turn (Figure 6)", columns, rows)
+            return
+        self.figures[f"time_saved_pct{name}"] = statistics.fmean(one.saved_pct for one in rounds)
+        self.figures[f"claim_rate{name}"] = claimed
 
     async def _by_samples(self) -> None:
         rows: list[tuple[Cell, ...]] = []
         settings = [_Setting(drafts, samples) for drafts in self.drafts for samples in self.size.samples]
-        for setting, rounds in zip(settings, await self._measured(_SAMPLES_LATENCY, settings), strict=True):
-            rows.append((setting.drafts.name, setting.samples, *_sample_cells(rounds)))
+        measured = await self._measured(_SAMPLES_LATENCY, settings, self._replayed)
+        for setting, rounds in zip(settings, measured, strict=True):
+            label = f"{setting.drafts.name}, main model {_REPLAYED}"
+            rows.append((label, setting.samples, *_sample_cells(rounds)))
         seconds = self._seconds(_SAMPLES_LATENCY)
-        self._table(f"samples a turn, tools of {seconds:g} s (Figures 5 and 7)", SAMPLE_COLUMNS, rows)
+        self._table(
+            f"samples a turn, tools of {seconds:g} s, real drafts (Figures 5 and 7)", SAMPLE_COLUMNS, rows
+        )
 
     async def _by_side(self) -> None:
         rows: list[tuple[Cell, ...]] = []
         for ratio in self.size.figure_8_latencies:
             settings = [_Setting(self.drafts[0], engine_side=engine_side) for engine_side in (False, True)]
-            for setting, rounds in zip(settings, await self._measured(ratio, settings), strict=True):
+            for setting, rounds in zip(
+                settings, await self._measured(ratio, settings, self.main), strict=True
+            ):
                 saved = spread_cells([one.saved_pct for one in rounds], 2)
                 side = "engine-side" if setting.engine_side else "client-side"
                 rows.append((self._seconds(ratio), side, setting.drafts.name, *saved))
         columns = ("tool s", "side", "drafts", *spread_columns("saved %"))
-        self._table("time saved by where speculation ends (Figure 8)", columns, rows)
+        self._table("time saved by where speculation ends, real drafts (Figure 8)", columns, rows)
 
-    async def _measured(self, ratio: float, settings: Sequence[_Setting]) -> list[list[_Round]]:
+    async def _measured(self, ratio: float, settings: Sequence[_Setting], main: Any) -> list[list[_Round]]:
         """Run every request plain and under every setting, with each seed; return the rounds by setting."""
         from agentrt.adapters.langchain import report_of, speculate
 
         self._timed.latency_s = ratio * self._generation_s
-        tools = self._timed.tools()
-        plain = agent_on(self.main, tools)
         measured: list[list[_Round]] = [[] for _ in settings]
         for seed in self.seeds:
             models = [
                 speculate(
-                    self.engine_side_main if setting.engine_side else self.main,
+                    self.engine_side_main if setting.engine_side else main,
                     setting.drafts,
                     samples=setting.samples,
                     config=_CONFIG,
                 )
                 for setting in settings
             ]
-            agents = [agent_on(model, tools) for model in models]
             runs: list[list[tuple[AgentRun, AgentRun]]] = [[] for _ in settings]
-            for place, request in enumerate(self._in_order(seed)):
-                self.progress(f"tools of {self._timed.latency_s:.2f} s, seed {seed}: {request}")
-                base, *fast = await _in_rotation([plain, *agents], request, place + seed)
+            for place, task in enumerate(self._in_order(seed)):
+                self.progress(f"tools of {self._timed.latency_s:.2f} s, seed {seed}: {task.request}")
+                tools = task.tools(self._timed)
+                agents = [agent_on(model, tools) for model in (main, *models)]
+                base, *fast = await _in_rotation(agents, task.request, place + seed)
                 for own, run in zip(runs, fast, strict=True):
                     own.append((base, run))
             for setting, model, own, rounds in zip(settings, models, runs, measured, strict=True):
@@ -190,8 +224,8 @@ class ModelsBench:
         self._rounds += [one for rounds in measured for one in rounds]
         return measured
 
-    def _in_order(self, seed: int) -> list[str]:
-        return random.Random(seed).sample(REQUESTS[: self.size.requests], self.size.requests)
+    def _in_order(self, seed: int) -> list[ModelTask]:
+        return random.Random(seed).sample(list(self.tasks), len(self.tasks))
 
     def _seconds(self, ratio: float) -> float:
         return round(ratio * self._generation_s, 3)
@@ -219,17 +253,23 @@ def measure_models(
     quick: bool,
     seeds: Sequence[int],
     threads: int,
+    workloads: Path | None,
     progress: Callable[[str], None],
-) -> ModelsBench:
-    """Open the models and measure. They are GGUF files, directories or embedded names, at least one draft.
+) -> tuple[str, ModelsBench]:
+    """Open the models and measure; return the source of the tasks and the bench.
+
+    Models are GGUF files, directories or embedded names, at least one draft.
 
     Raises:
+        WorkloadNotFoundError, WorkloadFormatError: the tasks cannot be read.
         ModelNotFoundError, ModelFormatError: a model cannot be opened.
     """
+    size = QUICK if quick else FULL
+    source, tasks = model_tasks(workloads, size.requests)
     with _opened(model, drafts, threads, progress) as (main, engine_side_main, predictors):
-        bench = ModelsBench(main, engine_side_main, predictors, QUICK if quick else FULL, seeds, progress)
+        bench = ModelsBench(main, engine_side_main, predictors, tasks, size, seeds, progress)
         asyncio.run(bench.measure())
-    return bench
+    return source, bench
 
 
 @contextmanager
@@ -245,6 +285,17 @@ def _opened(
     with LocalRuntime.open(given[model].path, RuntimeConfig(threads=threads)) as runtime:
         options: dict[str, Any] = {"runtime": runtime, "max_tokens": _MAX_TOKENS, "temperature": 0}
         yield ChatAgentRT(**options), ChatAgentRT(**options, tool_cache=True), predictors
+
+
+def _share(rounds: Sequence[_Round], what: str) -> float | None:
+    """Return claimed by all calls of speculable tools, or correct by all drafts; None without any."""
+    if what == "claims":
+        totals = [one.report.total for one in rounds]
+        part, whole = sum(one.claims for one in totals), sum(one.claims + one.misses for one in totals)
+    else:
+        used = [each for one in rounds for each in one.report.predictors.values()]
+        part, whole = sum(each.correct for each in used), sum(each.drafts for each in used)
+    return round(part / whole, 3) if whole else None
 
 
 def _sample_cells(rounds: Sequence[_Round]) -> tuple[Cell, ...]:

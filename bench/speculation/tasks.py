@@ -57,7 +57,8 @@ class TimedTools:
         self.latency_s = 0.0
         self.seconds: list[float] = []
 
-    async def _answer(self, result: Any) -> str:
+    async def answer(self, result: Any) -> str:
+        """Return a result as JSON, after the latency."""
         started = time.perf_counter()
         await asyncio.sleep(self.latency_s)
         self.seconds.append(time.perf_counter() - started)
@@ -65,7 +66,7 @@ class TimedTools:
 
     def tools(self) -> list[BaseTool]:
         """Return the ten tools; those that only look something up are speculable."""
-        answer = self._answer
+        answer = self.answer
 
         @speculable
         @tool

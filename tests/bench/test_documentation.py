@@ -180,3 +180,30 @@ def test_the_models_of_a_folder_are_measured_together(
     documentation.main(["--models", str(tmp_path), "models"])
     assert measured == ["small.gguf", "large.gguf"]
     assert (tmp_path / "docs" / "figures" / "models.json").exists()
+
+
+def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def run(**options: object) -> BenchReport:
+        given.update(options)
+        return REPORT.model_copy(update={"bench": "speculation_models"})
+
+    main = types.ModuleType("agentrt.bench.speculation.main")
+    main.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, main.__name__, main)
+    monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
+    monkeypatch.chdir(tmp_path)
+    figures = tmp_path / "docs" / "figures"
+    figures.mkdir(parents=True)
+    (tmp_path / "README.md").write_text(
+        page("ratio | ours").replace("measured engine", "measured speculation_models")
+    )
+    with pytest.raises(SystemExit):
+        documentation.main(["--model", "main.gguf"])
+    documentation.main(["--model", "models/main.gguf", "--draft", "models/small.gguf", "--quick"])
+    assert (given["model"], given["drafts"]) == ("models/main.gguf", ["models/small.gguf"])
+    assert [path.name for path in figures.iterdir()] == ["speculation_models.json"]
+    command = "agentrt bench speculation --model main.gguf --draft small.gguf --quick"
+    assert f"Measured by `{command}`" in (tmp_path / "README.md").read_text()

@@ -21,6 +21,7 @@ def test_the_figures_of_given_models(tmp_path: Path) -> None:
     assert report.figures["transcripts_equal"] == 1.0
     assert report.figures["requests_with_calls"] == 2.0
     assert 0 < report.figures["claim_rate"] <= 1
+    assert 0 < report.figures["claim_rate_replayed_main"] <= 1
     assert "nano-draft" in report.method
     titles = [table.title for table in report.tables]
     for figure in ("Figure 6", "Figures 5 and 7", "Figure 8"):
@@ -30,7 +31,16 @@ def test_the_figures_of_given_models(tmp_path: Path) -> None:
             cells = dict(zip(table.columns, row, strict=True))
             assert cells["saved % min"] <= cells["saved %"] <= cells["saved % max"]  # type: ignore[operator]
             assert str(cells["drafts"]).startswith("local ")
+    by_latency = next(table for table in report.tables if "Figure 6" in table.title)
+    assert {str(row[0]).rpartition(", ")[2] for row in by_latency.rows} == {
+        "main model replayed",
+        "main model on the same machine",
+    }
+    assert all("real drafts" in table.title for table in report.tables)
     assert any("seed 1" in line for line in said)
     assert [path.name for path in draw(report, tmp_path)] == [
-        *("figure-5-throughput.svg", "figure-6-time-saved.svg", "figure-7-cost.svg", "figure-8-sides.svg")
+        "real-models-figure-5-throughput.svg",
+        "real-models-figure-6-time-saved.svg",
+        "real-models-figure-7-cost.svg",
+        "real-models-figure-8-sides.svg",
     ]

@@ -1,0 +1,71 @@
+"""BFCL's tasks as agents' requests, and a main model that is recorded and replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+
+from agentrt.bench.speculation.agent_runs import agent_on, ask
+from agentrt.bench.speculation.model_tasks import model_tasks
+from agentrt.bench.speculation.replayed_chat import Recording, ReplayedChat
+from agentrt.bench.speculation.tasks import TimedTools
+from agentrt.errors import NotRecordedError, WorkloadNotFoundError
+from agentrt.testing import run_in_virtual_time
+from agentrt.tools.speculable import speculable_tool
+from tests.adapters.doubles import ScriptedChat
+
+
+def folder(path: Path, *names: str) -> Path:
+    tools = [
+        {"type": "function", "function": {"name": name, "description": name, "parameters": PARAMETERS}}
+        for name in names
+    ]
+    call = {"name": names[0], "arguments": {"q": "a"}}
+    record = {"messages": [{"role": "user", "content": "go"}], "tools": tools, "ground_truth": [call]}
+    (path / "bfcl_single.jsonl").write_text(json.dumps(record) + "\n")
+    return path
+
+
+PARAMETERS = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+
+
+def test_a_bfcl_task_has_its_own_tools(tmp_path: Path) -> None:
+    source, (task,) = model_tasks(folder(tmp_path, "look", "find"), 1)
+    assert source.startswith("BFCL")
+    assert task.request == "go"
+    timed = TimedTools()
+    look, find = task.tools(timed)
+    assert [look.name, find.name] == ["look", "find"]
+    assert all(map(speculable_tool, (look, find)))
+    call = {"type": "tool_call", "id": "1", "name": "look", "args": {"q": "a"}}
+    assert json.loads(asyncio.run(look.ainvoke(call)).content) == {"done": "look", "q": "a"}
+    assert len(timed.seconds) == 1
+
+
+@pytest.mark.parametrize("names", [["look"], ["look", "dotted.name"], list("abcde")])
+def test_other_tasks_are_left_out(tmp_path: Path, names: list[str]) -> None:
+    with pytest.raises(WorkloadNotFoundError, match="0 fitting tasks"):
+        model_tasks(folder(tmp_path, *names), 1)
+
+
+def test_a_replayed_model_answers_as_recorded_in_the_recorded_time(tmp_path: Path) -> None:
+    _, (task,) = model_tasks(folder(tmp_path, "look", "find"), 1)
+
+    async def main() -> None:
+        recording, timed = Recording(), TimedTools()
+        live = ScriptedChat(script=[[("look", {"q": "a"})]], delay=3.0)
+        recorded = await ask(agent_on(live, task.tools(timed)), task.request, recording)
+        began = asyncio.get_running_loop().time()
+        assert began == 6.0  # a call, and the answer
+        replayed = await ask(agent_on(ReplayedChat(recording=recording), task.tools(timed)), task.request)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(6.0)
+        assert replayed.transcript == recorded.transcript
+        assert replayed.tool_calls == 1
+        with pytest.raises(NotRecordedError):
+            recording.answer([HumanMessage("something else")])
+
+    run_in_virtual_time(main)

@@ -44,6 +44,7 @@ class EngineGroup:
         with self._lock:
             if member in self._members:
                 self._members.remove(member)
+                member.wake = _do_nothing  # it refers to the engine, which would stay in memory
                 self._wake_paused()
 
     def _update(self, member: EngineGroupMember, *, reactive: bool, promoted: bool) -> bool:
@@ -105,3 +106,7 @@ class EngineGroupMember:
     def leave(self) -> None:
         """Leave the group, with all work ended. May be called again."""
         self._group._leave(self)
+
+
+def _do_nothing() -> None:
+    pass

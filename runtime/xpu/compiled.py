@@ -96,6 +96,10 @@ class CompiledKernels:
                 kind, index = piece
                 self._compiled[kind][index].release_memory()
 
+    def close(self) -> None:
+        """Free all pieces, and with them the weights, except what an inference that runs still needs."""
+        self._compiled.clear()
+
     @property
     def models(self) -> Iterable[ov.CompiledModel]:
         """All compiled pieces of all kinds."""

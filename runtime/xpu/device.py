@@ -124,6 +124,7 @@ class OpenVINOXPU:
         self._abandon_running()
         self._watchdog.close()
         self.caches = {}
+        self.kernels.close()
 
     def _load(self, context: BatchContext) -> None:
         if context.buffers is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -178,3 +180,18 @@ def test_closing_a_runtime_lets_the_others_go_on(
     gate.open()
     second.close()
     assert len(background.output.result(30).token_ids) == 5
+
+
+def test_a_closed_runtime_frees_its_model_at_once() -> None:
+    runtime = open_exact(group=EngineGroup())
+    engine = weakref.ref(runtime._engine)
+    kernels = [weakref.ref(xpu.kernels) for xpu in runtime._platform.xpus.values()]
+    gc.disable()  # which would free it some day, with hundreds of megabytes
+    try:
+        runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=2)
+        runtime.close()
+        del runtime
+        assert engine() is None
+        assert [each() for each in kernels] == [None]
+    finally:
+        gc.enable()

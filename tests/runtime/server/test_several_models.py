@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -238,3 +240,22 @@ def test_tool_outputs_reach_the_model_that_answers(serve: Callable[..., Service]
     deltas = [chunk.choices[0].delta for chunk in chunks]
     results = [result for delta in deltas for result in (delta.model_extra or {}).get("tool_results", ())]
     assert [result["content"] for result in results] == ["12 C"]
+
+
+def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> None:
+    service = serve()
+    service.ask("nano")
+    list(service.ask("nano", stream=True))
+    runtime = service.pool.models[0].runtime
+    assert runtime is not None
+    kernels = [xpu.kernels for xpu in runtime._platform.xpus.values()]
+    models = [weakref.ref(model) for each in kernels for model in each.models]
+    assert models
+    service.pool.memory_budget_bytes = service.pool.models[0].memory_bytes + MIB
+    gc.disable()
+    try:
+        service.ask("llama")
+        assert service.statuses()["nano"] == "unloaded"
+        assert not any(model() for model in models)
+    finally:
+        gc.enable()

@@ -45,8 +45,6 @@ class Quantisation:
     unpack: Callable[[Bytes], Groups]
     """From ``[blocks, bytes of a block]``."""
     has_offsets: bool = False
-    exact_half_scales: bool = False
-    """Whether scales are float16 numbers."""
 
 
 def _half(raw: Bytes) -> Floats:
@@ -215,24 +213,22 @@ def _nvfp4_scales(blocks: Bytes) -> Floats:
     return np.asarray(NVFP4.ue4m3_to_fp32(blocks[:, :4]), np.float32)
 
 
-def _table(
-    type: Type, bits: int, group: int, scales: Callable[[Bytes], Floats], exact_half_scales: bool = False
-) -> Quantisation:
-    return Quantisation(bits, group, _from_table(type, scales), exact_half_scales=exact_half_scales)
+def _table(type: Type, bits: int, group: int, scales: Callable[[Bytes], Floats]) -> Quantisation:
+    return Quantisation(bits, group, _from_table(type, scales))
 
 
 QUANTISATIONS: Final[Mapping[Type, Quantisation]] = {
-    Type.Q4_0: Quantisation(4, 32, _q4_0, exact_half_scales=True),
-    Type.Q4_1: Quantisation(4, 32, _q4_1, has_offsets=True, exact_half_scales=True),
-    Type.Q5_0: Quantisation(8, 32, _q5_0, exact_half_scales=True),
-    Type.Q5_1: Quantisation(8, 32, _q5_1, has_offsets=True, exact_half_scales=True),
-    Type.Q8_0: Quantisation(8, 32, _q8_0, exact_half_scales=True),
+    Type.Q4_0: Quantisation(4, 32, _q4_0),
+    Type.Q4_1: Quantisation(4, 32, _q4_1, has_offsets=True),
+    Type.Q5_0: Quantisation(8, 32, _q5_0),
+    Type.Q5_1: Quantisation(8, 32, _q5_1, has_offsets=True),
+    Type.Q8_0: Quantisation(8, 32, _q8_0),
     Type.Q2_K: Quantisation(4, 16, _q2_k, has_offsets=True),
     Type.Q3_K: Quantisation(4, 16, _q3_k),
     Type.Q4_K: Quantisation(4, 32, _q4_k, has_offsets=True),
     Type.Q5_K: Quantisation(8, 32, _q5_k, has_offsets=True),
     Type.Q6_K: Quantisation(8, 16, _q6_k),
-    Type.IQ4_NL: _table(Type.IQ4_NL, 8, 32, _first_half, exact_half_scales=True),
+    Type.IQ4_NL: _table(Type.IQ4_NL, 8, 32, _first_half),
     Type.IQ4_XS: _table(Type.IQ4_XS, 8, 32, _iq4_xs_scales),
     Type.IQ3_XXS: _table(Type.IQ3_XXS, 8, 32, _iq3_xxs_scales),
     Type.IQ3_S: _table(Type.IQ3_S, 8, 32, _iq3_s_scales),
@@ -241,8 +237,8 @@ QUANTISATIONS: Final[Mapping[Type, Quantisation]] = {
     Type.IQ2_S: _table(Type.IQ2_S, 8, 16, _iq2_scales(74)),
     Type.IQ1_S: _table(Type.IQ1_S, 8, 32, _iq1_s_scales),
     Type.IQ1_M: _table(Type.IQ1_M, 8, 16, _iq1_m_scales),
-    Type.TQ1_0: _table(Type.TQ1_0, 4, 256, _last_half, exact_half_scales=True),
-    Type.TQ2_0: _table(Type.TQ2_0, 4, 256, _last_half, exact_half_scales=True),
+    Type.TQ1_0: _table(Type.TQ1_0, 4, 256, _last_half),
+    Type.TQ2_0: _table(Type.TQ2_0, 4, 256, _last_half),
     Type.MXFP4: _table(Type.MXFP4, 8, 32, _mxfp4_scales),
     Type.NVFP4: _table(Type.NVFP4, 8, 16, _nvfp4_scales),
 }

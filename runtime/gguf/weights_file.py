@@ -74,30 +74,22 @@ class WeightsFile:
         quantisation = QUANTISATIONS[tensor.type]
         rows, columns = tensor.shape
         groups = columns // quantisation.group
-        half = quantisation.exact_half_scales
-        sizes = [
-            rows * columns * quantisation.bits // 8,
-            rows * groups * (2 if half else 4),
-            rows * groups * 4,
-        ]
+        sizes = [rows * columns * quantisation.bits // 8, rows * groups * 4, rows * groups * 4]
         places = [self._reserve(size) for size in sizes[: 3 if quantisation.has_offsets else 2]]
         at = list(places)
         for piece in self._pieces(tensor, order):
             unpacked = unpack(tensor.type, piece)
             codes = pack_nibbles(unpacked.codes) if quantisation.bits == 4 else unpacked.codes
-            scales = unpacked.scales.astype(np.float16 if half else np.float32)
-            for index, data in enumerate((codes, scales, unpacked.offsets)):
+            for index, data in enumerate((codes, unpacked.scales, unpacked.offsets)):
                 if data is not None:
                     at[index] = self._write(at[index], data)
         shape = (rows, groups, quantisation.group)
         codes = self._parameter(places[0], sizes[0], shape, _CODES[quantisation.bits])
-        type = ov.Type.f16 if half else ov.Type.f32
-        scales = self._parameter(places[1], sizes[1], (rows, groups, 1), type)
+        # Of scales in float16 the CPU plugin would keep a second copy in float32 for as long as it runs.
+        scales = self._parameter(places[1], sizes[1], (rows, groups, 1), ov.Type.f32)
         values = opset.reshape(
-            opset.multiply(opset.convert(codes, type), scales), opset.constant([rows, columns]), False
+            opset.multiply(opset.convert(codes, ov.Type.f32), scales), opset.constant([rows, columns]), False
         )
-        if half:
-            values = opset.convert(values, ov.Type.f32)
         if not quantisation.has_offsets:
             return Matrix(values.output(0))
         return Matrix(values.output(0), self._parameter(places[2], sizes[2], (rows, groups), ov.Type.f32))

@@ -92,14 +92,14 @@ def _even_bounds(layers: int, seams: Collection[int], segments: int) -> tuple[in
 
 def _cost(graph: ExecutionGraph, profile: Profile) -> float:
     """Product of decode time, prefill time per token and excess memory; huge if the quantum is broken."""
-    chunks = _typical_chunks(graph)
+    chunks = _longest_chunks(graph, _TYPICAL_PAST)
     prefill = sum(graph.estimate_seconds(chunk) / chunk.tokens for chunk in chunks)
     decode = graph.estimate_seconds(_DECODE_STEP)
     overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
     # The power of two of the overrun decides first; the rest counts among equals only.
     broken = 0 if overrun == 1.0 else math.ceil(math.log2(overrun)) + 1
     weights = profile.layers * profile.layer_bytes + profile.head_bytes
-    longest = max(chunk.tokens for chunk in chunks)
+    longest = max(chunk.tokens for chunk in _longest_chunks(graph, 0))
     scratch = len(graph.bounds) * longest * profile.activation_bytes
     excess = max(1.0, scratch / max(_FREE_SCRATCH, _FREE_SCRATCH_SHARE * weights))
     return prefill * decode * excess * 1e6**broken
@@ -107,15 +107,15 @@ def _cost(graph: ExecutionGraph, profile: Profile) -> float:
 
 def _longest_kernel(graph: ExecutionGraph) -> float:
     """Seconds of the longest kernel of the typical chunks, on every route, and of the decode step."""
-    shapes = [*_typical_chunks(graph), _DECODE_STEP]
+    shapes = [*_longest_chunks(graph, _TYPICAL_PAST), _DECODE_STEP]
     return max(
         graph.longest_kernel_s(shape, avoid=avoid) for shape in shapes for avoid in (None, Role.PREFILL)
     )
 
 
-def _typical_chunks(graph: ExecutionGraph) -> list[BatchShape]:
-    """The longest prefill chunk of each route."""
+def _longest_chunks(graph: ExecutionGraph, past_tokens: int) -> list[BatchShape]:
+    """The longest prefill chunk of each route behind ``past_tokens``. Without past it is the longest of all."""
     static = graph.static_tokens
     lengths = [] if static is None else [static]
-    lengths.append(graph.chunk_tokens(_TYPICAL_PAST, (static or sys.maxsize) - 1))
-    return [BatchShape(length, 1, _TYPICAL_PAST, 0) for length in lengths]
+    lengths.append(graph.chunk_tokens(past_tokens, (static or sys.maxsize) - 1))
+    return [BatchShape(length, 1, past_tokens, 0) for length in lengths]

@@ -20,7 +20,7 @@ from agentrt.errors import ProfileFormatError
 from ..file_lock import file_lock
 from .profile import Profile
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Part of every fingerprint. Raised when a field changes its meaning, so that old files are not found."""
 
 _Stored = TypeVar("_Stored", bound=BaseModel)

@@ -21,7 +21,7 @@ class ModelWork:
     """Multiplications and additions of one layer's matmuls for one token."""
     head_flops: int
     activation_bytes: int
-    """Bytes that one layer's matmuls put out for one token, in float32: an upper bound of its activations."""
+    """Bytes that one layer's matmuls read and put out for one token, in float32: its scratch memory."""
 
     @classmethod
     def of(cls, partition: Partition) -> Self:
@@ -37,8 +37,9 @@ class ModelWork:
 
 
 def _count(model: ov.Model) -> tuple[int, int, int]:
-    """Return the bytes of weights, and for one token the operations and output bytes of matmuls."""
+    """Return the bytes of weights, and for one token the operations and the activations of matmuls."""
     weights = flops = activations = 0
+    read: set[tuple[str, int]] = set()
     for node in model.get_ordered_ops():
         kind = node.get_type_name()
         if kind == "Constant":
@@ -49,6 +50,11 @@ def _count(model: ov.Model) -> tuple[int, int, int]:
             if matrix.is_static and width.is_static:
                 flops += 2 * _product(matrix.to_shape())
                 activations += 4 * int(width.get_length())
+                source = node.input_value(0)
+                port = (str(source.get_node().get_friendly_name()), source.get_index())
+                if port not in read:
+                    activations += 4 * _product(matrix.to_shape()) // int(width.get_length())
+                read.add(port)
     return weights, flops, activations
 
 

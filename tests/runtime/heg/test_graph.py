@@ -150,6 +150,16 @@ def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, se
             assert graph.cost_model.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
 
 
+def test_scratch_memory_is_bounded_also_in_a_chunk_without_past() -> None:
+    profile = made_up_profile(LAYERS, layer_s=0.0004, read_s=0.5e-6, pair_s=0.1e-6)
+    profile = profile.model_copy(update={"activation_bytes": 100_000})
+    graph = choose_granularity(
+        profile, range(1, LAYERS), block_tokens=32, max_chunk_tokens=1024, quantum_s=0.025
+    )
+    assert len(graph.bounds) > 1
+    assert graph.chunk_tokens(0, 10_000) * len(graph.bounds) * 100_000 <= 64 * 2**20
+
+
 @pytest.mark.parametrize(("max_chunk_tokens", "rounded"), [(1, 32), (32, 32), (33, 64)])
 def test_the_longest_chunk_is_rounded_up_to_whole_blocks(max_chunk_tokens: int, rounded: int) -> None:
     graph = choose_granularity(

@@ -84,17 +84,19 @@ class CompiledKernels:
         """The pieces that hold scratch memory."""
         return set(self._last_runs)
 
-    def release_memory(self, last_run_by: float, running: Kernel | None) -> None:
-        """Free the scratch memory of pieces that have not run since ``last_run_by``.
+    def release_memory(self, last_run_by: float, running: Kernel | None) -> bool:
+        """Free the scratch memory of pieces that have not run since ``last_run_by``. False if there are none.
 
         Their next run allocates it again. Pieces of ``running`` keep theirs.
         """
         kept = set() if running is None else {(running.kind, index) for index in running.segments}
-        for piece, ended in tuple(self._last_runs.items()):
-            if ended <= last_run_by and piece not in kept:
-                del self._last_runs[piece]
-                kind, index = piece
-                self._compiled[kind][index].release_memory()
+        idle = [
+            piece for piece, ended in self._last_runs.items() if ended <= last_run_by and piece not in kept
+        ]
+        for kind, index in idle:
+            del self._last_runs[kind, index]
+            self._compiled[kind][index].release_memory()
+        return bool(idle)
 
     def close(self) -> None:
         """Free all pieces, and with them the weights, except what an inference that runs still needs."""

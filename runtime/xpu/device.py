@@ -17,6 +17,7 @@ from ..heg.kernel import BatchContext, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels
+from .process_memory import release_free_memory
 from .protocol import KernelDone
 from .watchdog import GRACE_S, Watchdog
 
@@ -108,7 +109,8 @@ class OpenVINOXPU:
 
         Call it on the thread that calls :meth:`submit` and :meth:`run`.
         """
-        self.kernels.release_memory(time.perf_counter() - idle_s, self._submitted)
+        if self.kernels.release_memory(time.perf_counter() - idle_s, self._submitted):
+            release_free_memory()
 
     def rebuild(self) -> None:
         """See :meth:`XPU.rebuild`."""

@@ -16,7 +16,7 @@ from .buffers import BufferPool
 from .compiled import CompiledKernels, Piece
 from .device import OpenVINOXPU
 from .platforms import Device
-from .warm_up import release_file_pages
+from .process_memory import release_file_pages
 
 MOST_TOKENS: Final = 2560
 """Most past and new tokens of a measured batch together."""

@@ -7,9 +7,6 @@ each piece.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +15,9 @@ from agentrt.errors import EngineFailedError
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, BatchInputs, BatchShape, StateAccess
 from .platforms import OpenVINOPlatform
+from .process_memory import release_file_pages, release_free_memory
 
 _TIMEOUT_S: Final = 600.0
-_MADV_DONTNEED: Final = 4
 
 
 def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weights: Path) -> None:
@@ -31,6 +28,7 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
     Raises:
         EngineFailedError: a piece failed or did not end.
     """
+    release_free_memory()  # what reading and compiling the graph needed
     runs = [(1, graph.segment_kernels)]
     if graph.static_tokens is not None:
         runs.append((graph.static_tokens, graph.kernels_for(BatchShape(graph.static_tokens, 1, 0, 0))))
@@ -43,35 +41,18 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
             states = [StateAccess((0, 1))]
             inputs = BatchInputs([0] * tokens, positions, [0], [0, tokens], [table], tokens, rows, states)
             _run(platform, BatchContext(-1, inputs, inputs.shape, kernels), weights)
+    release_free_memory()
 
 
 def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> None:
     try:
-        for kernel in context.kernels:
+        for kernel in reversed(context.kernels):
             done = platform.xpus[kernel.roles[0]].run(kernel, context, _TIMEOUT_S)
             if done is None or done.error is not None:
                 raise EngineFailedError(
-                    f"the model's first run did not get beyond its layers {kernel.layers.start} to "
+                    f"the model's first run failed in its layers {kernel.layers.start} to "
                     f"{kernel.layers.stop}. Copy or export it again, or choose another platform."
                 ) from (None if done is None else done.error)
-            context.position += 1
             release_file_pages(weights)
     finally:
         platform.release(context)
-
-
-def release_file_pages(file: Path) -> None:
-    """Drop this process's pages of ``file`` where it is mapped for reading; reading one loads it again.
-
-    Does nothing where the system has no such call (all but Linux).
-    """
-    if sys.platform != "linux":
-        return
-    mapped = os.fsencode(file.resolve())
-    libc = ctypes.CDLL(None)
-    with open("/proc/self/maps", "rb") as maps:
-        for line in maps:
-            addresses, permissions, *_, path = line.rstrip(b"\n").split(maxsplit=5)
-            if path == mapped and permissions.startswith(b"r--"):
-                begin, end = (int(address, 16) for address in addresses.split(b"-"))
-                libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_DONTNEED)

@@ -11,7 +11,8 @@ from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu.device import OpenVINOXPU
 from agentrt.runtime.xpu.protocol import KernelDone
-from agentrt.runtime.xpu.warm_up import release_file_pages, warm_up
+from agentrt.runtime.xpu.process_memory import release_file_pages
+from agentrt.runtime.xpu.warm_up import warm_up
 from tests.runtime.tiny import load, tiny_model
 
 PAGES = 64
@@ -90,5 +91,5 @@ def test_a_failing_piece_fails_the_loading(tiny_folder: Path, monkeypatch: pytes
     directory = tiny_model(tiny_folder, "nano")
     loaded = load(directory)
     monkeypatch.setattr(OpenVINOXPU, "run", lambda *arguments: None)
-    with pytest.raises(EngineFailedError, match="layers 0 to 1"):
+    with pytest.raises(EngineFailedError, match="failed in its layers"):
         warm_up(loaded.platform, loaded.graph, 64, directory.graph.with_suffix(".bin"))

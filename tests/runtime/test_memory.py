@@ -1,0 +1,58 @@
+"""Memory of an opened model, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status"),
+]
+
+SHAPE = ModelShape("llama", 8, 768, 4096, 12, 4, 512)
+
+OPEN = """
+import sys
+from pathlib import Path
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+
+config = RuntimeConfig(memory_bytes=2**22, platform="cpu")
+with LocalRuntime.open(sys.argv[1], config):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    print(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")))
+"""
+
+
+def private_bytes(model: Path) -> int:
+    """Open ``model`` twice, the second time with its profile and conversion, and return the second's bytes."""
+    for _ in range(2):
+        ended = subprocess.run(
+            [sys.executable, "-c", OPEN, str(model)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+    return int(ended.stdout)
+
+
+def test_weights_and_scales_are_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(variable, str(tmp_path / "cache"))
+    shapes = (SHAPE, replace(SHAPE, intermediate=512))
+    memory = []
+    for name, shape in zip(("large", "small"), shapes, strict=True):
+        write_random_gguf(tmp_path / f"{name}.gguf", shape)
+        memory.append(private_bytes(tmp_path / f"{name}.gguf"))
+    codes = shapes[0].parameters - shapes[1].parameters
+    # A code is one byte, and 32 of them share a scale in float32: 1.125, less what the smaller one has freed.
+    # A second copy of the scales would make it 1.19, one of the codes 2.05.
+    assert (memory[0] - memory[1]) / codes < 1.14

@@ -114,7 +114,7 @@ def _longest_kernel(graph: ExecutionGraph) -> float:
 
 
 def _longest_chunks(graph: ExecutionGraph, past_tokens: int) -> list[BatchShape]:
-    """The longest prefill chunk of each route behind ``past_tokens``. Without past it is the longest of all."""
+    """The longest prefill chunk of each route behind ``past_tokens``; without past it is the longest."""
     static = graph.static_tokens
     lengths = [] if static is None else [static]
     lengths.append(graph.chunk_tokens(past_tokens, (static or sys.maxsize) - 1))

@@ -31,7 +31,7 @@ with LocalRuntime.open(sys.argv[1], config):
 
 
 def private_bytes(model: Path) -> int:
-    """Open ``model`` twice, the second time with its profile and conversion, and return the second's bytes."""
+    """Open ``model`` twice, the second time with its profile, and return the second's bytes."""
     for _ in range(2):
         ended = subprocess.run(
             [sys.executable, "-c", OPEN, str(model)],

@@ -10,8 +10,8 @@ from agentrt.errors import EngineFailedError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu.device import OpenVINOXPU
-from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.process_memory import release_file_pages
+from agentrt.runtime.xpu.protocol import KernelDone
 from agentrt.runtime.xpu.warm_up import warm_up
 from tests.runtime.tiny import load, tiny_model
 

@@ -150,8 +150,10 @@ class _Answer:
 
     def _read_delta(self, delta: Any, now: float) -> None:
         done = self._done
-        for piece in delta.tool_calls or ():
-            self._read_call(piece, now)
+        # A task is one call: those that a model makes when it has the output are not run.
+        if self.call is not None or not done.called_s:
+            for piece in delta.tool_calls or ():
+                self._read_call(piece, now)
         if (delta.model_extra or {}).get("tool_results"):
             done.in_engine, self.call = True, None
         if not delta.content:

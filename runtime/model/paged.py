@@ -39,7 +39,7 @@ from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from .openvino_core import openvino_core, openvino_message
-from .sequence_ops import ATTENTION
+from .positions import counts_positions, read_position_ids
 
 INPUTS: Final = (
     "input_ids",
@@ -87,12 +87,13 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         raise _unsupported(directory, openvino_message(error)) from error
     apply_sliding_windows(model)
     correct_delta_rule_shapes(model)
+    read_position_ids(model)
     unknown = _name_inputs(model)
     if not any("key_cache.0" in port.names for port in model.inputs):
         raise _unsupported(directory, "it has no attention with a key-value cache")
     if unknown:
         raise _unsupported(directory, f"it has the unknown inputs {', '.join(sorted(unknown))}")
-    if _counts_positions(model):
+    if counts_positions(model):
         raise _unsupported(directory, "it counts positions itself, as if a batch had one sequence only")
     if any(node.get_type_name() == "ReadValue" for node in model.get_ordered_ops()):
         raise _unsupported(directory, "it keeps a state that is in no state table")
@@ -124,19 +125,6 @@ def _name_inputs(model: ov.Model) -> set[str]:
         else:
             unknown |= port.names
     return unknown
-
-
-def _counts_positions(model: ov.Model) -> bool:
-    """Whether ``model`` computes with the longest context of a batch, beside its attentions.
-
-    The transformation puts that in place of the cache's length, from which some exporters count positions.
-    """
-    return any(
-        target.get_node().get_type_name() != ATTENTION
-        for port in model.inputs
-        if "max_context_len" in port.names
-        for target in port.get_target_inputs()
-    )
 
 
 def _unsupported(directory: ModelDirectory, reason: str) -> ModelFormatError:

@@ -1,7 +1,9 @@
 """Writes tiny random hybrid models as optimum-intel exports them, and what transformers answers with them.
 
     pip install 'optimum-intel[openvino]==2.2.0' 'transformers==4.57.6'
-    python tests/runtime/export_hybrids.py
+    python tests/runtime/export_hybrids.py lfm2 qwen3-next
+    pip install 'transformers==5.2.0'
+    python tests/runtime/export_hybrids.py qwen3.5
 
 Nothing is downloaded. The models lie in ``tests/runtime/hybrids``, without a tokenizer; their vocabulary has
 the size of nano's. Weights are rounded to float16, in which they are stored, so that both compute with the
@@ -11,6 +13,7 @@ same ones.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -44,9 +47,6 @@ DELTA_RULE = {
     "linear_num_value_heads": 4,  # grouped, as in the models that are published
     "linear_key_head_dim": 16,
     "linear_value_head_dim": 16,
-    "head_dim": 16,
-    "num_experts": 0,
-    "mlp_only_layers": [0, 1, 2, 3],
 }
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "lfm2": (
@@ -56,17 +56,23 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
             "block_auto_adjust_ff_dim": False,
         },
     ),
-    "qwen3-next": ("Qwen3NextConfig", DELTA_RULE),
+    "qwen3-next": (
+        "Qwen3NextConfig",
+        {**DELTA_RULE, "head_dim": 16, "num_experts": 0, "mlp_only_layers": [0, 1, 2, 3]},
+    ),
+    "qwen3.5": ("Qwen3_5TextConfig", {**DELTA_RULE, "head_dim": 32}),
 }
 PROMPTS = (1, 3, 40, 96, 300)
 """Lengths of the prompts."""
 ANSWER = 24
 
 
-def main() -> None:
-    """Export every family and record its greedy answers."""
-    expected = {}
-    for name, (kind, differences) in FAMILIES.items():
+def main(names: list[str]) -> None:
+    """Export the families called ``names`` and record their greedy answers."""
+    recorded = OUTPUT / "expected_tokens.json"
+    expected = json.loads(recorded.read_text(encoding="utf-8")) if recorded.exists() else {}
+    for name in names:
+        kind, differences = FAMILIES[name]
         torch.manual_seed(0)
         config = getattr(transformers, kind)(**SMALL | differences)
         model = transformers.AutoModelForCausalLM.from_config(config).half().float().eval()
@@ -81,7 +87,7 @@ def main() -> None:
             with zipfile.ZipFile(OUTPUT / f"{name}.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
                 for part in FILES:
                     file.write(Path(folder) / part, part)
-    (OUTPUT / "expected_tokens.json").write_text(json.dumps(expected) + "\n", encoding="utf-8")
+    recorded.write_text(json.dumps(expected) + "\n", encoding="utf-8")
 
 
 def _answer(model: Any, length: int) -> dict[str, list[int]]:
@@ -98,4 +104,4 @@ def _answer(model: Any, length: int) -> dict[str, list[int]]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

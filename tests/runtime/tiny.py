@@ -28,7 +28,7 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3")
 LAYERS = 3
 VOCABULARY = 512
 HYBRIDS = Path(__file__).parent / "hybrids"
-HYBRID_FAMILIES = ("lfm2", "qwen3-next")
+HYBRID_FAMILIES = ("lfm2", "qwen3-next", "qwen3.5")
 ZERO_STATE = 63
 """The state row that a sequence begins from."""
 

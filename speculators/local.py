@@ -16,12 +16,13 @@ from typing import Any
 
 from agentrt.argument_checks import check_setting
 from agentrt.calls import (
+    CallFinished,
+    MessageParser,
     TextDelta,
     ToolCall,
     ToolCallFormat,
+    ToolDefinitions,
     find_tool_call_format,
-    parse_tool_calls,
-    tool_call_parser,
 )
 from agentrt.concurrency.handover import produced_elsewhere
 from agentrt.concurrency.threads import start_in_thread
@@ -49,6 +50,9 @@ class LocalSpeculator:
     The first sample is greedy, so that more samples never predict worse. The others are sampled at
     ``temperature``, in one batch, unless the greedy one begins with text; an incomplete or malformed call
     does not prevent them. The model runs in a thread and releases the interpreter lock while it computes.
+
+    Calls of the offered tools are also read in other formats than ``format``, as
+    :class:`agentrt.calls.MessageParser` reads them.
 
     The greedy sample stops within one token after the turn is closed, because the main model has answered or
     the turn was cancelled. It also stops if its first token, or its first 4, contain text outside a call.
@@ -113,6 +117,7 @@ class LocalSpeculator:
                 f"OpenVINO GenAI cannot load {directory}: {error}. Export the model again."
             ) from error
         self._context = _context_of(directory)
+        self._end_tokens = self._pipeline.get_generation_config().stop_token_ids
         self._busy = threading.Lock()
         self._pieces: dict[int, str] = {}
         self._stopper = _stopper_type(openvino_genai)
@@ -157,20 +162,21 @@ class LocalSpeculator:
             charge = DraftCharge(request)
             if not charge.send(length):
                 return
-            greedy = self._decode(tokens, cancelled)
+            offered = ToolDefinitions(request.tools, trusted=self._format)
+            greedy = self._decode(tokens, cancelled, offered)
             charge.correct(length, len(greedy))
-            if cancelled.is_set() or self._begins_with_text(greedy):
+            if cancelled.is_set() or self._begins_with_text(greedy, offered):
                 return
-            yield from self._calls(greedy)
+            yield from self._calls(greedy, offered)
             drawn = (self._samples or request.samples) - 1
             if drawn and not cancelled.is_set():
                 longest = min(self._max_tokens, len(greedy) + _TOKENS_MORE)
                 drawn_samples = self._pipeline.generate(tokens, self._settings(longest, drawn)).tokens
                 charge.correct(length, len(greedy) + sum(map(len, drawn_samples)))
                 for sample in drawn_samples:
-                    yield from self._calls(sample)
+                    yield from self._calls(sample, offered)
 
-    def _decode(self, prompt: Any, cancelled: threading.Event) -> list[int]:
+    def _decode(self, prompt: Any, cancelled: threading.Event, offered: ToolDefinitions) -> list[int]:
         """Return the tokens of the greedy sample, or those decoded until it was stopped."""
         settings = self._settings(self._max_tokens)
         if self._is_quick:
@@ -179,7 +185,7 @@ class LocalSpeculator:
 
         def stop(written: list[int]) -> bool:
             looks = len(written) in _LOOK_AFTER_TOKENS
-            return cancelled.is_set() or (looks and self._begins_with_text(written))
+            return cancelled.is_set() or (looks and self._begins_with_text(written, offered))
 
         stopper = self._stopper(stop)
         self._pipeline.generate(prompt, settings, stopper)
@@ -207,16 +213,23 @@ class LocalSpeculator:
             config.temperature = self._temperature
         return config
 
-    def _begins_with_text(self, tokens: list[int]) -> bool:
-        """Whether the first tokens of a sample contain text outside a call."""
+    def _begins_with_text(self, tokens: list[int], offered: ToolDefinitions) -> bool:
+        """Whether the first tokens of a sample contain text that is not, and does not begin, a call."""
         begun = "".join(map(self._piece, tokens[: _LOOK_AFTER_TOKENS[-1]]))
-        events = tool_call_parser(self._format).feed(begun)
+        events = MessageParser(self._format, offered).feed(begun)
         return any(isinstance(event, TextDelta) and event.text.strip() for event in events)
 
-    def _calls(self, tokens: list[int]) -> tuple[ToolCall, ...]:
+    def _calls(self, tokens: list[int], offered: ToolDefinitions) -> Iterator[ToolCall]:
         # The call tags of some models are special tokens, which decoding skips by default.
-        text: str = self._tokenizer.decode(tokens, skip_special_tokens=False)
-        return parse_tool_calls(text, self._format)[1]
+        text: str = self._tokenizer.decode(self._without_end(tokens), skip_special_tokens=False)
+        parser = MessageParser(self._format, offered)
+        for event in parser.feed(text) + parser.close():
+            if isinstance(event, CallFinished):
+                yield event.call
+
+    def _without_end(self, tokens: list[int]) -> list[int]:
+        """Return the tokens of an answer without the one that ended it, whose text would be part of it."""
+        return tokens[:-1] if tokens and tokens[-1] in self._end_tokens else tokens
 
     def _piece(self, token: int) -> str:
         """Return the text of one token, cached: few tokens begin a sample, and decoding takes time."""

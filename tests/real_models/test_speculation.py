@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain_core.tools import tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agentrt import speculable
+from agentrt import DraftRequest, ToolCall, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+from agentrt.calls import ToolCallFormat
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.gguf.cache import convert_gguf
 from agentrt.speculators import LocalSpeculator
@@ -23,6 +27,18 @@ QUESTION = "What is the weather in Oslo?"
 def get_weather(city: str) -> str:
     """Get the weather of a city now."""
     return f"It is raining in {city}, 7 degrees."
+
+
+def test_a_model_that_was_trained_to_call_tools_drafts_a_call(file: Path, runtime: LocalRuntime) -> None:
+    if runtime.call_format is ToolCallFormat.JSON_MESSAGE:
+        pytest.skip("its chat template takes no tools")
+    predictor = LocalSpeculator(convert_gguf(file))
+    request = DraftRequest([{"role": "user", "content": QUESTION}], [convert_to_openai_tool(get_weather)], 1)
+
+    async def drafts() -> list[ToolCall]:
+        return [call async for call in predictor.drafts(request)]
+
+    assert asyncio.run(drafts()) == [ToolCall("get_weather", {"city": "Oslo"})]
 
 
 def test_an_agent_with_drafts_says_and_does_the_same(pair: tuple[Path, Path]) -> None:

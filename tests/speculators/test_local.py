@@ -48,6 +48,25 @@ def test_it_predicts_the_call(speculator: LocalSpeculator) -> None:
     assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})]
 
 
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('{"name": "get_weather", "arguments": {"city": "Oslo"}}', 1),
+        ('```json\n{\n  "name": "get_weather",\n  "arguments": {"city": "Oslo"}\n}\n```', 1),
+        ('[get_weather(city="Oslo")]', 1),
+        ('{"name": "get_news", "arguments": {"city": "Oslo"}}', 0),
+        ("Do you mean get_weather?", 0),
+    ],
+)
+def test_calls_of_offered_tools_are_read_in_other_formats(
+    speculator: LocalSpeculator, monkeypatch: pytest.MonkeyPatch, text: str, calls: int
+) -> None:
+    written = speculator._tokenizer.encode(text, add_special_tokens=False).input_ids.data[0].tolist()
+    end = speculator._pipeline.get_generation_config().eos_token_id
+    monkeypatch.setattr(speculator, "_decode", lambda *arguments: [*written, end])
+    assert drafts(speculator, MESSAGES) == [ToolCall("get_weather", {"city": "Oslo"})] * calls
+
+
 def test_the_greedy_draft_is_among_any_number_of_samples(speculator: LocalSpeculator) -> None:
     (greedy,) = drafts(speculator, MESSAGES)
     sampled = drafts(speculator, MESSAGES, samples=5)

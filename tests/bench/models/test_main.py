@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.models import main
 from agentrt.bench.models.bfcl import FILE
 from agentrt.bench.models.conversions import ConvertedType
 from agentrt.bench.models.greedy import GreedyAnswer
 from agentrt.bench.models.main import run, run_all
 from agentrt.bench.models.opening import Opening, Openings
+from agentrt.bench.models.perplexity import FILE as TEXTS
 
 pytestmark = pytest.mark.bench
 
@@ -44,6 +46,23 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     assert report.figures["peak_rss_ratio_vs_openvino_genai"] > 0
     assert "bfcl_simple_exact_llama_cpp" not in report.figures
     assert "ppl_ratio_vs_llama_cpp" not in report.figures
+
+
+def test_a_gguf_file_is_compared_with_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xllamacpp")
+    monkeypatch.setattr(main, "compare_conversions", lambda folder: [ConvertedType("Q4_0", 0.0)])
+    monkeypatch.setattr(main, "compare_architectures", lambda folder: [])
+    file = tmp_path / "tiny.gguf"
+    write_random_gguf(file, ModelShape("llama", 2, 64, 128, 2, 1, 512, 8192))
+    question = {"role": "user", "content": "What is the weather in Oslo?"}
+    task = {"id": "a", "category": "irrelevance", "tools": [TOOL], "ground_truth": [], "messages": [question]}
+    (tmp_path / FILE).write_text(json.dumps(task) + "\n", encoding="utf-8")
+    texts = [{"context": "It rains in Oslo. " * 20}] * 4
+    (tmp_path / TEXTS).write_text("\n".join(map(json.dumps, texts)) + "\n", encoding="utf-8")
+    figures = run(quick=True, workloads=tmp_path, progress=lambda line: None, model=str(file)).figures
+    assert figures["bfcl_irrelevance_exact"] == figures["bfcl_irrelevance_exact_llama_cpp"] == 1.0
+    assert figures["ppl_ratio_vs_llama_cpp"] == pytest.approx(1.0, abs=5e-3)
+    assert figures["greedy_equal_openvino_genai"] == figures["greedy_tried"]
 
 
 def test_several_models_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

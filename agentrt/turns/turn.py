@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import Context
 from types import TracebackType
 
@@ -117,6 +117,7 @@ class Turn:
         self._stop_drafting: Callable[[], None] | None = None
         self._decisions: dict[int, Decision] = {}
         self._run_predictors: set[int] = set()
+        self._runs_predictors = False
         self._work = CpuMeter()
         self._unbound = threading.Lock()
         """Acquired, without waiting, by the one :meth:`bind`."""
@@ -140,9 +141,10 @@ class Turn:
         A turn whose predictors are not worth running starts nothing: it only matches calls, and teaches.
         """
         self._host = host
+        if self._earlier is None and not self._any_worth_running():
+            return
+        self._runs_predictors = True
         with self._work.running():
-            if self._earlier is None and not self._any_worth_running():
-                return
             self._caller_context = detached_context()
             # In a copy: the turn may use the context from another thread before the host has started it.
             self._caller_context.copy().run(self._start_apart, host)
@@ -220,7 +222,8 @@ class Turn:
             )
         if generation_s is None:
             generation_s = monotonic() - self._started_at
-        with self._work.running():
+        # Reading a thread's CPU time is a system call: left out where there is nothing to charge.
+        with self._work.running() if self._runs_predictors else nullcontext():
             keys = self._match(calls, leave_claims)
         tools = tuple(call.name for call in calls)
         self._reporter.note(TurnAnswered(self._number, generation_s, tools, self._work.seconds))
@@ -378,7 +381,8 @@ class Turn:
         if not decision.speculate or not self._tools:
             return decision
         # Asked last: finding the guards of a graph costs more than all of the above.
-        restrictions = self._restrictions()
+        with self._work.running():
+            restrictions = self._restrictions()
         permitted = restrictions.permitted(self._tools)
         if not permitted:
             return Decision(False, reason=next(iter(restrictions.refused.values())))

@@ -98,7 +98,7 @@ def test_a_request_whose_kernels_keep_failing_ends_with_the_cause(faulty: Any) -
 
 
 def test_blocks_that_a_hung_kernel_may_write_to_are_not_reused(faulty: Any) -> None:
-    runtime, fault = faulty()
+    runtime, fault = faulty(prefill_chunk_tokens=256)
     fault.hang = 1
     submit(runtime, prompt=LONG).output.result(60)
     statistics = runtime.statistics()

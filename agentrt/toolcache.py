@@ -14,10 +14,14 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from .calls import ToolCall
+
+
+def _ignore(error: Exception) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class FinishedCall:
     text: str
     keep_alive_s: float
     """For how many seconds the result may be used: the rest of the tool's ``ttl``."""
+    refused: Callable[[Exception], None] = field(default=_ignore, compare=False, repr=False)
+    """Reports the error for which the engine did not take the result. Called from any thread."""
 
 
 TakeResult: TypeAlias = Callable[[FinishedCall], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 from anyio.from_thread import start_blocking_portal
@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from agentrt.argument_checks import check_setting
 from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import loop_caller
-from agentrt.errors import ConfigurationError, RequestError
+from agentrt.errors import ConfigurationError
 from agentrt.priority import Priority
 from agentrt.settings import invalid_settings
 from agentrt.toolcache import FinishedCall, ResultSource, TakeResult, current_result_source
@@ -254,8 +254,10 @@ def _submitter(put: Callable[..., bool]) -> TakeResult:
     def take(result: FinishedCall) -> None:
         def keep() -> None:
             call = result.call
-            with suppress(RequestError):  # the agent then makes the call itself
+            try:
                 put(call.name, call.arguments, result.text, result.keep_alive_s, reusable=False)
+            except Exception as error:  # noqa: BLE001 - reported; the agent then makes the call itself
+                result.refused(error)
 
         call_soon(functools.partial(loop.run_in_executor, None, keep))
 

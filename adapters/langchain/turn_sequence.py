@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from agentrt.calls import ParserEvent, ToolCall
-from agentrt.toolcache import FinishedCall, TakeResult, offering_results, result_text
+from agentrt.toolcache import FinishedCall, TakeResult, offering_results
 
 from .nesting import inside_turn_of
 from .turns import StartedTurn, TurnStarter
@@ -85,7 +85,6 @@ class TurnSequence:
         self._current = self._outside.run(self._starter.start, list(self._messages))
         self._current.turn.on_finished(self._submit)
 
-    def _submit(self, call: ToolCall, value: Any, keep_alive_s: float) -> None:
-        text = result_text(value)
-        if self._take is not None and text is not None and call.name in self._starter.tools.submittable:
-            self._take(FinishedCall(call, text, keep_alive_s))
+    def _submit(self, result: FinishedCall) -> None:
+        if self._take is not None and result.call.name in self._starter.tools.submittable:
+            self._take(result)

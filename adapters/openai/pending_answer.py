@@ -140,7 +140,7 @@ class PendingAnswer:
     def _submit_results(self) -> None:
         endpoint = self.state.tool_cache
         if endpoint is not None and self.response_id is not None:
-            endpoint.follow(self.turn, self.client, self.response_id)
+            self.turn.on_finished(endpoint.submitter(self.client, self.response_id))
 
     def _start_next_turn(self, answered: Sequence[tuple[ToolCall, str]]) -> None:
         """End the turn, whose calls the endpoint has answered, and start one on the longer history."""

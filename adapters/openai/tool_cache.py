@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import openai
 
-from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import loop_caller, start_in_thread
 from agentrt.errors import ConfigurationError
-from agentrt.toolcache import FinishedCall, TakeResult, result_text
-from agentrt.turns.turn import Turn
+from agentrt.toolcache import FinishedCall, TakeResult
 
 logger = logging.getLogger("agentrt")
 
@@ -55,63 +54,49 @@ class ToolCacheEndpoint:
         """Whether it has a tool cache, or its list of models has not been read yet."""
         return self._has_cache is not False
 
-    def follow(self, turn: Turn, client: Any, response_id: str) -> None:
-        """Submit the results of the turn's speculations for a response that is being streamed."""
-        take = self.submitter(client, response_id)
-
-        def listen(call: ToolCall, value: Any, keep_alive_s: float) -> None:
-            text = result_text(value)
-            if text is not None:
-                take(FinishedCall(call, text, keep_alive_s))
-
-        turn.on_finished(listen)
-
     def submitter(self, client: Any, response_id: str) -> TakeResult:
         """Return a function that submits a result for a response that is being streamed.
 
+        An error of the submission goes to :attr:`FinishedCall.refused`, and nowhere else.
         With an async client, this method must be called on the client's event loop.
         """
-        submit: Callable[[Any], object]
+        submit: Callable[[FinishedCall], object]
         if isinstance(client, openai.AsyncOpenAI):
             call_soon, tasks = loop_caller(), set[asyncio.Task[None]]()
 
-            def start(body: Any) -> None:
-                task = asyncio.create_task(self._asubmit(client, response_id, body))
+            def start(result: FinishedCall) -> None:
+                task = asyncio.create_task(self._asubmit(client, response_id, result))
                 tasks.add(task)  # the loop keeps weak references only
                 task.add_done_callback(tasks.discard)
 
-            def submit(body: Any) -> None:
-                call_soon(functools.partial(start, body))
+            def submit(result: FinishedCall) -> None:
+                call_soon(functools.partial(start, result))
         else:
 
-            def submit(body: Any) -> None:
-                start_in_thread(lambda: self._submit(client, response_id, body), name="agentrt tool cache")
+            def submit(result: FinishedCall) -> None:
+                start_in_thread(lambda: self._submit(client, response_id, result), name="agentrt tool cache")
 
         def take(result: FinishedCall) -> None:
             if self.may_have_cache and result.keep_alive_s > 0:
-                submit([self._entry(result)])
+                submit(result)
 
         return take
 
-    def _submit(self, client: openai.OpenAI, response_id: str, body: Any) -> None:
-        try:
+    def _submit(self, client: openai.OpenAI, response_id: str, result: FinishedCall) -> None:
+        with self._noting_unlisted_models():
             if self._has_cache is None:
                 self._has_cache = _names_capability(list(client.models.list()))
-            if self._has_cache:
-                client.post(_path(response_id), cast_to=object, body=body)
-                self._failures = 0
-        except openai.OpenAIError as error:
-            self._note_failure(error)
+        if self._has_cache:
+            with self._noting_refusal(result):
+                client.post(_path(response_id), cast_to=object, body=[self._entry(result)])
 
-    async def _asubmit(self, client: openai.AsyncOpenAI, response_id: str, body: Any) -> None:
-        try:
+    async def _asubmit(self, client: openai.AsyncOpenAI, response_id: str, result: FinishedCall) -> None:
+        with self._noting_unlisted_models():
             if self._has_cache is None:
                 self._has_cache = _names_capability([model async for model in client.models.list()])
-            if self._has_cache:
-                await client.post(_path(response_id), cast_to=object, body=body)
-                self._failures = 0
-        except openai.OpenAIError as error:
-            self._note_failure(error)
+        if self._has_cache:
+            with self._noting_refusal(result):
+                await client.post(_path(response_id), cast_to=object, body=[self._entry(result)])
 
     def _entry(self, result: FinishedCall) -> dict[str, Any]:
         """Return a result in the paper's format.
@@ -124,17 +109,26 @@ class ToolCacheEndpoint:
         own = {} if self._forced else {"reusable": False}
         return {**entry, "keep_alive": round(result.keep_alive_s, 3), **own}
 
-    def _note_failure(self, error: openai.OpenAIError) -> None:
-        transient = isinstance(error, _TRANSIENT)
-        if self._forced:
-            if not transient:
-                self._note_refusal(error)
-            return
-        self._failures += 1
-        if not transient or self._failures == _MAX_FAILURES:
-            self._has_cache = self._has_cache or False
+    @contextmanager
+    def _noting_unlisted_models(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - an endpoint whose models cannot be read has no cache
+            self._failures += 1
+            if not isinstance(error, _TRANSIENT) or self._failures == _MAX_FAILURES:
+                self._has_cache = self._has_cache or False  # another submission may have read them
 
-    def _note_refusal(self, error: openai.OpenAIError) -> None:
+    @contextmanager
+    def _noting_refusal(self, result: FinishedCall) -> Iterator[None]:
+        try:
+            yield
+            self._failures = 0
+        except Exception as error:  # noqa: BLE001 - reported: it is no error of the turn
+            if self._forced and isinstance(error, openai.OpenAIError) and not isinstance(error, _TRANSIENT):
+                self._count_refusal(error)
+            result.refused(error)
+
+    def _count_refusal(self, error: openai.OpenAIError) -> None:
         self._failures += 1
         if self._failures == _MAX_FAILURES:
             self._has_cache = False

@@ -18,6 +18,7 @@ from .events import (
     SpeculationObserver,
     SpeculationStarted,
     SpeculationWasted,
+    SubmissionRefused,
     TurnAnswered,
     TurnStarted,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "SpeculationReport",
     "SpeculationStarted",
     "SpeculationWasted",
+    "SubmissionRefused",
     "ToolReport",
     "TurnAnswered",
     "TurnReport",

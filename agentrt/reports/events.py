@@ -203,6 +203,19 @@ class DiscardFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmissionRefused:
+    """The engine's tool cache did not take the submitted result of ``tool``; the turn is not affected.
+
+    ``reason`` is the error's type with its HTTP status, if it has one: the engine answered with an error,
+    could not be reached, or the result cannot be sent.
+    """
+
+    turn: int
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AheadStarted:
     """A model request was sent ahead, as the request of ``turn``."""
 
@@ -244,6 +257,7 @@ SpeculationEvent: TypeAlias = (
     | DraftUnclaimed
     | SpeculationStopped
     | DiscardFailed
+    | SubmissionRefused
     | AheadStarted
     | AheadKept
     | AheadWasted

@@ -52,6 +52,7 @@ class ToolReport(BaseModel):
     ``could_save_s`` is what running all drafted calls could have saved in addition. ``unclaimed`` counts the
     right drafts whose speculation was not claimed; ``unseen`` those of them whose call did not reach the tool
     either, so that they are no misses. ``stopped`` says why the tool is not run speculatively any more.
+    ``refused_submissions`` counts the results that an engine's tool cache did not take.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,6 +66,7 @@ class ToolReport(BaseModel):
     could_save_s: float = 0.0
     wasted_s: float = 0.0
     wasted_cost: float = 0.0
+    refused_submissions: int = 0
     stopped: str = ""
 
     @property
@@ -114,7 +116,11 @@ class AheadReport(BaseModel):
 
 
 class SpeculationReport(BaseModel):
-    """The report so far. ``turns`` holds the latest ones only; the totals cover all."""
+    """The report so far. ``turns`` holds the latest ones only; the totals cover all.
+
+    ``refusals`` has the reasons for which an engine's tool cache did not take submitted results, with how
+    many results each: see :class:`~agentrt.reports.events.SubmissionRefused`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -123,6 +129,7 @@ class SpeculationReport(BaseModel):
     total: ToolReport = ToolReport()
     predictors: dict[str, PredictorReport] = {}
     ahead: AheadReport = AheadReport()
+    refusals: dict[str, int] = {}
 
     @property
     def cost(self) -> float:
@@ -158,6 +165,9 @@ class SpeculationReport(BaseModel):
                 f"{self.ahead.kept} model requests sent ahead were kept, saving "
                 f"{self.ahead.saved_s:.2f} s, and {self.ahead.wasted} were wasted"
             )
+        if self.refusals:
+            reasons = ", ".join(f"{reason} ({count})" for reason, count in sorted(self.refusals.items()))
+            lines.append(f"{total.refused_submissions} results refused by the engine's tool cache: {reasons}")
         if self.cost:
             lines.append(f"cost: {self.cost:.6g}")
         return "\n".join(lines)

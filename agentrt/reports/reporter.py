@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ from .events import (
     SpeculationObserver,
     SpeculationStopped,
     SpeculationWasted,
+    SubmissionRefused,
     TurnAnswered,
     TurnStarted,
 )
@@ -101,6 +102,7 @@ class Reporter:
         self._stopped: dict[str, str] = {}
         self._predictors: dict[str, dict[str, float]] = {}
         self._ahead: dict[str, float] = {}
+        self._refusals: Counter[str] = Counter()
         self._last_turn = 0
 
     def next_turn(self) -> int:
@@ -135,6 +137,7 @@ class Reporter:
                     name: PredictorReport.model_validate(counts) for name, counts in self._predictors.items()
                 },
                 ahead=AheadReport.model_validate(self._ahead),
+                refusals=dict(self._refusals),
             )
 
     def _enter(self, event: SpeculationEvent) -> None:
@@ -157,6 +160,9 @@ class Reporter:
             case SpeculationStopped():
                 self._count(event.tool)
                 self._stopped[event.tool] = event.reason
+            case SubmissionRefused():
+                self._count(event.tool, refused_submissions=1)
+                self._refusals[event.reason] += 1
             case PredictorStarted():
                 self._count_of(event.predictor, started=1)
             case PredictorSkipped():
@@ -209,6 +215,8 @@ def _problem(event: SpeculationEvent) -> str | None:
             return f"a model request sent ahead was wasted: {event.reason}"
         case DiscardFailed():
             return f"a preparation of {event.tool} could not be discarded: {event.error}"
+        case SubmissionRefused():
+            return f"the engine's tool cache refused a result of {event.tool}: {event.reason}"
         case _:
             return None
 

@@ -17,6 +17,7 @@ from .events import (
     SpeculationEvent,
     SpeculationStarted,
     SpeculationWasted,
+    SubmissionRefused,
     TurnAnswered,
     TurnStarted,
 )
@@ -52,8 +53,10 @@ class SpanObserver:
 
     The turn's span is named ``speculate``; a speculation is an ``execute_tool {name}`` span with the
     conventions' ``gen_ai.*`` attributes and its outcome in ``agentrt.*`` attributes. The framework traces
-    real runs, so no call appears twice. Like events, spans carry no arguments and no results. What other
-    instrumentation traces of drafts and speculative runs is below the turn's span, not the user's.
+    real runs, so no call appears twice: a miss is a span without length, ``agentrt.miss``, as is a result
+    that an engine's tool cache did not take, ``agentrt.submission_refused``. Like events, spans carry no
+    arguments and no results. What other instrumentation traces of drafts and speculative runs is below the
+    turn's span, not the user's.
     """
 
     def __init__(self) -> None:
@@ -94,7 +97,9 @@ class SpanObserver:
             case SpeculationWasted():
                 self._run(turn, event.tool, event.predictor, event.ran_s, "wasted", 0.0)
             case CallMissed():
-                turn.span.add_event("agentrt.miss", {"gen_ai.tool.name": event.tool})
+                self._mark(turn, "agentrt.miss", event.tool, event.reason)
+            case SubmissionRefused():
+                self._mark(turn, "agentrt.submission_refused", event.tool, event.reason)
 
     def enter(self, number: int) -> None:
         """Make the span of turn ``number`` the current one for the rest of this context."""
@@ -112,6 +117,17 @@ class SpanObserver:
             self._turns[number] = _OpenTurn(span, now)
             if len(self._turns) > _MAX_TURNS:  # speculations are claimed soon after their turn, or never
                 self._turns.popitem(last=False)
+
+    def _mark(self, turn: _OpenTurn, name: str, tool: str, reason: str) -> None:
+        """Make a span without length: the turn's own may have ended, and an ended span takes no events."""
+        now = time.time_ns()
+        span = self._tracer.start_span(
+            name,
+            context=self._trace.set_span_in_context(turn.span),
+            start_time=now,
+            attributes={"gen_ai.tool.name": tool, "agentrt.reason": reason},
+        )
+        span.end(end_time=now)
 
     def _run(
         self, turn: _OpenTurn, tool: str, predictor: str, ran_s: float, outcome: str, saved_s: float

@@ -12,8 +12,10 @@ from ..calls.copying import copied_call, copied_json
 from ..concurrency.clock import monotonic
 from ..errors import ConfigurationError
 from ..lookahead.starter import AheadStarter
-from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted
+from ..reports.error_kind import error_kind
+from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted, SubmissionRefused
 from ..reports.turn_recorder import TurnRecorder
+from ..toolcache import FinishedCall, TakeResult, result_text
 from ..tools.claims import PendingClaim
 from ..tools.futures_cache import FuturesCache
 from ..tools.restrictions import Restrictions
@@ -24,8 +26,6 @@ from ..tools.writes import write_log
 from .shared import SharedState
 
 _UNDECIDED = "its guard had not decided when the turn ended"
-ResultListener = Callable[[ToolCall, Any, float], None]
-"""Takes a call, its result, and for how many seconds the result may be used."""
 
 
 class DraftRecords:
@@ -76,7 +76,7 @@ class TurnSpeculations:
         self.drafts = DraftRecords()
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
-        self._listeners: list[ResultListener] = []
+        self._takers: list[TakeResult] = []
 
     async def offer(
         self,
@@ -149,8 +149,8 @@ class TurnSpeculations:
             tool.slots.release()
             return None if self.cache.closed else "max_speculations of the turn is reached"
         self._started.append((call, speculation))
-        for listener in tuple(self._listeners):
-            self._notify_when_over(listener, call, speculation)
+        for take in tuple(self._takers):
+            self._hand_out_when_over(take, call, speculation)
         self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor, cost))
         runs.start(tool, invocation, speculation)
         if self._leaves_the_process(tool):
@@ -161,19 +161,26 @@ class TurnSpeculations:
         """Report that discarding an unclaimed preparation has failed."""
         self._reporter.note(DiscardFailed(self._turn, tool.name, type(error).__name__))
 
-    def on_finished(self, listener: ResultListener) -> None:
-        """Call ``listener`` with every speculation that succeeds; see ``Turn.on_finished``."""
-        self._listeners.append(listener)
+    def on_finished(self, take: TakeResult) -> None:
+        """Call ``take`` with every speculation that succeeds; see ``Turn.on_finished``."""
+        self._takers.append(take)
         for call, speculation in tuple(self._started):
-            self._notify_when_over(listener, call, speculation)
+            self._hand_out_when_over(take, call, speculation)
 
-    def _notify_when_over(self, listener: ResultListener, call: ToolCall, speculation: Speculation) -> None:
-        def notify() -> None:
+    def _hand_out_when_over(self, take: TakeResult, call: ToolCall, speculation: Speculation) -> None:
+        def hand_out() -> None:
             outcome = speculation.peek()
-            if outcome.usable and self._leaves_the_process(self._tools[call.name]):
-                listener(call, outcome.value, speculation.remaining_s)
+            if not (outcome.usable and self._leaves_the_process(self._tools[call.name])):
+                return
+            text = result_text(outcome.value)
+            if text is not None:
+                refused = functools.partial(self._note_refused_submission, call.name)
+                take(FinishedCall(call, text, speculation.remaining_s, refused))
 
-        speculation.when_over(notify)
+        speculation.when_over(hand_out)
+
+    def _note_refused_submission(self, tool: str, error: Exception) -> None:
+        self._reporter.note(SubmissionRefused(self._turn, tool, error_kind(error)))
 
     def _leaves_the_process(self, tool: SpeculableTool) -> bool:
         """Whether the tool's result may be sent to a model or an engine before the model has made the call.

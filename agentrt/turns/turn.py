@@ -35,6 +35,7 @@ from ..errors import InvalidRequestError
 from ..lookahead.ahead import AheadRequest
 from ..lookahead.model_request import ModelRequest, after_draft
 from ..lookahead.starter import AheadStarter
+from ..reports.error_kind import error_kind
 from ..reports.events import (
     DraftJudged,
     PredictorCharged,
@@ -44,6 +45,7 @@ from ..reports.events import (
     PredictorStopped,
     TurnAnswered,
 )
+from ..toolcache import TakeResult
 from ..tools.restrictions import UNRESTRICTED, Restrictions
 from ..tools.runner import SpeculativeRuns
 from ..tools.scopes import TurnMark, begin_turn, leave_run
@@ -53,7 +55,7 @@ from ..tools.writes import write_log
 from .controller import Decision
 from .overhead import CpuMeter
 from .shared import SharedState
-from .speculations import ResultListener, TurnSpeculations
+from .speculations import TurnSpeculations
 
 _MADE_OTHERWISE = "the run went on without claiming it"
 _REJECTED = "its call was rejected, or failed elsewhere"
@@ -259,14 +261,13 @@ class Turn:
             if speculation is not None and speculation.done and speculation.result().usable:
                 self._speculations.recorder.claimed(speculation, tool_s=speculation.seconds, waited_s=0.0)
 
-    def on_finished(self, listener: ResultListener) -> None:
-        """Call ``listener`` with the call, the result and its time to live of every one that succeeds.
+    def on_finished(self, take: TakeResult) -> None:
+        """Call ``take`` with every speculation that succeeds and whose result is text or JSON.
 
-        Speculations that have already finished are included. The listener is called in the thread in which
-        the speculation ends and must not block. Preparations of two-phase tools are left out: they have no
-        result yet.
+        Speculations that have already finished are included. It is called in the thread in which the
+        speculation ends. Preparations of two-phase tools are left out: they have no result yet.
         """
-        self._speculations.on_finished(listener)
+        self._speculations.on_finished(take)
 
     def discard(self) -> None:
         """Drop the speculations that were not bound."""
@@ -400,10 +401,7 @@ class Turn:
         return spent is None
 
     def _note_failure(self, predictor: Speculator, error: BaseException) -> None:
-        # The error's text is left out: it may hold API keys and arguments.
-        status = getattr(error, "status_code", None)
-        what = f"{type(error).__name__} {status}" if isinstance(status, int) else type(error).__name__
-        self._reporter.note(PredictorFailed(self._number, name_of(predictor), what))
+        self._reporter.note(PredictorFailed(self._number, name_of(predictor), error_kind(error)))
 
     def _send_ahead(self, call: ToolCall, speculation: Speculation, depth: int) -> AheadRequest[Turn]:
         """Send the model request that follows if ``call`` is made; see :mod:`agentrt.lookahead.ahead`."""

@@ -26,7 +26,10 @@ class Received:
 
 @dataclass
 class RecordingServer:
-    """Answers every model request with ``calls``, or as ``refuse`` says: a status and a text."""
+    """Answers every model request with ``calls``, or as ``refuse`` says: a status and a text.
+
+    With status 0 the connection is closed without an answer.
+    """
 
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
@@ -95,6 +98,8 @@ def recording_server(**settings: Any) -> Iterator[RecordingServer]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             received = Received(self.path, headers, json.loads(text) if text else {})
             status, kind, answer = recorder.answer(received)
+            if not status:
+                return
             data = answer.encode()
             about = {"content-type": kind, "content-length": str(len(data))}
             self.send_response(status)

@@ -61,7 +61,8 @@ EXPORTS = {
         *("CallReport", "DiscardFailed", "DraftArrived", "DraftJudged", "DraftRefused", "PredictorCharged"),
         *("PredictorFailed", "PredictorReport", "PredictorSkipped", "PredictorStarted", "RecordedAnswer"),
         *("RecordedCall", "Recording", "SpeculationEvent", "SpeculationObserver", "SpeculationReport"),
-        *("SpeculationStarted", "SpeculationWasted", "ToolReport", "TurnAnswered", "TurnReport"),
+        *("SpeculationStarted", "SpeculationWasted", "SubmissionRefused", "ToolReport", "TurnAnswered"),
+        "TurnReport",
         "TurnStarted",
     },
     "agentrt.runtime": {

@@ -9,7 +9,7 @@ import pytest
 
 from agentrt import ToolCall, speculable
 from agentrt.testing import ScriptedSpeculator
-from agentrt.toolcache import TakeResult, current_result_source, offering_results, result_text
+from agentrt.toolcache import FinishedCall, TakeResult, current_result_source, offering_results, result_text
 from agentrt.turns.session import SpeculationSession
 
 ROME = ToolCall("find", {"query": "rome"}, "call_1")
@@ -60,20 +60,20 @@ def test_a_turn_hands_out_its_results_and_counts_them_as_claimed() -> None:
         events: list[tuple[str, Any]] = []
         done = asyncio.Event()
 
-        def listen(call: ToolCall, value: Any, keep_alive_s: float) -> None:
-            assert 0 < keep_alive_s <= 7
-            events.append((call.arguments["query"], value))
+        def take(result: FinishedCall) -> None:
+            assert 0 < result.keep_alive_s <= 7
+            events.append((result.call.arguments["query"], result.text))
             if len(events) == 2:
                 done.set()
 
         drafts = [ToolCall("find", {"query": query}) for query in ("fails", "rome", "oslo")]
         async with SpeculationSession([find], [ScriptedSpeculator(drafts)]) as session:
             with session.turn([{"role": "user", "content": "?"}], []) as turn:
-                turn.on_finished(listen)
+                turn.on_finished(take)
                 await done.wait()
                 assert sorted(events) == [("oslo", "OSLO"), ("rome", "ROME")]
                 late: list[Any] = []
-                turn.on_finished(lambda call, value, keep_alive_s: late.append(value))
+                turn.on_finished(lambda result: late.append(result.text))
                 assert sorted(late) == ["OSLO", "ROME"]
                 turn.bind_answered([ROME])
             total = session.report().total

@@ -19,6 +19,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
+from agentrt.toolcache import FinishedCall
 from tests.adapters.doubles import AskedAgain
 from tests.runtime.gateway.conftest import gateway_before
 from tests.runtime.http.serving import Running
@@ -170,8 +171,8 @@ def submitted_after(failures: list[int], *, submissions: int) -> list[str]:
     async def main() -> None:
         async with openai.AsyncOpenAI(base_url=URL, api_key="none", max_retries=0) as client:
             endpoint = ToolCacheEndpoint()
-            for _ in range(submissions):
-                await endpoint._asubmit(client, "x", [])  # as if each came after the last one was through
+            for _ in range(submissions):  # as if each came after the last one was through
+                await endpoint._asubmit(client, "x", FinishedCall(OSLO, "12 C", 1.0))
                 if not endpoint.may_have_cache:
                     break
 

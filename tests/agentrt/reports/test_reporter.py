@@ -18,6 +18,7 @@ from agentrt.reports.events import (
     PredictorSkipped,
     PredictorStarted,
     SpeculationWasted,
+    SubmissionRefused,
     TurnAnswered,
 )
 from agentrt.reports.report import PredictorReport, SpeculationReport, ToolReport
@@ -102,6 +103,24 @@ def test_a_draft_that_was_not_run_could_have_saved_what_equation_1_says() -> Non
     assert [call.could_save_s for call in report.turns[0].calls] == [1.0, 1.5, 0.0]
     assert report.total.could_save_s == 2.5
     assert "2.50 s" in str(report)
+
+
+def test_refused_submissions_are_counted_by_tool_and_by_reason() -> None:
+    reporter = Reporter(turns_kept=10)
+    turn = reporter.next_turn()
+    for tool, reason in (("look", "NotFoundError 404"), ("look", "NotFoundError 404"), ("find", "Timeout")):
+        reporter.note(SubmissionRefused(turn, tool, reason))
+    report = reporter.report()
+    assert {name: each.refused_submissions for name, each in report.tools.items()} == {"look": 2, "find": 1}
+    assert (report.total.refused_submissions, report.total.calls) == (3, 0)
+    assert report.refusals == report.model_dump()["refusals"] == {"NotFoundError 404": 2, "Timeout": 1}
+    assert report.turns[0].problems[2] == "the engine's tool cache refused a result of find: Timeout"
+    assert (
+        "3 results refused by the engine's tool cache: NotFoundError 404 (2), Timeout (1)"
+        in str(report).splitlines()
+    )
+    assert SpeculationReport.model_validate_json(report.model_dump_json()) == report
+    assert "refused" not in str(Reporter(turns_kept=1).report())
 
 
 def test_a_late_event_finds_its_turn() -> None:

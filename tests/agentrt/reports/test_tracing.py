@@ -19,9 +19,11 @@ from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.drafts import DraftCost
 from agentrt.reports.events import (
     CallClaimed,
+    CallMissed,
     DraftArrived,
     PredictorCharged,
     SpeculationStarted,
+    SubmissionRefused,
     TurnAnswered,
     TurnStarted,
 )
@@ -132,6 +134,33 @@ def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpan
     (span,) = exporter.get_finished_spans()
     ((_, attributes),) = [(event.name, dict(event.attributes or {})) for event in span.events]
     assert attributes == {"agentrt.predictor": "p", "input_tokens": 90, "output_tokens": 7}
+
+
+def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
+    exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    observer = SpanObserver()
+    for event in (
+        TurnStarted(1),
+        SubmissionRefused(1, "look", "APIConnectionError"),
+        TurnAnswered(1, 1.0, ("look",)),
+        SubmissionRefused(1, "look", "NotFoundError 404"),
+        CallMissed(1, "look", 1.0, "not predicted"),
+    ):
+        observer.on_event(event)
+    spans = exporter.get_finished_spans()
+    (turn,) = [span for span in spans if span.name == "speculate"]
+    below = [(span.name, dict(span.attributes or {})) for span in spans if span is not turn]
+    assert below == [
+        (name, {"gen_ai.tool.name": "look", "agentrt.reason": reason})
+        for name, reason in (
+            ("agentrt.submission_refused", "APIConnectionError"),
+            ("agentrt.submission_refused", "NotFoundError 404"),
+            ("agentrt.miss", "not predicted"),
+        )
+    ]
+    assert {span.parent.span_id for span in spans if span.parent} == {turn.context.span_id}
+    assert caplog.records == []
 
 
 def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter) -> None:

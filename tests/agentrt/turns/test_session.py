@@ -458,7 +458,7 @@ def test_a_result_belongs_to_the_call_as_it_was_drafted() -> None:
     async def main() -> None:
         async with SpeculationSession([look], Hasty()) as session:
             with session.turn([], []) as turn:
-                turn.on_finished(lambda call, value, seconds: finished.append(call))
+                turn.on_finished(lambda result: finished.append(result.call))
                 await asyncio.sleep(5)
                 turn.bind([])
 

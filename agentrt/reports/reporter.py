@@ -120,7 +120,8 @@ class Reporter:
         for observer in self._observers:
             try:
                 observer.on_event(event)
-            except Exception:
+            except Exception as error:
+                error.__suppress_context__ = True  # the error that the event reports may hold secrets
                 logger.exception("a speculation observer failed on %s", type(event).__name__)
 
     def report(self) -> SpeculationReport:

@@ -168,6 +168,22 @@ def test_a_lost_speculation_gives_its_own_reason() -> None:
     assert event.reason == "the speculation failed with OSError"
 
 
+def test_a_failing_observer_is_logged_without_the_error_that_the_event_reports(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken:
+        def on_event(self, event: object) -> None:
+            raise RuntimeError("the observer's own")
+
+    reporter = Reporter(turns_kept=1, observers=[Broken()])
+    try:
+        raise ValueError("a secret argument")
+    except ValueError:
+        reporter.note(PredictorFailed(1, "p", "ValueError"))
+    assert "the observer's own" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_counting_from_many_threads_loses_nothing() -> None:
     reporter = Reporter(turns_kept=5)
     turn = reporter.next_turn()

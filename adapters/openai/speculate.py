@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any, Literal, TypeVar
 
 from agentrt.argument_checks import check_field, check_setting
@@ -79,8 +80,8 @@ def speculate(
 def run_tool(client: openai.OpenAI | openai.AsyncOpenAI, call: Any) -> Any:
     """Make a tool call of the model: return the speculation's result, or run the tool now.
 
-    ``call`` is a tool call of a chat completion's message or a ``function_call`` item of a response. The
-    tool's return value is returned as it is, and its exceptions are raised.
+    ``call`` is a tool call of a chat completion's message or a ``function_call`` item of a response; empty
+    arguments are none. The tool's return value is returned as it is, and its exceptions are raised.
 
     Raises:
         InvalidRequestError: ``call`` is no tool call, the client has no such tool, the tool refuses the
@@ -110,7 +111,7 @@ def _parsed(call: Any) -> ToolCall:
             f"an object of type {type(call).__name__} cannot be used. Give an element of message.tool_calls, "
             "or an item of response.output whose type is function_call.",
         ) from None
-    check_field("arguments", arguments, str, "the JSON text that the model wrote")
+    check_field("arguments", arguments, (str, NoneType), "the JSON text that the model wrote")
     try:
         return ToolCall(name, parse_arguments(arguments), call_id)
     except ValueError as error:

@@ -51,7 +51,7 @@ def _calls(parts: Sequence[tuple[str, str, str]]) -> list[ToolCall]:
     calls = []
     for name, arguments, call_id in parts:
         with suppress(ValueError):
-            calls.append(ToolCall(name, parse_arguments(arguments or "{}"), call_id))
+            calls.append(ToolCall(name, parse_arguments(arguments), call_id))
     return calls
 
 

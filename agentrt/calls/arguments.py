@@ -19,12 +19,14 @@ def load_json(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def parse_arguments(text: str) -> dict[str, Any]:
-    """Parse the arguments of a call.
+def parse_arguments(text: str | None) -> dict[str, Any]:
+    """Parse the arguments of a call; None and empty text, which some servers write, are no arguments.
 
     Raises:
         ValueError: not a JSON object of finite values.
     """
+    if text is None or text == "":
+        return {}
     arguments = load_json(text)
     if not isinstance(arguments, dict):
         raise ValueError("not a JSON object")

@@ -64,7 +64,7 @@ class _Server:
         calls = []
         for each in message.get("tool_calls") or ():
             try:
-                arguments = parse_arguments(each["function"]["arguments"] or "{}")
+                arguments = parse_arguments(each["function"]["arguments"])
             except ValueError:
                 arguments = {}
             calls.append(ToolCall(each["function"]["name"], arguments))

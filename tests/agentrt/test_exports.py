@@ -10,11 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
+from typing import get_args
 
 import pytest
 
 import agentrt
-from agentrt import errors
+from agentrt import errors, reports
 from tests.house.project import ROOT
 
 ERRORS = {
@@ -62,8 +63,7 @@ EXPORTS = {
         *("PredictorFailed", "PredictorReport", "PredictorSkipped", "PredictorStarted", "RecordedAnswer"),
         *("RecordedCall", "Recording", "SpeculationEvent", "SpeculationObserver", "SpeculationReport"),
         *("SpeculationStarted", "SpeculationWasted", "SubmissionRefused", "ToolReport", "TurnAnswered"),
-        "TurnReport",
-        "TurnStarted",
+        *("DraftUnclaimed", "PredictorStopped", "SpeculationStopped", "TurnReport", "TurnStarted"),
     },
     "agentrt.runtime": {
         *("CallAnswered", "EngineStatistics", "FinishReason", "Finished", "Generation", "GenerationEvent"),
@@ -99,6 +99,10 @@ def test_the_exported_names(module: str) -> None:
     imported = importlib.import_module(module)
     assert set(imported.__all__) == EXPORTS[module]
     assert all(hasattr(imported, name) for name in imported.__all__)
+
+
+def test_every_event_is_exported() -> None:
+    assert {event.__name__ for event in get_args(reports.SpeculationEvent)} <= EXPORTS["agentrt.reports"]
 
 
 def test_the_docstring_names_the_public_modules() -> None:

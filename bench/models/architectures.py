@@ -6,16 +6,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.heg.kernel import KernelKind
-from agentrt.runtime.heg.partition import Partition
-from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
-from agentrt.runtime.model.paged import read_paged_graph
 
 from ..common.pieces import Pieces
 from .families import FAMILIES, PROMPT, write_family
+
+if TYPE_CHECKING:
+    from agentrt.runtime.model.directory import ModelDirectory
 
 EXPECTED_TOKENS: Final = Path(__file__).with_name("expected_tokens.json")
 """What Transformers answers, by family; ``tests/runtime/gguf/write_expected_tokens.py`` wrote it."""
@@ -50,6 +49,8 @@ def compare_architectures(folder: Path) -> list[ArchitectureResult]:
 
 
 def _compare(family: str, expected: Sequence[int], folder: Path) -> ArchitectureResult:
+    from agentrt.runtime.model.directory import open_model_directory
+
     try:
         directory = open_model_directory(write_family(folder / f"{family}.gguf", family), folder)
     except ModelFormatError:
@@ -61,6 +62,10 @@ def _compare(family: str, expected: Sequence[int], folder: Path) -> Architecture
 
 def _greedy_tokens(directory: ModelDirectory, count: int) -> list[int]:
     """Answer the prompt of all families on paged attention, in float32."""
+    from agentrt.runtime.heg.kernel import KernelKind
+    from agentrt.runtime.heg.partition import Partition
+    from agentrt.runtime.model.paged import read_paged_graph
+
     pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(())}
     model = Pieces(pieces, _EXACT, len(PROMPT) + count)
     tokens = [int(model.forward(PROMPT, 0, rows=1).argmax())]

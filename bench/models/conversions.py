@@ -16,16 +16,12 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.gguf.cache import convert_gguf
-from agentrt.runtime.gguf.quantisation import QUANTISATIONS
 
 from .families import VOCABULARY, vocabulary, write_gguf
 
 Floats = NDArray[np.float32]
 
 PLAIN: Final = (Type.F32, Type.F16, Type.BF16)
-TYPES: Final = (*PLAIN, *QUANTISATIONS)
-"""The types of matrices that llama.cpp writes."""
 _SIZE, _INTERMEDIATE, _HEADS, _KEY_VALUE_HEADS = 256, 512, 4, 2
 _KEYS = _SIZE // _HEADS * _KEY_VALUE_HEADS
 _MATRICES: Final = {
@@ -76,7 +72,14 @@ class ConvertedType:
 
 def compare_conversions(folder: Path) -> list[ConvertedType]:
     """Write a tiny model of every type to ``folder``, convert it, and compare the weights."""
-    return [ConvertedType(type.name, _error(type, folder)) for type in TYPES]
+    return [ConvertedType(type.name, _error(type, folder)) for type in types()]
+
+
+def types() -> tuple[Type, ...]:
+    """Return the types of matrices that llama.cpp writes."""
+    from agentrt.runtime.gguf.quantisation import QUANTISATIONS
+
+    return (*PLAIN, *QUANTISATIONS)
 
 
 def random_blocks(type: Type, rows: int, columns: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -102,6 +105,8 @@ def _plain(type: Type, values: Floats) -> NDArray[np.uint8]:
 
 
 def _error(type: Type, folder: Path) -> float | None:
+    from agentrt.runtime.gguf.cache import convert_gguf
+
     matrices = {name: random_blocks(type, *shape, at) for at, (name, shape) in enumerate(_MATRICES.items())}
     tensors = {f"{name}.weight": blocks for name, blocks in matrices.items()}
     tensors |= {name: np.ones(size, np.float32) for name, size in _VECTORS.items()}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
-
-from agentrt.runtime import RuntimeConfig
+from typing import Any, Final
 
 from ..common.process import SideProcess
 from .runtime_side import RuntimeSide, use_cache
@@ -23,10 +21,12 @@ PROMPTS: Final = (
     "Name all planets\n\n1. Mercury\n2. Venus\n3.",
 )
 """Prose, code, numbers, other scripts, JSON, markup."""
-_EXACT: Final = RuntimeConfig(
-    inference_precision="f32", kv_cache_precision="f32", dynamic_quantization_group_size=0
-)
-"""Only in float32 must two ways to compute the same model prefer the same token every time."""
+_EXACT: Final[dict[str, Any]] = {
+    "inference_precision": "f32",
+    "kv_cache_precision": "f32",
+    "dynamic_quantization_group_size": 0,
+}
+"""Settings of the runtime. Only in float32 must two ways to compute a model prefer the same token every time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def compare_greedy_answers(
     """Ask for ``tokens`` tokens to each of the first ``prompts`` prompts, one side after the other."""
     asked = PROMPTS[:prompts]
     progress(f"greedy answers of {model} in float32")
-    with RuntimeSide(model, cache, _EXACT) as runtime:
+    with RuntimeSide(model, cache, **_EXACT) as runtime:
         ours = [runtime.text(prompt, tokens) for prompt in asked]
     with SideProcess(_GenAI, model, cache) as genai:
         theirs = [str(genai.call("text", prompt, tokens)) for prompt in asked]
@@ -67,11 +67,14 @@ class _GenAI:
     def __init__(self, model: str, cache: str) -> None:
         import openvino_genai
 
+        from agentrt.runtime import RuntimeConfig
         from agentrt.runtime.model.directory import open_model_directory
 
         use_cache(cache)
         directory = str(open_model_directory(model).path)
-        self._pipeline = openvino_genai.LLMPipeline(directory, "CPU", **_EXACT.device_properties())
+        self._pipeline = openvino_genai.LLMPipeline(
+            directory, "CPU", **RuntimeConfig(**_EXACT).device_properties()
+        )
 
     def text(self, prompt: str, max_tokens: int) -> str:
         import openvino_genai

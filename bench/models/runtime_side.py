@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrt.calls import ToolCall
-from agentrt.runtime import LocalRuntime, RuntimeConfig
 
 from ..common.process import SideProcess
 
@@ -21,9 +20,9 @@ def use_cache(folder: str) -> None:
 class RuntimeSide(SideProcess):
     """A :class:`LocalRuntime`; a context manager."""
 
-    def __init__(self, model: str, cache: str, config: RuntimeConfig | None = None) -> None:
-        """Open ``model`` with ``config``; conversion and profile are kept in the folder ``cache``."""
-        super().__init__(_Runtime, model, cache, config)
+    def __init__(self, model: str, cache: str, **settings: Any) -> None:
+        """Open ``model`` with ``settings``; conversion and profile are kept in the folder ``cache``."""
+        super().__init__(_Runtime, model, cache, settings)
 
     @property
     def call_format(self) -> str:
@@ -43,9 +42,11 @@ class RuntimeSide(SideProcess):
 
 
 class _Runtime:
-    def __init__(self, model: str, cache: str, config: RuntimeConfig | None) -> None:
+    def __init__(self, model: str, cache: str, settings: Mapping[str, Any]) -> None:
+        from agentrt.runtime import LocalRuntime, RuntimeConfig
+
         use_cache(cache)
-        self._runtime = LocalRuntime.open(model, config)
+        self._runtime = LocalRuntime.open(model, RuntimeConfig(**settings))
 
     def call_format(self) -> str:
         format = self._runtime.call_format

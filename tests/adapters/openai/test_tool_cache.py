@@ -150,7 +150,7 @@ def test_an_endpoint_without_one_answers_as_ever(
 ) -> None:
     """Algorithm 2, and not a word about it."""
     describe = status._describe_model
-    monkeypatch.setattr(status, "_describe_model", lambda service: describe(service) | {"capabilities": []})
+    monkeypatch.setattr(status, "_describe_model", lambda *given: describe(*given) | {"capabilities": []})
     monkeypatch.setattr(ToolOutputs, "put", None)
     chunks, client = read(server, CHAT, ScriptedSpeculator([OSLO]), tool_cache)
     calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,9 @@ def test_a_given_model_makes_its_own_calls(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_model_that_calls_no_tool_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    unanswerable = [given._Question("Hello!", [given._WEATHER], "")]
-    monkeypatch.setattr(given, "_weather", lambda: unanswerable)
+    async def no_call(*asked: Any) -> None:
+        return None
+
+    monkeypatch.setattr(given.GivenTasks, "_task", no_call)
     with pytest.raises(BenchModelError, match="is trained to call tools"):
         toolcache.run(quick=True, workloads=None, progress=lambda line: None, model="nano")

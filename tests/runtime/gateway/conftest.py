@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import LocalRuntime, ModelPool
 from agentrt.runtime.gateway import GatewayConfig, create_gateway
+from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.server import status
 from tests.runtime.http.serving import Running, listening
 from tests.runtime.server.conftest import running
@@ -35,11 +36,12 @@ def until(true: Callable[[], bool]) -> None:
 def shared_engine(shared_runtime: LocalRuntime) -> Iterator[Running]:
     """A real engine that does not say that it has a tool cache; the ids of its own responses are unknown."""
     describe = status._describe_model
-    with pytest.MonkeyPatch.context() as patch, running(shared_runtime) as server:
+    pool = ModelPool.of(shared_runtime)
+    with pytest.MonkeyPatch.context() as patch, running(pool) as server:
 
-        def describe_engine(service: Any) -> dict[str, Any]:
-            is_engine = service.admission is server.admission
-            return describe(service) | ({"capabilities": []} if is_engine else {})
+        def describe_engine(model: PooledModel, name: str, created: int) -> dict[str, Any]:
+            is_engine = model in pool.models
+            return describe(model, name, created) | ({"capabilities": []} if is_engine else {})
 
         patch.setattr(status, "_describe_model", describe_engine)
         yield server

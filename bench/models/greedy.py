@@ -26,7 +26,7 @@ _EXACT: Final[dict[str, Any]] = {
     "kv_cache_precision": "f32",
     "dynamic_quantization_group_size": 0,
 }
-"""Settings of the runtime. Only in float32 must two ways to compute a model prefer the same token every time."""
+"""Only in float32 must two ways to compute the same model prefer the same token every time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(?::(?P<quantisation>[\w.-]+))?")
+_PART = r"[A-Za-z0-9_](?:[\w.-]*[A-Za-z0-9_])?"
+# The hub allows neither "--" nor "..", and a dot or hyphen only inside.
+_REPOSITORY = re.compile(
+    rf"(?!.*(?:--|\.\.))(?P<repository>{_PART}/{_PART})(?::(?P<quantisation>[\w.-]+))?", re.ASCII
+)
+_PATH_SUFFIXES = (".git", ".gguf", ".xml", ".bin")
 _SHARD = r"(?:-\d{5}-of-\d{5})?"
 
 
@@ -32,11 +37,16 @@ class WebAddress:
 
 
 def parse_name(name: str) -> HubName | WebAddress | None:
-    """Return what ``name`` says to pull; None if it is no such name."""
-    if name.startswith("https://") or name.startswith("http://"):
+    """Return what ``name`` says to pull; None if it is no such name.
+
+    ``folder/model.gguf`` is the path of a file: a repository of GGUF files is pulled with a quantisation.
+    """
+    if name.startswith(("https://", "http://")):
         return WebAddress(name)
     match = _REPOSITORY.fullmatch(name)
-    return None if match is None else HubName(match["repository"], match["quantisation"])
+    if match is None or name.lower().endswith(_PATH_SUFFIXES):
+        return None
+    return HubName(match["repository"], match["quantisation"])
 
 
 def quantisations(files: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
 
 _GRAPH = "openvino_model.xml"
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
 _MODEL_FILES = (".xml", ".bin", ".json", ".jinja", ".txt", ".model")
 
 
@@ -44,16 +46,44 @@ def pull_model(
     found = parse_name(name)
     if found is None:
         raise ModelDownloadError(
-            f"{name!r} cannot be pulled. Give OWNER/NAME, OWNER/NAME:QUANTISATION or an https address."
+            f"{name!r} cannot be pulled. Give OWNER/NAME, OWNER/NAME:QUANTISATION or an https address. A "
+            "model on this machine needs no pulling: name its path wherever a model is named."
         )
     if isinstance(found, WebAddress):
-        if sha256 is None:
-            raise ModelDownloadError(f"{name} needs its digest. Add --sha256 and what its publisher states.")
-        path = download_file(found.url, models_folder(), sha256, progress)
+        path = _pull_from_address(found, sha256, revision, progress)
+    elif sha256 is not None:
+        raise ModelDownloadError(
+            f"{name} needs no --sha256: its files are compared with the digests that the hub states. Leave "
+            "it out."
+        )
     else:
         path = _pull_from_hub(found, revision)
-    remember_pulled(name, path)
+    try:
+        remember_pulled(name, path)
+    except OSError as error:
+        raise ModelDownloadError(
+            f"{name} lies in {path}, but its name could not be stored in {models_folder()} "
+            f"({error.strerror or error}). Make that folder writable and pull it again, or open it by "
+            "its path."
+        ) from error
     return path
+
+
+def _pull_from_address(
+    address: WebAddress, sha256: str | None, revision: str | None, progress: Progress | None
+) -> Path:
+    if sha256 is None:
+        raise ModelDownloadError(
+            f"{address.url} needs its digest. Add --sha256 and what its publisher states."
+        )
+    if not _SHA256.fullmatch(sha256):
+        raise ModelDownloadError(
+            f"{sha256!r} is not a SHA-256 digest, which has 64 hexadecimal digits. Copy it again from where "
+            "its publisher states it."
+        )
+    if revision is not None:
+        raise ModelDownloadError(f"{address.url} is no repository and has no --revision. Leave it out.")
+    return download_file(address.url, models_folder(), sha256, progress)
 
 
 def _pull_from_hub(name: HubName, revision: str | None) -> Path:
@@ -86,11 +116,10 @@ def _pull_from_hub(name: HubName, revision: str | None) -> Path:
         raise ModelDownloadError(
             f"{name.repository} has no revision {revision!r}. Leave it out for the newest one."
         ) from error
-    except (HTTPError, OSError) as error:
+    except (HTTPError, OSError, ValueError) as error:  # ValueError: the answer of a mirror is not the hub's
         raise ModelDownloadError(
             f"{name.repository} could not be downloaded ({type(error).__name__}: {_first_line(error)}). "
-            "Check the network, HF_ENDPOINT and HF_HUB_OFFLINE, and pull it again: it goes on where it broke "
-            "off."
+            f"{_what_to_check(error)}, and pull it again: it goes on where it broke off."
         ) from error
     return paths[0] if name.quantisation is not None else _folder_of(paths)
 
@@ -131,6 +160,12 @@ def _verify(file: Any, path: Path) -> None:
 
 def _folder_of(paths: Sequence[Path]) -> Path:
     return next(path.parent for path in paths if path.name == _GRAPH)
+
+
+def _what_to_check(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None:  # of the disk; those of the network have none
+        return "Free space in the hub's cache folder (HF_HOME), or make it writable"
+    return "Check the network, HF_ENDPOINT and HF_HUB_OFFLINE"
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -38,12 +39,9 @@ def download_file(url: str, folder: Path, sha256: str, progress: Progress | None
     digest = sha256.lower()
     name = Path(unquote(address.path)).name or "model.gguf"
     target = folder / "downloads" / digest / name
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{name}.part")
     try:
-        _fetch(url, partial, progress or (lambda done, total: None))
+        if not target.exists():
+            _fetch_verified(url, target, digest, progress or (lambda done, total: None))
     except httpx2.HTTPError as error:
         raise ModelDownloadError(
             f"{url} could not be downloaded ({type(error).__name__}: {error}). "
@@ -52,25 +50,34 @@ def download_file(url: str, folder: Path, sha256: str, progress: Progress | None
     except OSError as error:
         raise ModelDownloadError(
             f"{url} could not be stored in {target.parent} ({error.strerror or error}). "
-            "Free some space, and pull it again: it goes on where it broke off."
+            "Free some space or make the folder writable, and pull it again: it goes on where it broke off."
         ) from error
+    return target
+
+
+def _fetch_verified(url: str, target: Path, digest: str, progress: Progress) -> None:
+    """Download ``target`` by way of a partial file, which becomes the target if it has the digest."""
+    partial = target.with_name(f"{target.name}.part")
+    _fetch(url, partial, progress)
     if _digest(partial) != digest:
         partial.unlink()
+        with contextlib.suppress(OSError):  # other files of this digest are there
+            partial.parent.rmdir()
         raise ModelDownloadError(
             f"{url} is not the file with SHA-256 {digest}. It was deleted. Check the address and the digest."
         )
     partial.replace(target)
-    return target
 
 
 def _fetch(url: str, partial: Path, progress: Progress) -> None:
-    """Download what is missing of ``partial``."""
+    """Download what is missing of ``partial``, whose folder is made once the server answers."""
     done = partial.stat().st_size if partial.exists() else 0
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
     with httpx2.stream("GET", url, headers=headers, follow_redirects=True, timeout=_TIMEOUT_S) as answer:
         if answer.status_code == httpx2.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # all of it is there
         answer.raise_for_status()
+        partial.parent.mkdir(parents=True, exist_ok=True)
         if answer.status_code != httpx2.codes.PARTIAL_CONTENT:
             done = 0
         length = answer.headers.get("content-length")

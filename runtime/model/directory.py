@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from agentrt.errors import ModelFormatError, ModelNotFoundError
 
-from ..hub.names import parse_name
+from ..hub.names import WebAddress, parse_name
 from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 
@@ -139,10 +140,12 @@ def find_model(name: str) -> Path:
     pulled = find_pulled(name)
     if pulled is not None:
         return pulled
-    if parse_name(name) is not None:
+    to_pull = parse_name(name)
+    if to_pull is not None:
+        digest = " --sha256 DIGEST" if isinstance(to_pull, WebAddress) else ""
         raise ModelNotFoundError(
             f"there is no path {name!r}, and no such model was pulled. Check the path, or download it: "
-            f"agentrt pull {name}"
+            f"agentrt pull {shlex.quote(name)}{digest}"
         )
     raise ModelNotFoundError(
         f"there is no model {name!r}: it is neither an embedded model ({_KNOWN}) nor a path that exists. "

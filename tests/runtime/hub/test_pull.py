@@ -111,7 +111,15 @@ def test_a_quantisation_is_pulled_with_all_its_shards(pull: Pull) -> None:
         (["no/such"], "there is no repository no/such"),
         (["OpenVINO/nano-ov", "--revision", "v9"], "no revision 'v9'"),
         (["what is this"], "cannot be pulled"),
+        (["./x.gguf"], "needs no pulling: name its path"),
+        (["models/x.gguf"], "needs no pulling: name its path"),
+        ([".hidden/x"], "cannot be pulled"),
+        (["Qwen/a--b:q4"], "cannot be pulled"),
+        (["Qwen/" + "a" * 97 + ":q4"], "could not be downloaded (HFValidationError"),
+        (["OpenVINO/nano-ov", "--sha256", "0" * 64], "needs no --sha256"),
         (["https://example.com/x.gguf"], "--sha256"),
+        (["https://example.com/x.gguf", "--sha256", "abc"], "'abc' is not a SHA-256 digest"),
+        (["https://example.com/x.gguf", "--sha256", "0" * 64, "--revision", "v1"], "has no --revision"),
         (["http://example.com/x.gguf", "--sha256", "0" * 64], "is not an https address"),
     ],
 )
@@ -193,6 +201,32 @@ def test_an_address_is_resumed_and_verified(pull: Pull, hub: HubServer) -> None:
     assert hub.requests[-1][2]["range"].startswith("bytes=")
     wrong = pull(url, "--sha256", "0" * 64)
     assert "is not the file with SHA-256" in wrong.stderr
+    downloads = path_in(pull(url, "--sha256", digest)).parents[1]
+    assert [folder.name for folder in downloads.iterdir()] == [digest]
+
+
+@pytest.mark.socket
+def test_an_address_that_does_not_answer_leaves_no_folder(pull: Pull, tmp_path: Path) -> None:
+    result = pull("http://127.0.0.1:9/x.gguf", "--sha256", "0" * 64)
+    assert "could not be downloaded" in result.stderr
+    assert not list(tmp_path.rglob("0" * 64))
+
+
+@pytest.mark.socket
+def test_a_cache_that_cannot_be_written_is_explained(pull: Pull, hub: HubServer, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_bytes(b"")
+    cache = {"XDG_CACHE_HOME": str(blocked), "LOCALAPPDATA": str(blocked)}
+    url = f"{hub.url}/Qwen/Tiny-GGUF/resolve/main/tiny-q4_k_m.gguf"
+    stored = pull(url, "--sha256", hashlib.sha256(GGUF).hexdigest(), **cache)
+    assert "make the folder writable" in stored.stderr
+    named = pull("Qwen/Tiny-GGUF:q4_k_m", **cache)
+    assert "its name could not be stored" in named.stderr
+    downloaded = pull("Qwen/Tiny-GGUF:q4_k_m", HF_HOME=str(blocked))
+    assert "(HF_HOME), or make it writable" in downloaded.stderr
+    for result in (stored, named, downloaded):
+        assert result.returncode != 0
+        assert "Traceback" not in result.stderr
 
 
 def test_a_pulled_name_is_found_until_its_files_are_gone(tmp_path: Path) -> None:
@@ -212,3 +246,15 @@ def test_a_pulled_name_is_found_until_its_files_are_gone(tmp_path: Path) -> None
 def test_a_name_that_was_not_pulled_says_how_to(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match="agentrt pull Qwen/Not-Here-GGUF:q4_k_m"):
         open_model_directory("Qwen/Not-Here-GGUF:q4_k_m")
+
+
+@pytest.mark.parametrize("path", ["./nope", "../nope", "folder/x.gguf", "~/nope", ".hidden/x", "/no/such"])
+def test_what_looks_like_a_path_is_not_to_be_pulled(path: str) -> None:
+    with pytest.raises(ModelNotFoundError) as raised:
+        find_model(path)
+    assert "agentrt pull" not in str(raised.value)
+
+
+def test_an_address_is_pulled_with_its_digest() -> None:
+    with pytest.raises(ModelNotFoundError, match=r"agentrt pull https://a\.example/x\.gguf --sha256 DIGEST"):
+        find_model("https://a.example/x.gguf")

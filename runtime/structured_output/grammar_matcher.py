@@ -21,8 +21,8 @@ class _State(enum.Enum):
     """Where an answer stands.
 
     START goes to CALL or TEXT. CALL goes to FREE, BETWEEN or END, depending on what may follow a call.
-    BETWEEN goes to CALL. FREE goes to CALL or, if the answer has begun like a message of calls, to TEXT. TEXT
-    goes to END.
+    BETWEEN goes to CALL, or by a line break to NEXT_CALL, which goes to CALL. FREE goes to CALL or, if the
+    answer has begun like a message of calls, to TEXT. TEXT goes to END.
     """
 
     START = enum.auto()
@@ -32,7 +32,9 @@ class _State(enum.Enum):
     CALL = enum.auto()
     """Inside a call, after its opening token."""
     BETWEEN = enum.auto()
-    """A call is complete; another call or the end of the answer may follow."""
+    """A call is complete; another call, a line break or the end of the answer may follow."""
+    NEXT_CALL = enum.auto()
+    """Behind the line break after a call; another call or the end of the answer may follow."""
     TEXT = enum.auto()
     """Inside a text that has a grammar."""
     END = enum.auto()
@@ -60,7 +62,8 @@ class GrammarMatcher:
         grammar of an answer that calls no tool, or of one in which calls have no opening token; without it,
         any text may surround calls. ``message`` is the grammar of an answer that consists of calls without
         opening tokens: it restricts an answer of free text once that has begun like a call, as
-        ``token_bytes`` tell. All three are copied, never advanced.
+        ``token_bytes`` tell. All three are copied, never advanced. An answer that must call a tool, or that
+        has a ``text`` grammar, has nothing but calls after its first call.
         """
         self._call_token = call_token if calls is not None else None
         self._calls = calls
@@ -71,6 +74,8 @@ class GrammarMatcher:
         self._call_required = tool_choice is not None and tool_choice.required and calls is not None
         self._vocabulary_size = vocabulary_size
         self._end_tokens = sorted(end_tokens)
+        # Chat templates write a line break between calls. A model that may not write one ends the answer.
+        self._line_breaks = [token for token, text in enumerate(token_bytes) if text == b"\n"]
         self._bitmask = np.zeros((vocabulary_size + 31) // 32, np.int32)
         self.error: str | None = None
         """Why llguidance gave up on the grammar, after which only the end is allowed; None if it did not."""
@@ -100,6 +105,8 @@ class GrammarMatcher:
             assert self._calls is not None
             self._state, self._matcher = _State.CALL, self._calls.deep_copy()
             self._message_matcher = None
+        elif self._state is _State.BETWEEN and token in self._line_breaks:
+            self._state = _State.NEXT_CALL
         elif self._state is _State.FREE and self._message_matcher is not None:
             self._follow_message(self._message_matcher, token)
 
@@ -128,7 +135,7 @@ class GrammarMatcher:
     def _state_after_call(self) -> _State:
         if self._one_call:
             return _State.END
-        return _State.FREE if self._text is None else _State.BETWEEN
+        return _State.BETWEEN if self._call_required or self._text is not None else _State.FREE
 
     def mask_logits(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a copy of ``[vocabulary]`` logits in which every token that is not allowed is -inf."""
@@ -144,7 +151,9 @@ class GrammarMatcher:
             allowed = np.zeros(self._vocabulary_size, np.bool_)
         if self._state is not _State.END and self._call_token is not None:
             allowed[self._call_token] = True
-        if self._state in (_State.BETWEEN, _State.END):
+        if self._state is _State.BETWEEN:
+            allowed[self._line_breaks] = True
+        if self._state in (_State.BETWEEN, _State.NEXT_CALL, _State.END):
             allowed[self._end_tokens] = True
         return allowed
 

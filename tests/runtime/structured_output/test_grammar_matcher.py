@@ -43,6 +43,10 @@ def follow(matcher: GrammarMatcher, tokenizer: Tokenizer, text: str) -> bool:
     return True
 
 
+def allowed_tokens(matcher: GrammarMatcher) -> set[int]:
+    return set(np.flatnonzero(np.isfinite(matcher.mask_logits(np.zeros(2048, np.float32)))).tolist())
+
+
 def call(name: str, arguments: str) -> str:
     return f'{OPENING}\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
@@ -119,9 +123,32 @@ def test_masking_does_not_change_the_logits_in_place(
 def test_a_required_call_comes_first(manager: StructuredOutputManager, tokenizer: Tokenizer) -> None:
     choice = ToolChoice(TOOLS, required=True)
     assert not follow(constrained(manager, choice), tokenizer, "Let me look.")
-    matcher = constrained(manager, choice)
-    assert follow(matcher, tokenizer, call("set.light", '{"state": "on"}') + "\nDone.")
-    assert not matcher.active
+    assert follow(constrained(manager, choice), tokenizer, call("set.light", '{"state": "on"}'))
+
+
+LIGHT = call("set.light", '{"state": "on"}')
+
+
+@pytest.mark.parametrize("separator", ["", "\n"])
+def test_only_whole_calls_follow_a_required_call(
+    manager: StructuredOutputManager, tokenizer: Tokenizer, separator: str
+) -> None:
+    choice = ToolChoice(TOOLS, required=True)
+    assert follow(constrained(manager, choice), tokenizer, separator.join(3 * [LIGHT]))
+    for leaked in ("Done.", "\n", "</tool_call>", '{"name": "set.light", "arguments": {"state": "on"}}'):
+        rest = f"{separator or chr(10)}{leaked}"
+        assert not follow(constrained(manager, choice), tokenizer, LIGHT + rest)
+
+
+def test_a_required_call_may_be_the_whole_answer(
+    manager: StructuredOutputManager, tokenizer: Tokenizer
+) -> None:
+    matcher = constrained(manager, ToolChoice(TOOLS, required=True))
+    line_break, opening = (tokenizer.encode(text)[0] for text in ("\n", OPENING))
+    assert follow(matcher, tokenizer, LIGHT)
+    assert allowed_tokens(matcher) == tokenizer.end_token_ids | {opening, line_break}
+    matcher.accept_token(line_break)
+    assert allowed_tokens(matcher) == tokenizer.end_token_ids | {opening}
 
 
 def test_only_an_end_token_follows_the_only_call(
@@ -129,8 +156,7 @@ def test_only_an_end_token_follows_the_only_call(
 ) -> None:
     matcher = constrained(manager, ToolChoice(TOOLS, parallel=False))
     assert follow(matcher, tokenizer, "Let me look. " + call("set.light", '{"state": "on"}'))
-    allowed = np.flatnonzero(np.isfinite(matcher.mask_logits(np.zeros(2048, np.float32))))
-    assert set(allowed.tolist()) == tokenizer.end_token_ids
+    assert allowed_tokens(matcher) == tokenizer.end_token_ids
 
 
 SCHEMA = {

@@ -14,6 +14,7 @@
     │   ├── ModelFormatError         the model is incomplete or unsupported
     │   ├── ModelLoadError           a model of a pool cannot be opened; ``.model`` names it
     │   ├── ModelBudgetError         a model of a pool does not fit beside those in use; ``.model`` names it
+    │   ├── ModelTooLargeError       a model of a pool exceeds the whole budget; ``.model`` names it
     │   ├── ModelDownloadError       the model cannot be downloaded, or is not what it should be
     │   └── ProfileFormatError       the stored profile of a model is damaged
     ├── RequestError                 this request cannot be served (also a ValueError)
@@ -44,6 +45,7 @@ Each message ends with what to do next. Cancellation is not an error: it stays
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -70,6 +72,7 @@ __all__ = [
     "ModelFormatError",
     "ModelLoadError",
     "ModelNotFoundError",
+    "ModelTooLargeError",
     "NotRecordedError",
     "NotSpeculableError",
     "OverloadedError",
@@ -161,6 +164,20 @@ class ModelBudgetError(ModelError):
             f"the model {model!r} needs {needed / 2**30:.1f} GiB, but models in use have {used / 2**30:.1f} "
             f"of the {budget / 2**30:.1f} GiB of the memory budget. Try again when their requests have "
             "ended, or raise the budget."
+        )
+        self.model = model
+
+
+class ModelTooLargeError(ModelError):
+    """A model of a pool needs more than the whole memory budget, so that it cannot be loaded."""
+
+    def __init__(self, model: str, needed: float, budget: float) -> None:
+        """``needed`` and ``budget`` are bytes."""
+        super().__init__(
+            f"{model} needs {needed / 2**30:.1f} GiB for its weights, activations and KV cache, more than "
+            f"the memory budget of {budget / 2**30:.1f} GiB. Give --memory-budget-mib "
+            f"{math.ceil(needed / 2**20)} or more (memory_budget_bytes in Python), or choose a smaller model "
+            "or KV cache."
         )
         self.model = model
 

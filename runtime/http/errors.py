@@ -15,6 +15,7 @@ from agentrt.errors import (
     InvalidRequestError,
     ModelBudgetError,
     ModelLoadError,
+    ModelTooLargeError,
     OverloadedError,
     PromptTooLongError,
     RuntimeClosedError,
@@ -80,6 +81,8 @@ def to_api_error(error: Exception) -> ApiError:
         return ApiError(
             503, str(error), param="model", kind="server_error", code="model_unavailable", headers=headers
         )
+    if isinstance(error, ModelTooLargeError):  # without retry-after: trying again cannot help
+        return ApiError(503, str(error), param="model", kind="server_error", code="model_too_large")
     if isinstance(error, ModelLoadError):
         return ApiError(503, str(error), param="model", kind="server_error", code="model_load_failed")
     if isinstance(error, AgentRTError):

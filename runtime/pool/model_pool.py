@@ -16,6 +16,7 @@ from agentrt.errors import (
     ConfigurationError,
     ModelBudgetError,
     ModelLoadError,
+    ModelTooLargeError,
     RuntimeClosedError,
 )
 
@@ -65,7 +66,7 @@ class ModelPool:
         self._one_load = asyncio.Lock()
         self._stopping = False
         self._check_names()
-        self._check_budget()
+        self._check_budget(*(model for model in models if model.runtime is None))
 
     @classmethod
     def of(cls, runtime: LocalRuntime) -> Self:
@@ -98,10 +99,18 @@ class ModelPool:
         """Load the first model on this thread, before the event loop runs.
 
         Raises:
-            ModelError, ConfigurationError: see :meth:`LocalRuntime.open`.
+            ConfigurationError: the model needs more than the budget; see also :meth:`LocalRuntime.open`.
+            ModelError: see :meth:`LocalRuntime.open`.
         """
         first = self.models[0]
-        first.set_loaded(self._open_runtime(first.model, first.config, on_step=on_step))
+        runtime = self._open_runtime(first.model, first.config, on_step=on_step)
+        first.memory_bytes = runtime.memory_bytes
+        try:
+            self._check_budget(first)
+        except ConfigurationError:
+            runtime.close()
+            raise
+        first.set_loaded(runtime)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -140,6 +149,7 @@ class ModelPool:
 
         Raises:
             ModelBudgetError: the models that are in use leave too little memory.
+            ModelTooLargeError: the model needs more than the whole budget.
             ModelLoadError: the model cannot be opened. The next request tries it again.
             RuntimeClosedError: the pool is stopping.
         """
@@ -167,7 +177,7 @@ class ModelPool:
                     contexts=model.contexts,
                 )
                 await self._accept(model, runtime)
-        except (ModelBudgetError, RuntimeClosedError):
+        except (ModelBudgetError, ModelTooLargeError, RuntimeClosedError):
             raise
         except Exception as error:
             raise ModelLoadError(model.name, str(error)) from error
@@ -180,7 +190,7 @@ class ModelPool:
         model.memory_bytes = runtime.memory_bytes
         try:
             await self._make_room_for(model)
-        except ModelBudgetError:
+        except (ModelBudgetError, ModelTooLargeError):
             await asyncio.to_thread(runtime.close)
             raise
         model.set_loaded(runtime)
@@ -190,7 +200,9 @@ class ModelPool:
 
         Raises:
             ModelBudgetError: it does not fit beside the models that are in use.
+            ModelTooLargeError: it does not fit alone. No model is unloaded for it.
         """
+        self._check_size(model)
         while True:
             others = [other for other in self.models if other is not model and other.runtime is not None]
             used = sum(other.memory_bytes for other in others)
@@ -256,14 +268,17 @@ class ModelPool:
                 else "a pool needs a model. Give at least one."
             )
 
-    def _check_budget(self) -> None:
-        for model in self.models:
-            if model.runtime is None and model.memory_bytes > self.memory_budget_bytes:
-                raise ConfigurationError(
-                    f"{model.name} needs about {model.memory_bytes / 2**30:.1f} GiB for its weights and KV "
-                    f"cache, more than the budget of {self.memory_budget_bytes / 2**30:.1f} GiB. Raise the "
-                    "budget, or choose a smaller model or KV cache."
-                )
+    def _check_budget(self, *models: PooledModel) -> None:
+        """Refuse settings with which one of ``models`` can never be loaded."""
+        for model in models:
+            try:
+                self._check_size(model)
+            except ModelTooLargeError as error:
+                raise ConfigurationError(str(error)) from error
+
+    def _check_size(self, model: PooledModel) -> None:
+        if model.memory_bytes > self.memory_budget_bytes:
+            raise ModelTooLargeError(model.name, model.memory_bytes, self.memory_budget_bytes)
 
 
 def _stopping_error() -> RuntimeClosedError:

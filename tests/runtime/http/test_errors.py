@@ -19,6 +19,8 @@ from agentrt.runtime.http.errors import ApiError, to_api_error
         ),
         (errors.OverloadedError("full. Wait."), 429, "rate_limit_error", "rate_limit_exceeded"),
         (errors.RuntimeClosedError("closed. Open."), 503, "server_error", None),
+        (errors.ModelBudgetError("m", 2, 3, 2), 503, "server_error", "model_unavailable"),
+        (errors.ModelTooLargeError("m", 4, 3), 503, "server_error", "model_too_large"),
         (errors.EngineFailedError("secret"), 500, "server_error", None),
         (HTTPException(404), 404, "invalid_request_error", "unknown_url"),
         (ValueError("secret"), 500, "server_error", None),
@@ -29,6 +31,11 @@ def test_every_error_has_its_status(error: Exception, status: int, kind: str, co
     assert (answer.status_code, answer.kind, answer.code) == (status, kind, code)
     assert set(answer.body()["error"]) == {"message", "type", "param", "code"}
     assert "secret" not in answer.detail or isinstance(error, errors.AgentRTError)
+
+
+def test_only_errors_that_pass_say_when_to_try_again() -> None:
+    assert "retry-after" in (to_api_error(errors.ModelBudgetError("m", 2, 3, 2)).headers or {})
+    assert "retry-after" not in (to_api_error(errors.ModelTooLargeError("m", 4, 3)).headers or {})
 
 
 def test_an_api_error_is_unchanged() -> None:

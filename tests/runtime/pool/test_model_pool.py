@@ -15,6 +15,7 @@ from agentrt.errors import (
     ModelBudgetError,
     ModelFormatError,
     ModelLoadError,
+    ModelTooLargeError,
     RuntimeClosedError,
 )
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
@@ -72,6 +73,7 @@ class Opener:
         self.groups: set[Any] = set()
         self.contexts: list[Any] = []
         self.errors: list[Exception] = []
+        self.made: list[FakeRuntime] = []
         self.memory_bytes = SIZE
         self.may_open = threading.Event()
         self.may_open.set()
@@ -94,7 +96,8 @@ class Opener:
         on_step(OpeningStep("loading"))
         if self.errors:
             raise self.errors.pop()
-        return cast(LocalRuntime, FakeRuntime(model, self.memory_bytes))
+        self.made.append(FakeRuntime(model, self.memory_bytes))
+        return cast(LocalRuntime, self.made[-1])
 
 
 @pytest.fixture
@@ -245,11 +248,39 @@ def test_the_budget_holds_for_what_models_really_need(opener: Opener) -> None:
         await use(pool, "a")
         opener.memory_bytes = 3 * SIZE
         pool.models[1].memory_bytes = SIZE
-        assert isinstance(await outcome(use(pool, "b")), ModelBudgetError)
+        assert isinstance(await outcome(use(pool, "b")), ModelTooLargeError)
         assert loaded(pool) == ""
         assert pool.models[1].runtime is None
 
     run(main)
+
+
+def test_a_model_larger_than_the_budget_evicts_no_other(opener: Opener) -> None:
+    async def main() -> None:
+        pool = pool_of(opener, "a b", fit=1)
+        await use(pool, "a")
+        opener.memory_bytes = 2 * SIZE  # estimated as SIZE: loading it once finds out
+        assert isinstance(await outcome(use(pool, "b")), ModelTooLargeError)
+        opener.memory_bytes = SIZE
+        kept = await use(pool, "a")
+        opener.opened.clear()
+        refused = await outcome(use(pool, "b"))
+        assert isinstance(refused, ModelTooLargeError)
+        assert refused.model == "b"
+        assert "--memory-budget-mib 1 " in str(refused)
+        assert await use(pool, "a") is kept
+        assert opener.opened == []
+
+    run(main)
+
+
+def test_the_first_model_must_fit_the_budget_once_its_need_is_known(opener: Opener) -> None:
+    opener.memory_bytes = 2**31 + 1  # estimated as SIZE
+    pool = pool_of(opener, "a", fit=9)
+    with pytest.raises(ConfigurationError, match=r"a needs 2\.0 GiB .* --memory-budget-mib 2049 "):
+        pool.open_first()
+    assert opener.made[0].closed
+    assert loaded(pool) == ""
 
 
 def test_an_idle_model_is_unloaded_after_its_time(opener: Opener) -> None:
@@ -316,7 +347,7 @@ def test_names(opener: Opener) -> None:
 
 def test_a_budget_too_small_for_one_of_the_models(opener: Opener) -> None:
     models = [PooledModel("large", RuntimeConfig(), ("large",), 2**31)]
-    with pytest.raises(ConfigurationError, match=r"large needs about 2\.0 GiB .* budget of 1\.0 GiB"):
+    with pytest.raises(ConfigurationError, match=r"large needs 2\.0 GiB .* --memory-budget-mib 2048 "):
         ModelPool(models, PoolConfig(memory_budget_bytes=2**30), open_runtime=opener)
 
 

@@ -150,5 +150,5 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert "is not a socket" in refused("--uds", str(tmp_path / "file"))
     assert "two models are named 'nano'" in refused("--model", "nano", "--model", "nano")
-    assert "Raise the budget" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
+    assert "Give --memory-budget-mib 2" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
     assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")

@@ -28,6 +28,7 @@ from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
+from .model.converted import conversion_errors
 from .model.directory import ModelDirectory, open_model_directory
 from .model.tokenizer import Tokenizer
 from .opening import OnOpeningStep, OpeningStep, ignore_step
@@ -100,20 +101,22 @@ class LocalRuntime:
         directory = open_model_directory(
             model, progress=lambda share: on_step(OpeningStep("converting", share))
         )
-        loaded = load_model(
-            directory,
-            platform=config.platform,
-            properties=config.device_properties(),
-            max_chunk_tokens=config.prefill_chunk_tokens,
-            quantum_s=config.quantum_s,
-            kv_bytes=config.memory_bytes,
-            profile_folder=config.profile_folder,
-            on_step=on_step,
-        )
-        try:
-            self._tokenizer = Tokenizer(
-                directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
+        with conversion_errors(directory.conversion):
+            loaded = load_model(
+                directory,
+                platform=config.platform,
+                properties=config.device_properties(),
+                max_chunk_tokens=config.prefill_chunk_tokens,
+                quantum_s=config.quantum_s,
+                kv_bytes=config.memory_bytes,
+                profile_folder=config.profile_folder,
+                on_step=on_step,
             )
+        try:
+            with conversion_errors(directory.conversion):
+                self._tokenizer = Tokenizer(
+                    directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
+                )
             arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
             warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
             self._pool = BlockPool(arena.blocks)

@@ -106,13 +106,14 @@ def _plain(type: Type, values: Floats) -> NDArray[np.uint8]:
 
 def _error(type: Type, folder: Path) -> float | None:
     from agentrt.runtime.gguf.cache import convert_gguf
+    from agentrt.runtime.gguf.source import read_source
 
     matrices = {name: random_blocks(type, *shape, at) for at, (name, shape) in enumerate(_MATRICES.items())}
     tensors = {f"{name}.weight": blocks for name, blocks in matrices.items()}
     tensors |= {name: np.ones(size, np.float32) for name, size in _VECTORS.items()}
     file = write_gguf(folder / f"{type.name}.gguf", {**_METADATA, **vocabulary()}, tensors, type)
     try:
-        graph = convert_gguf(file, folder) / "openvino_model.xml"
+        graph = convert_gguf(read_source(file), folder) / "openvino_model.xml"
     except ModelFormatError:
         return None
     expected = [

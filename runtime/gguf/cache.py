@@ -19,7 +19,7 @@ from agentrt.errors import ModelFormatError
 
 from ..file_lock import file_lock
 from .file_format import Header
-from .source import Source, read_source
+from .source import Source
 
 Progress = Callable[[float], None]
 """Called with the share of the weights that is converted, from 0 to 1."""
@@ -27,7 +27,7 @@ Progress = Callable[[float], None]
 _CONVERSION: Final = 4
 """Part of the directory's name. Increase it when the result of a conversion changes."""
 _CONFIG: Final = "config.json"
-"""Written last: a directory with this file is complete."""
+"""Written last, with the size of each other file: a directory whose files have these sizes is complete."""
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 64 * 2**10
 _UNFINISHED: Final = ".converting-"
@@ -40,7 +40,7 @@ class CachedModel:
 
     path: Path
     converted_from: str
-    """Name of the GGUF file."""
+    """Name that the GGUF file had when it was converted."""
     size: int
     """Bytes on disk."""
     used: float
@@ -48,30 +48,32 @@ class CachedModel:
 
 
 def convert_gguf(
-    file: Path, cache_folder: Path | None = None, progress: Progress = lambda share: None
+    source: Source, cache_folder: Path | None = None, progress: Progress = lambda share: None
 ) -> Path:
-    """Return the model directory of a GGUF file, converting the file unless that was done before.
+    """Return the model directory of a GGUF model, converting the model unless that was done before.
 
-    ``file`` may be any file of a model that is split into several. The directory is kept in ``cache_folder``,
-    by default the user's cache folder; its name depends on the content of the file, not on its path.
+    The directory is kept in ``cache_folder``, by default the user's cache folder. It is found by the content
+    of the model's files, whatever their names and folders; its name begins with the name that the model had
+    when it was converted.
 
-    Other processes find a complete directory or none. A second process that opens the same file waits for the
-    first and uses its result; what an interrupted one has left is deleted.
+    Other processes find a complete directory or none. A second process that opens the same model waits for
+    the first and uses its result. What an interrupted one has left, and a directory with a file that is
+    missing or has another size than when it was written, are deleted and converted again.
 
     Raises:
-        ModelFormatError: the file is damaged or of a kind that cannot be converted, a file of a split model
-            is missing, or the disk is full.
+        ModelFormatError: the model is damaged or of a kind that cannot be converted, or the disk is full.
     """
-    source = read_source(file)
+    file = source.headers[0].file
     cache = cache_folder or default_cache_folder()
-    name = f"{source.name}-{_fingerprint(source.headers)}"
-    directory = cache / name
+    fingerprint = _fingerprint(source.headers)
     try:
-        if not _is_complete(directory):
+        directory = _complete_directory(cache, fingerprint)
+        if directory is None:
             cache.mkdir(parents=True, exist_ok=True)
-            with file_lock(cache / f"{_LOCK}{name}"):
-                if not _is_complete(directory):
-                    _convert(source, cache / f"{_UNFINISHED}{name}", directory, progress)
+            with file_lock(cache / f"{_LOCK}{fingerprint}"):
+                directory = _complete_directory(cache, fingerprint)
+                if directory is None:
+                    directory = _convert(source, cache, fingerprint, progress)
         with contextlib.suppress(OSError):
             os.utime(directory)
     except ModelFormatError as error:
@@ -103,7 +105,8 @@ def remove_cached_model(model: CachedModel) -> None:
     Raises:
         OSError: it cannot be deleted.
     """
-    with file_lock(model.path.with_name(f"{_LOCK}{model.path.name}")):
+    fingerprint = model.path.name.rpartition("-")[2]
+    with file_lock(model.path.with_name(f"{_LOCK}{fingerprint}")):
         (model.path / _CONFIG).unlink(missing_ok=True)  # first: without it the directory is incomplete
         shutil.rmtree(model.path)
 
@@ -113,11 +116,15 @@ def default_cache_folder() -> Path:
     return platformdirs.user_cache_path("agentrt") / "models"
 
 
-def _convert(source: Source, unfinished: Path, directory: Path, progress: Progress) -> None:
-    """Write ``directory`` by way of ``unfinished``. The caller holds the lock of both."""
-    for left in (unfinished, directory):
-        if left.exists():  # of a process that was interrupted, or of an older version of this package
-            shutil.rmtree(left)
+def _convert(source: Source, cache: Path, fingerprint: str, progress: Progress) -> Path:
+    """Write and return the directory of ``source``. The caller holds the lock of ``fingerprint``."""
+    directory = cache / f"{source.name}-{fingerprint}"
+    unfinished = cache / f"{_UNFINISHED}{fingerprint}"
+    # Of a process that was interrupted, of an older version of this package, or damaged.
+    for left in _directories(cache, fingerprint):
+        shutil.rmtree(left)
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
     # Imported here: a model that is converted already opens without the tokenizer converter.
     from .conversion import write_model
 
@@ -127,10 +134,26 @@ def _convert(source: Source, unfinished: Path, directory: Path, progress: Progre
         unfinished.rename(directory)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    return directory
+
+
+def _complete_directory(cache: Path, fingerprint: str) -> Path | None:
+    return next(filter(_is_complete, _directories(cache, fingerprint)), None)
+
+
+def _directories(cache: Path, fingerprint: str) -> list[Path]:
+    """Return the conversions of one content, complete or not, but not the one that is being written."""
+    found = cache.glob(f"*-{fingerprint}")
+    return sorted(path for path in found if not path.name.startswith((_LOCK, _UNFINISHED)))
 
 
 def _is_complete(directory: Path) -> bool:
-    return (directory / _CONFIG).is_file()
+    """Whether the files of a directory have the sizes that were written down when it was converted."""
+    try:
+        files = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))["files"]
+        return all((directory / name).stat().st_size == size for name, size in files.items())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False  # a file is missing or damaged, or an older version of this package wrote it
 
 
 def _cached(cache: Path) -> Iterator[CachedModel]:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import openvino as ov
 
@@ -20,7 +21,8 @@ from .weights_file import WeightsFile, write_graph
 def write_model(source: Source, target: Path, config: Path, progress: Callable[[float], None]) -> None:
     """Write the model directory of ``source`` to the empty folder ``target``, ``config`` of it at last.
 
-    At no time is more than a piece of one tensor in memory. Everything is on disk when this returns.
+    ``config`` states the size of each other file, by which a damaged directory is found. At no time is more
+    than a piece of one tensor in memory. Everything is on disk when this returns.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted. The message says what is
@@ -33,12 +35,13 @@ def write_model(source: Source, target: Path, config: Path, progress: Callable[[
         ov.save_model(graph, target / f"openvino_{name}.xml", compress_to_fp16=False)
     _write_weights(source.tensors(), model, len(vocabulary.tokens), target / "openvino_model.xml", progress)
     _sync(target.iterdir())
-    description = {
+    description: dict[str, Any] = {
         "model_type": model.architecture,
         "max_position_embeddings": model.context_length,
         "eos_token_id": _end_tokens(vocabulary),
         "converted_from": source.name,
     }
+    description["files"] = {file.name: file.stat().st_size for file in sorted(target.iterdir())}
     config.write_text(json.dumps(description, indent=1), encoding="utf-8")
     _sync([config, target])
 

@@ -6,6 +6,7 @@ behaviour there, not an error.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from agentrt.errors import ModelFormatError, ModelNotFoundError
 from ..hub.names import WebAddress, parse_name
 from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
+from .converted import Conversion, conversion_errors
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _KNOWN = ", ".join(map(repr, _EMBEDDED))
@@ -37,11 +39,13 @@ class ModelDirectory:
 
     path: Path
     model_id: str
-    """The name of the embedded model, of the GGUF file, or of the directory."""
+    """The name of the embedded model, of the GGUF file that was opened, or of the directory."""
     context_length: int
     """The most tokens of prompt and answer together (``max_position_embeddings``)."""
     end_token_ids: frozenset[int]
     """Tokens that end an answer, from ``generation_config.json`` or ``config.json``."""
+    conversion: Conversion | None = None
+    """Where the directory comes from, if a GGUF file was opened."""
 
     @property
     def graph(self) -> Path:
@@ -110,9 +114,24 @@ def open_model_directory(
     name = _name(model)
     path = find_model(name)
     if path.is_file() and _is_gguf(path):
-        from ..gguf.cache import convert_gguf  # here, as it loads packages that other models do not need
+        return _open_gguf(path, cache_folder, progress)
+    return _open_exported(name, path)
 
-        path = convert_gguf(path, cache_folder, progress)
+
+def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float], None]) -> ModelDirectory:
+    # Imported here, as they load packages that other models do not need.
+    from ..gguf.cache import convert_gguf
+    from ..gguf.source import read_source
+
+    source = read_source(file)
+    path = convert_gguf(source, cache_folder, progress)
+    conversion = Conversion(file, str(_read_json(path / "config.json").get("converted_from")))
+    with conversion_errors(conversion):
+        directory = _open_exported(source.name, path)
+    return dataclasses.replace(directory, model_id=source.name, conversion=conversion)
+
+
+def _open_exported(name: str, path: Path) -> ModelDirectory:
     if not path.is_dir():
         raise _no_model(path)
     for graph in _GRAPHS:

@@ -35,7 +35,9 @@ SCHEMA = {
 def test_it_answers_as_openvino_genai_does_with_the_same_conversion(
     file: Path, runtime: LocalRuntime
 ) -> None:
-    reference = openvino_genai.LLMPipeline(str(convert_gguf(file)), "CPU", **CONFIG.device_properties())
+    reference = openvino_genai.LLMPipeline(
+        str(convert_gguf(read_source(file))), "CPU", **CONFIG.device_properties()
+    )
     for messages in [CONVERSATION, *([{"role": "user", "content": prompt}] for prompt in PROMPTS)]:
         answer = runtime.generate(messages, max_tokens=TOKENS, temperature=0)
         history = openvino_genai.ChatHistory(messages)

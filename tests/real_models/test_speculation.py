@@ -16,6 +16,7 @@ from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.calls import ToolCallFormat
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.gguf.cache import convert_gguf
+from agentrt.runtime.gguf.source import read_source
 from agentrt.speculators import LocalSpeculator
 from tests.real_models.conftest import CONFIG
 
@@ -32,7 +33,7 @@ def get_weather(city: str) -> str:
 def test_a_model_that_was_trained_to_call_tools_drafts_a_call(file: Path, runtime: LocalRuntime) -> None:
     if runtime.call_format is ToolCallFormat.JSON_MESSAGE:
         pytest.skip("its chat template takes no tools")
-    predictor = LocalSpeculator(convert_gguf(file))
+    predictor = LocalSpeculator(convert_gguf(read_source(file)))
     request = DraftRequest([{"role": "user", "content": QUESTION}], [convert_to_openai_tool(get_weather)], 1)
 
     async def drafts() -> list[ToolCall]:
@@ -43,7 +44,7 @@ def test_a_model_that_was_trained_to_call_tools_drafts_a_call(file: Path, runtim
 
 def test_an_agent_with_drafts_says_and_does_the_same(pair: tuple[Path, Path]) -> None:
     draft, main = pair
-    predictor = LocalSpeculator(convert_gguf(draft), threads=1)
+    predictor = LocalSpeculator(convert_gguf(read_source(draft)), threads=1)
     with LocalRuntime.open(main, CONFIG) as runtime:
         model = ChatAgentRT(runtime=runtime, max_tokens=128, temperature=0)
         plain = transcript(model)

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.cli.main import app
 from agentrt.runtime.gguf import cache
+from agentrt.runtime.gguf.source import read_source
 from agentrt.runtime.hub.names import HubName, parse_name
 from agentrt.runtime.hub.recommended import RECOMMENDED
 
@@ -31,7 +32,7 @@ def test_an_empty_cache(folder: Path) -> None:
 def test_converted_files_are_listed_and_removed(folder: Path, tmp_path: Path) -> None:
     for seed, name in enumerate(("One", "Two")):
         write_random_gguf(tmp_path / f"{name}.gguf", ModelShape("qwen2", 1, 64, 64, 2, 1, 512), seed)
-        cache.convert_gguf(tmp_path / f"{name}.gguf")
+        cache.convert_gguf(read_source(tmp_path / f"{name}.gguf"))
     code, listed = run()
     assert code == 0
     assert "One" in listed

@@ -19,6 +19,7 @@ from agentrt.errors import ModelFormatError
 from agentrt.runtime.file_lock import file_lock
 from agentrt.runtime.gguf import conversion
 from agentrt.runtime.gguf.cache import cached_models, convert_gguf, remove_cached_model
+from agentrt.runtime.gguf.source import read_source
 from agentrt.runtime.model.directory import open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 
@@ -32,6 +33,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("gguf") / "Tiny-Q8_0.gguf"
     write_random_gguf(file, SHAPE)
     return file
+
+
+@pytest.fixture(scope="module")
+def converted(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return convert_gguf(read_source(file), tmp_path_factory.mktemp("converted"))
 
 
 def visible(folder: Path) -> list[str]:
@@ -56,9 +62,11 @@ def test_a_file_is_converted_once_whatever_its_path(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = open_model_directory(file, tmp_path / "cache")
-    moved = shutil.copy(file, tmp_path / file.name)
+    moved = shutil.copy(file, tmp_path / "Renamed.gguf")
     monkeypatch.setattr(conversion, "write_model", None)
-    assert open_model_directory(moved, tmp_path / "cache") == first
+    again = open_model_directory(moved, tmp_path / "cache")
+    assert again.path == first.path
+    assert (first.model_id, again.model_id) == ("Tiny-Q8_0", "Renamed")
 
 
 def test_other_weights_are_another_model(file: Path, tmp_path: Path) -> None:
@@ -69,10 +77,10 @@ def test_other_weights_are_another_model(file: Path, tmp_path: Path) -> None:
 
 def test_progress_reaches_the_whole(file: Path, tmp_path: Path) -> None:
     shares: list[float] = []
-    convert_gguf(file, tmp_path, shares.append)
+    convert_gguf(read_source(file), tmp_path, shares.append)
     assert shares == sorted(shares)
     assert 0 < shares[0] <= shares[-1] == 1.0
-    convert_gguf(file, tmp_path, pytest.fail)  # nothing is converted
+    convert_gguf(read_source(file), tmp_path, pytest.fail)  # nothing is converted
 
 
 def test_an_incomplete_conversion_is_not_used(
@@ -89,14 +97,61 @@ def test_an_incomplete_conversion_is_not_used(
     open_model_directory(file, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"openvino_{graph}.{suffix}"
+        for graph in ("model", "tokenizer", "detokenizer")
+        for suffix in ("xml", "bin")
+    ],
+)
+@pytest.mark.parametrize("size", [None, 0, 1000])
+def test_a_damaged_conversion_is_replaced(
+    converted: Path, file: Path, tmp_path: Path, name: str, size: int | None
+) -> None:
+    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
+    if size is None:
+        (directory / name).unlink()
+    else:
+        os.truncate(directory / name, size)
+    assert open_model_directory(file, tmp_path).path == directory
+    assert visible(tmp_path) == [directory.name]
+    Tokenizer(open_model_directory(file, tmp_path), 512)
+
+
+@pytest.mark.parametrize("config", ["{", "[]", "{}", '{"files": 1}', '{"files": {"config.json": null}}'])
+def test_a_conversion_without_sizes_is_replaced(
+    converted: Path, file: Path, tmp_path: Path, config: str
+) -> None:
+    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
+    (directory / "config.json").write_text(config)
+    assert open_model_directory(file, tmp_path).path == directory
+    files = {path.name: path.stat().st_size for path in directory.iterdir() if path.name != "config.json"}
+    assert json.loads((directory / "config.json").read_text())["files"] == files
+
+
+@pytest.mark.parametrize("name", ["openvino_model.xml", "openvino_tokenizer.xml"])
+def test_errors_of_a_conversion_name_the_file_and_its_mend(
+    converted: Path, file: Path, tmp_path: Path, name: str
+) -> None:
+    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
+    (directory / name).write_bytes(bytes((directory / name).stat().st_size))  # of the same size
+    renamed = shutil.copy(file, tmp_path / "Renamed.gguf")
+    with pytest.raises(ModelFormatError) as raised:
+        open_model_directory(renamed, tmp_path)
+    assert "Renamed.gguf" in str(raised.value)
+    assert str(raised.value).endswith("agentrt models --remove Tiny-Q8_0")
+    assert "optimum-cli" not in str(raised.value)
+
+
 def test_ctrl_c_leaves_nothing(file: Path, tmp_path: Path) -> None:
     def interrupt(share: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        convert_gguf(file, tmp_path, interrupt)
+        convert_gguf(read_source(file), tmp_path, interrupt)
     assert visible(tmp_path) == []
-    convert_gguf(file, tmp_path)
+    convert_gguf(read_source(file), tmp_path)
 
 
 CONVERT = """
@@ -104,6 +159,7 @@ import resource, signal, sys
 from pathlib import Path
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.gguf.cache import convert_gguf
+from agentrt.runtime.gguf.source import read_source
 
 action = sys.argv[3]
 if action.isdigit():
@@ -115,7 +171,7 @@ def advance(share):
     if action == "print":
         print(share, flush=True)
 try:
-    convert_gguf(Path(sys.argv[1]), Path(sys.argv[2]), advance)
+    convert_gguf(read_source(Path(sys.argv[1])), Path(sys.argv[2]), advance)
 except ModelFormatError as error:
     print(error)
     sys.exit(3)
@@ -142,15 +198,15 @@ def test_what_a_killed_process_left_is_replaced(file: Path, tmp_path: Path) -> N
     assert convert_elsewhere(file, tmp_path, "kill").returncode == -signal.SIGKILL
     assert [name.startswith(".converting-") for name in visible(tmp_path)] == [True]
     assert cached_models(tmp_path) == []
-    directory = convert_gguf(file, tmp_path)
+    directory = convert_gguf(read_source(file), tmp_path)
     assert visible(tmp_path) == [directory.name]
 
 
 def test_a_second_process_waits_and_shares(file: Path, tmp_path: Path) -> None:
-    directory = convert_gguf(file, tmp_path / "once")
+    directory = convert_gguf(read_source(file), tmp_path / "once")
     cache = tmp_path / "cache"
     cache.mkdir()
-    with file_lock(cache / f".lock-{directory.name}"):
+    with file_lock(cache / f".lock-{directory.name.rpartition('-')[2]}"):
         second = subprocess.Popen(
             [sys.executable, "-c", CONVERT, file, cache, "print"], stdout=subprocess.PIPE, text=True
         )
@@ -165,7 +221,7 @@ def test_a_second_process_waits_and_shares(file: Path, tmp_path: Path) -> None:
 def test_threads_convert_once(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conversions, write = [], conversion.write_model
     monkeypatch.setattr(conversion, "write_model", lambda *args: (conversions.append(args), write(*args)))
-    threads = [threading.Thread(target=convert_gguf, args=(file, tmp_path)) for _ in range(4)]
+    threads = [threading.Thread(target=convert_gguf, args=(read_source(file), tmp_path)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -197,8 +253,8 @@ def split(file: Path, folder: Path, parts: int) -> list[Path]:
 
 def test_a_split_model_opens_by_any_of_its_files(file: Path, tmp_path: Path) -> None:
     files = split(file, tmp_path, 3)
-    whole = convert_gguf(file, tmp_path / "cache")
-    parts = {convert_gguf(part, tmp_path / "cache") for part in files}
+    whole = convert_gguf(read_source(file), tmp_path / "cache")
+    parts = {convert_gguf(read_source(part), tmp_path / "cache") for part in files}
     assert len(parts) == 1
     directory = parts.pop()
     assert directory.name.startswith("split-")
@@ -208,10 +264,10 @@ def test_a_split_model_opens_by_any_of_its_files(file: Path, tmp_path: Path) -> 
     assert open_model_directory(files[1], tmp_path / "cache").model_id == "split"
     files[2].unlink()
     with pytest.raises(ModelFormatError, match=r"one of 3 files.*missing in .*: split-00003-of-00003\.gguf"):
-        convert_gguf(files[0], tmp_path / "other")
+        convert_gguf(read_source(files[0]), tmp_path / "other")
     renamed = files[0].rename(tmp_path / "renamed.gguf")
     with pytest.raises(ModelFormatError, match=r"not named like one.*NAME-00001-of-00003\.gguf"):
-        convert_gguf(renamed, tmp_path / "other")
+        convert_gguf(read_source(renamed), tmp_path / "other")
 
 
 def test_cached_models_are_listed_and_removed(file: Path, tmp_path: Path) -> None:
@@ -220,22 +276,22 @@ def test_cached_models_are_listed_and_removed(file: Path, tmp_path: Path) -> Non
     write_random_gguf(other, SHAPE, seed=1)
     cache = tmp_path / "cache"
     for at, path in enumerate([file, other]):
-        os.utime(convert_gguf(path, cache), (at, at))
+        os.utime(convert_gguf(read_source(path), cache), (at, at))
     models = cached_models(cache)
     assert [model.converted_from for model in models] == ["Other", "Tiny-Q8_0"]
     assert models[0].size > other.stat().st_size / 2
     remove_cached_model(models[0])
     assert cached_models(cache) == models[1:]
-    convert_gguf(other, cache)
+    convert_gguf(read_source(other), cache)
     assert [model.converted_from for model in cached_models(cache)] == ["Other", "Tiny-Q8_0"]
 
 
 def test_memory_is_bounded_by_a_piece_of_a_tensor(tmp_path: Path) -> None:
     file = tmp_path / "large.gguf"
     write_random_gguf(file, ModelShape("llama", 1, 1024, 8192, 8, 2, 32_000))
-    convert_gguf(file, tmp_path)  # imports
+    convert_gguf(read_source(file), tmp_path)  # imports
     tracemalloc.start()
-    convert_gguf(file, tmp_path / "again")
+    convert_gguf(read_source(file), tmp_path / "again")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 48 * 2**20 < file.stat().st_size

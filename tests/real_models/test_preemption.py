@@ -1,37 +1,38 @@
-"""Preempted and evicted requests of real models give the tokens that they give alone."""
+"""Evicted requests of real models give the tokens that they give alone."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from agentrt import Priority
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import Finished, LocalRuntime
 from tests.real_models.conftest import CONFIG
 
-TOKENS = 24
-PROMPTS = [
-    [{"role": "user", "content": f"{number}. Continue: {'one two three four ' * (12 * number)}"}]
-    for number in range(1, 7)
-]
+OPTIONS: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}
 
 
-def test_preempted_requests_give_the_same_tokens(file: Path, runtime: LocalRuntime) -> None:
-    alone = [answer(runtime, number, Priority.REACTIVE) for number in range(len(PROMPTS))]
+def prompt(number: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": f"{number}. Continue: {'one two three four ' * (12 * number)}"}]
+
+
+def test_evicted_requests_give_the_same_tokens(file: Path, runtime: LocalRuntime) -> None:
+    background, reactive = (prompt(6), 96), (prompt(5), 24)
+    alone = [tokens(runtime, *each, Priority.REACTIVE) for each in (background, reactive)]
     statistics = runtime.statistics()
     block_bytes = statistics.arena_bytes // statistics.blocks
-    # The longest prompt and its answer take 12 blocks of 32 tokens, all together 50.
+    # They take 13 and 10 blocks of 32 tokens.
     tight = CONFIG.model_copy(update={"memory_bytes": 20 * block_bytes})
-    with LocalRuntime.open(file, tight) as crowded, ThreadPoolExecutor(len(PROMPTS)) as pool:
+    with LocalRuntime.open(file, tight) as crowded:
+        messages, most = background
+        events = crowded.iter_stream(messages, priority=Priority.PROACTIVE, max_tokens=most, **OPTIONS)
+        next(events)  # it runs, and has all but a few of its blocks
+        between = tokens(crowded, *reactive, Priority.REACTIVE)
+        *_, last = events
+        assert isinstance(last, Finished)
+        assert [last.generation.token_ids, between] == alone
+        assert crowded.statistics().engine.evictions > 0
 
-        def run(number: int) -> tuple[int, ...]:
-            return answer(crowded, number, Priority.REACTIVE if number % 3 == 0 else Priority.PROACTIVE)
 
-        assert list(pool.map(run, range(len(PROMPTS)))) == alone
-        engine = crowded.statistics().engine
-    assert engine.evictions + engine.preemptions > 0
-
-
-def answer(runtime: LocalRuntime, number: int, priority: Priority) -> tuple[int, ...]:
-    options = {"max_tokens": TOKENS, "temperature": 0.0, "ignore_eos": True}
-    return runtime.generate(PROMPTS[number], priority=priority, **options).token_ids  # type: ignore[misc]
+def tokens(runtime: LocalRuntime, messages: Any, most: int, priority: Priority) -> tuple[int, ...]:
+    return runtime.generate(messages, priority=priority, max_tokens=most, **OPTIONS).token_ids

@@ -12,11 +12,15 @@ _OPTION = "--served-model-name"
 def names_of_models(models: Sequence[str], served_names: Sequence[str]) -> list[list[str]]:
     """Return the names given to each of ``models``, in their order; a model without any has its own.
 
-    A served name is ``NAME``, where there is one model, or ``NAME=MODEL``, where ``MODEL`` is one of them.
+    A served name is ``NAME``, where there is one model, or ``NAME=MODEL``, where ``MODEL`` is one of them;
+    a ``~`` in it is expanded, as the shell expands only that of ``--model ~/FILE``.
 
     Raises:
         BadParameter: a name does not say whose it is, or is that of a model that is not among ``models``.
     """
+    from agentrt.runtime.model.directory import path_of
+
+    paths = [path_of(model) for model in models]
     names: list[list[str]] = [[] for _ in models]
     for served in served_names:
         name, separator, model = served.partition("=")
@@ -30,10 +34,10 @@ def names_of_models(models: Sequence[str], served_names: Sequence[str]) -> list[
                 f"{', '.join(models)}.",
                 param_hint=_OPTION,
             )
-        if separator and model not in models:
+        if separator and path_of(model) not in paths:
             raise typer.BadParameter(
                 f"{model!r} in {served!r} is no value of --model. Give one of {', '.join(models)}.",
                 param_hint=_OPTION,
             )
-        names[models.index(model) if separator else 0].append(name)
+        names[paths.index(path_of(model)) if separator else 0].append(name)
     return names

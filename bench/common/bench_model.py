@@ -47,9 +47,11 @@ def open_given_models(names: Iterable[str], progress: Callable[[str], None]) -> 
     Raises:
         ModelNotFoundError, ModelFormatError: a model cannot be opened.
     """
+    from agentrt.runtime.model.directory import find_model
+
     given: dict[str, BenchModel] = {}
-    # A file may be converted first, which takes seconds: a name that is no file is looked up before that.
-    for name in sorted(set(names), key=lambda name: Path(name).is_file()):
+    # A file may be converted first, which takes seconds: all names are looked up before that.
+    for name in sorted(set(names), key=lambda name: find_model(name).is_file()):
         progress(f"opening {name}")
         embedded = name in ("nano", "nano-draft")  # they know few words
         given[name] = BenchModel.of(title_of(name), name, RandomWords if embedded else Passages)

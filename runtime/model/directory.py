@@ -11,12 +11,13 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentrt.errors import ModelFormatError, ModelNotFoundError
+from agentrt.errors import AgentRTError, ModelFormatError, ModelNotFoundError
 
 from ..hub.names import WebAddress, parse_name
 from ..hub.pulled import find_pulled
@@ -81,18 +82,19 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
     """
     name = _name(model)
     path = find_model(name)
-    if path.is_file() and _is_gguf(path):
-        from ..gguf.source import read_source
+    with _explain_unreadable(path):
+        if path.is_file() and _is_gguf(path):
+            from ..gguf.source import read_source
 
-        source = read_source(path)
-        return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
-    if not path.is_dir():
-        raise _no_model(path)
-    weights = path / "openvino_model.bin"
-    if not weights.is_file():
-        raise ModelFormatError(f"{weights} is missing. {_EXPORT_HINT}")
-    config = _read_json(path / "config.json")
-    return ModelSummary(_model_id(name, path, config), weights.stat().st_size)
+            source = read_source(path)
+            return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
+        if not path.is_dir():
+            raise _no_model(path)
+        weights = path / "openvino_model.bin"
+        if not weights.is_file():
+            raise ModelFormatError(f"{weights} is missing. {_EXPORT_HINT}")
+        config = _read_json(path / "config.json")
+        return ModelSummary(_model_id(name, path, config), weights.stat().st_size)
 
 
 def open_model_directory(
@@ -113,9 +115,10 @@ def open_model_directory(
     """
     name = _name(model)
     path = find_model(name)
-    if path.is_file() and _is_gguf(path):
-        return _open_gguf(path, cache_folder, progress)
-    return _open_exported(name, path)
+    with _explain_unreadable(path):
+        if path.is_file() and _is_gguf(path):
+            return _open_gguf(path, cache_folder, progress)
+        return _open_exported(name, path)
 
 
 def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float], None]) -> ModelDirectory:
@@ -147,16 +150,23 @@ def _open_exported(name: str, path: Path) -> ModelDirectory:
     )
 
 
+def path_of(name: str) -> Path:
+    """Return the path that ``name`` has if it is not that of a pulled model, with ``~`` expanded."""
+    return _EMBEDDED.get(name) or Path(os.path.expanduser(name))
+
+
 def find_model(name: str) -> Path:
     """Return the GGUF file or the directory of the model of this name or path.
 
     Raises:
         ModelNotFoundError: there is none.
+        ModelFormatError: its path cannot be looked at, such as in a folder without permission.
     """
-    path = _EMBEDDED.get(name) or Path(name).expanduser()
-    if path.exists():
-        return path
-    pulled = find_pulled(name)
+    path = path_of(name)
+    with _explain_unreadable(path):
+        if path.exists():
+            return path
+        pulled = find_pulled(name)
     if pulled is not None:
         return pulled
     to_pull = parse_name(name)
@@ -194,20 +204,35 @@ def _no_model(path: Path) -> ModelFormatError:
     )
 
 
+@contextmanager
+def _explain_unreadable(model: Path) -> Iterator[None]:
+    """Explain an :class:`OSError` of the block as that of a file or folder of ``model``.
+
+    Raises:
+        ModelFormatError: something of the model cannot be read.
+    """
+    try:
+        yield
+    except AgentRTError:  # ModelNotFoundError is an OSError, too
+        raise
+    except OSError as error:
+        raise ModelFormatError(
+            f"{error.filename or model} cannot be read ({error.strerror or error}). Check the path, and the "
+            "permissions of it and of the folders that it is in."
+        ) from error
+
+
 def _is_gguf(file: Path) -> bool:
     """Whether a file is a GGUF file by its name or its content."""
-    try:
-        with file.open("rb") as stream:
-            return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
-    except OSError as error:
-        raise ModelFormatError(f"{file} cannot be read ({error.strerror}). Check its permissions.") from error
+    with file.open("rb") as stream:
+        return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
 
 
 def _check_graph(xml: Path) -> None:
     """Check that the weights file is as long as the graph's constants require.
 
     Raises:
-        ModelFormatError: a file is missing, truncated or unreadable.
+        ModelFormatError: a file is missing or truncated.
     """
     weights = xml.with_suffix(".bin")
     for file in (xml, weights):
@@ -221,13 +246,8 @@ def _check_graph(xml: Path) -> None:
                     else _EXPORT_HINT
                 )
             )
-    try:
-        text = xml.read_bytes()
-        size = weights.stat().st_size
-    except OSError as error:
-        raise ModelFormatError(
-            f"{error.filename} cannot be read ({error.strerror}). Check its permissions."
-        ) from error
+    text = xml.read_bytes()
+    size = weights.stat().st_size
     if not text.rstrip().endswith(b"</net>"):
         raise ModelFormatError(f"{xml} is truncated or not an OpenVINO graph. Copy it again. {_EXPORT_HINT}")
     needed = max((int(m[1]) + int(m[2]) for m in _CONSTANT_EXTENT.finditer(text)), default=0)
@@ -243,7 +263,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelFormatError(f"{path} is missing. Copy it from the original model.") from None
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise ModelFormatError(
             f"{path} cannot be read as JSON ({error}). Copy it again from the original model."
         ) from error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -11,6 +13,12 @@ def test_whose_names_they_are() -> None:
     assert names_of_models(["a"], ["x", "y"]) == [["x", "y"]]
     assert names_of_models(["a"], ["x=a"]) == [["x"]]
     assert names_of_models(["a", "b=1.gguf"], ["x=b=1.gguf", "y=a", "z=a"]) == [["y", "z"], ["x"]]
+
+
+def test_a_home_folder_is_expanded_as_in_model() -> None:
+    home = str(Path.home())
+    assert names_of_models([f"{home}/x.gguf", "a"], ["coder=~/x.gguf"]) == [["coder"], []]
+    assert names_of_models(["a", "~/x.gguf"], [f"coder={home}/x.gguf"]) == [[], ["coder"]]
 
 
 @pytest.mark.parametrize(

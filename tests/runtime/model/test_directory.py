@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,12 @@ from typing import Any
 import pytest
 
 from agentrt.errors import ModelFormatError, ModelNotFoundError
-from agentrt.runtime.model.directory import ModelDirectory, open_model_directory, summarize_model
+from agentrt.runtime.model.directory import (
+    ModelDirectory,
+    find_model,
+    open_model_directory,
+    summarize_model,
+)
 from tests.runtime.tiny import tiny_gguf, tiny_model
 
 
@@ -128,3 +135,60 @@ def test_a_summary_names_a_model_as_opening_it_does(broken: Path, tmp_path: Path
     (broken / "openvino_model.bin").unlink()
     with pytest.raises(ModelFormatError, match="is missing"):
         summarize_model(broken)
+
+
+@pytest.mark.parametrize("file", ["", "model.gguf"])
+@pytest.mark.parametrize(
+    ("way", "look"),
+    [
+        ("stat", find_model),
+        ("stat", summarize_model),
+        ("stat", open_model_directory),
+        ("open", summarize_model),
+        ("open", open_model_directory),
+    ],
+)
+def test_a_model_in_a_folder_without_permission(
+    broken: Path, monkeypatch: pytest.MonkeyPatch, file: str, way: str, look: Callable[[str], Any]
+) -> None:
+    (broken / "model.gguf").touch()
+    permitted = getattr(Path, way)
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.is_relative_to(broken):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return permitted(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, way, refuse)
+    with pytest.raises(ModelFormatError, match=r"Permission denied.*permissions"):
+        look(str(broken / file))
+
+
+@pytest.mark.parametrize("look", [summarize_model, open_model_directory])
+def test_a_model_whose_files_cannot_be_looked_at(
+    broken: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Path], Any]
+) -> None:
+    stat = Path.stat
+
+    def refuse(path: Path, **options: Any) -> os.stat_result:
+        if path.parent == broken:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(ModelFormatError, match=r"openvino_model\.\w+ cannot be read \(Permission denied"):
+        look(broken)
+
+
+def test_a_name_too_long_for_a_path() -> None:
+    with pytest.raises(ModelFormatError, match="cannot be read"):
+        find_model("x" * 5000)
+
+
+def test_a_home_folder_is_expanded(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(broken.parent))
+    assert find_model("~/model") == broken
+    assert open_model_directory("~/model").path == broken
+    with pytest.raises(ModelNotFoundError):
+        find_model("~no-such-user/model")

@@ -12,6 +12,23 @@ _MAX_DEPTH: Final = 64
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
+_NO_ARGUMENTS: Final = frozenset({"type", "properties", "title", "description", "$schema"})
+"""The keywords of a schema that, without any property, declares no arguments."""
+
+
+def arguments_schema(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the schema of all arguments of a tool from the ``parameters`` of its function definition.
+
+    An undeclared argument is a mistake even where ``parameters`` do not forbid it, and a tool without
+    ``parameters`` takes no arguments. Arguments that ``parameters`` declare in another way than by
+    ``properties``, such as ``additionalProperties`` or ``anyOf``, remain free.
+    """
+    schema: dict[str, Any] = {"type": "object", **(parameters or {})}
+    if schema.get("properties") or _NO_ARGUMENTS.issuperset(schema):
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
 class UnfitArgumentsError(ValueError):
     """The arguments do not fit the schema."""
 
@@ -24,9 +41,9 @@ class ArgumentTypes:
     to the tool's own validation.
     """
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """``schema`` is the ``parameters`` of a function definition."""
-        self._schema = schema
+    def __init__(self, parameters: Mapping[str, Any] | None) -> None:
+        """``parameters`` are those of a function definition; None if it has none."""
+        self._schema = arguments_schema(parameters)
 
     def fit(self, arguments: Mapping[str, Any], *, untyped: bool = False) -> tuple[dict[str, Any], int]:
         """Return the arguments with the declared types, and the number of values that were repaired.
@@ -39,8 +56,7 @@ class ArgumentTypes:
                 missing, or one is not declared.
         """
         fitting = _Fitting(self._schema, untyped)
-        closed = {"additionalProperties": False} if self._schema.get("properties") else {}
-        value = fitting.fit(dict(arguments), {"type": "object", **closed, **self._schema}, 0)
+        value = fitting.fit(dict(arguments), self._schema, 0)
         return value, 0 if untyped else fitting.repairs
 
 

@@ -26,7 +26,7 @@ class ToolDefinitions:
         markup is never trusted.
         """
         functions = [tool["function"] for tool in tools]
-        self._types = {each["name"]: ArgumentTypes(each.get("parameters") or {}) for each in functions}
+        self._types = {each["name"]: ArgumentTypes(each.get("parameters")) for each in functions}
         self._trusted = None if trusted is JSON_MESSAGE else trusted
         self.repaired = 0
         """The number of calls that were repaired."""

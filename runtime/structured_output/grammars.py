@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from agentrt.calls import CallShape
+from agentrt.calls.argument_types import arguments_schema
 
 # The one JSON style that models are trained to write calls in. Where a grammar allows any whitespace, small
 # models go on writing spaces, and large ones spend tokens on indentation.
@@ -99,12 +100,7 @@ def message_grammar(
 
 
 def _arguments_schema(function: Mapping[str, Any], style: Mapping[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", **(function.get("parameters") or {})}
-    if schema.get("properties"):
-        # An undeclared parameter is a mistake even where the schema does not forbid it.
-        schema.setdefault("additionalProperties", False)
-    schema["x-guidance"] = {"lenient": True, **style}
-    return schema
+    return {**arguments_schema(function.get("parameters")), "x-guidance": {"lenient": True, **style}}
 
 
 def _literal(text: str) -> str:

@@ -99,3 +99,9 @@ def test_arguments_of_formats_without_types_get_those_of_the_schema() -> None:
     fitted = offered.check(call, ToolCallFormat.QWEN3_CODER)
     assert fitted == ToolCall("f", {"x": 3, "s": "4", "l": ["a"]})
     assert offered.repaired == 0
+
+
+def test_a_tool_without_parameters_takes_no_arguments() -> None:
+    offered = ToolDefinitions([{"type": "function", "function": {"name": "now"}}])
+    assert check("now", {}, offered) == ToolCall("now", {})
+    assert check("now", {"type": "object"}, offered) is None

@@ -185,3 +185,23 @@ def test_an_answer_is_json_of_its_schema_or_calls(
     matcher = manager.matcher(ToolChoice(TOOLS), SCHEMA)
     assert matcher is not None
     assert follow(matcher, tokenizer, text) is allowed
+
+
+@pytest.mark.parametrize("parameters", [None, {}, {"type": "object"}, {"type": "object", "properties": {}}])
+def test_a_tool_without_parameters_takes_no_arguments(
+    manager: StructuredOutputManager, tokenizer: Tokenizer, parameters: dict[str, Any] | None
+) -> None:
+    now: dict[str, Any] = {"name": "now"} if parameters is None else {"name": "now", "parameters": parameters}
+    choice = ToolChoice([{"type": "function", "function": now}], required=True)
+    assert follow(constrained(manager, choice), tokenizer, call("now", "{}"))
+    assert not follow(constrained(manager, choice), tokenizer, call("now", '{"type": "object"}'))
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"additionalProperties": True}, {"additionalProperties": {"type": "string"}}]
+)
+def test_a_tool_may_take_any_arguments(
+    manager: StructuredOutputManager, tokenizer: Tokenizer, parameters: dict[str, Any]
+) -> None:
+    choice = ToolChoice([{"type": "function", "function": {"name": "put", "parameters": parameters}}])
+    assert follow(constrained(manager, choice), tokenizer, call("put", '{"type": "object"}'))

@@ -1,13 +1,20 @@
-"""``agentrt models``: list the converted GGUF files in the cache, and remove them; recommend models."""
+"""``agentrt models``: list pulled models and converted GGUF files, and remove them; recommend models."""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import ConfigurationError
 from ..extras import require_extra
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agentrt.runtime.gguf.cache import CachedModel
 
 
 def models(
@@ -19,58 +26,105 @@ def models(
         bool, typer.Option("--recommended", help="List well-known models to pull instead.")
     ] = False,
 ) -> None:
-    """List the GGUF files that were converted when they were first opened, or delete conversions."""
+    """List pulled models, and GGUF files that were converted when they were first opened, or delete them."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     if recommended:
-        _print_recommended()
+        if remove or remove_all:
+            raise typer.BadParameter(
+                "it only lists models. Leave it out to delete.", param_hint="--recommended"
+            )
+        _print_recommended(console)
         return
     require_extra("runtime")
-    from rich.console import Console
+    try:
+        if remove or remove_all:
+            _remove(console, None if remove_all else set(remove or ()))
+        else:
+            _list(console)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename} cannot be {'deleted' if remove or remove_all else 'read'} ({error.strerror}). "
+            "Check its permissions, and end programs that have it open."
+        ) from error
+
+
+def _list(console: Console) -> None:
+    """Print the pulled models with their paths, and the converted files."""
     from rich.table import Table
+    from rich.text import Text
 
-    from agentrt.runtime.gguf.cache import cached_models, default_cache_folder, remove_cached_model
+    from agentrt.runtime.gguf.cache import cached_models, default_cache_folder
+    from agentrt.runtime.hub.pulled import pulled_models
 
-    console = Console(highlight=False)
-    cached = cached_models()
-    unknown = set(remove or ()) - {model.converted_from for model in cached}
+    pulled, cached = pulled_models(), cached_models()
+    if pulled:
+        console.print("pulled")
+    for name, path in pulled.items():
+        console.print(f"  {name}\n    {path}")
+    if cached:
+        table = Table("converted from", "size", "last opened", box=None)
+        for model in cached:
+            opened = dt.datetime.fromtimestamp(model.used).isoformat(" ", "minutes")
+            table.add_row(Text(model.converted_from), _size(model.size), opened)
+        console.print(table)
+        console.print(f"in {default_cache_folder()}")
+    if not pulled and not cached:
+        console.print(
+            f"No model was pulled, and no GGUF file has been converted in {default_cache_folder()}."
+        )
+
+
+def _remove(console: Console, names: set[str] | None) -> None:
+    """Delete the models of these names, pulled or converted; None deletes all."""
+    from agentrt.runtime.gguf.cache import cached_models
+    from agentrt.runtime.hub.pulled import pulled_models
+
+    pulled, cached = pulled_models(), cached_models()
+    known = {*pulled, *(model.converted_from for model in cached)}
+    unknown = (names or set()) - known
     if unknown:
         raise typer.BadParameter(
-            f"no converted model is named {', '.join(sorted(unknown))}. Run agentrt models to see the names.",
+            f"no pulled or converted model is named {', '.join(sorted(unknown))}. Run agentrt models to see "
+            "the names.",
             param_hint="--remove",
         )
-    for model in cached:
-        if remove_all or model.converted_from in (remove or ()):
-            remove_cached_model(model)
-            console.print(
-                f"removed {model.converted_from} ({_size(model.size)})", markup=False, soft_wrap=True
+    wanted = known if names is None else names
+    _remove_converted(console, (model for model in cached if model.converted_from in wanted))
+    _remove_pulled(console, (name for name in pulled if name in wanted))
+
+
+def _remove_converted(console: Console, models: Iterable[CachedModel]) -> None:
+    from agentrt.runtime.gguf.cache import remove_cached_model
+
+    for model in models:
+        remove_cached_model(model)
+        console.print(f"removed {model.converted_from} ({_size(model.size)})")
+
+
+def _remove_pulled(console: Console, names: Iterable[str]) -> None:
+    """Forget these names; say how to delete what stays in the hub's cache."""
+    from agentrt.runtime.hub.names import HubName, parse_name
+    from agentrt.runtime.hub.pulled import remove_pulled
+
+    for name in names:
+        remove_pulled(name)
+        found, kept = parse_name(name), ""
+        if isinstance(found, HubName):
+            kept = (
+                "; its files stay in the hub's cache, which other programs share. Delete them: "
+                f"hf cache rm model/{found.repository}"
             )
-    if remove or remove_all:
-        return
-    if not cached:
-        console.print(
-            f"No GGUF file has been converted in {default_cache_folder()}.", markup=False, soft_wrap=True
-        )
-        return
-    table = Table("model", "size", "last opened", box=None)
-    for model in cached:
-        opened = dt.datetime.fromtimestamp(model.used).isoformat(" ", "minutes")
-        table.add_row(model.converted_from, _size(model.size), opened)
-    console.print(table)
-    console.print(f"in {default_cache_folder()}", markup=False, soft_wrap=True)
+        console.print(f"removed {name}{kept}")
 
 
-def _print_recommended() -> None:
-    """Print each recommended model with the command that downloads it."""
-    from rich.console import Console
-    from rich.table import Table
-
+def _print_recommended(console: Console) -> None:
+    """Print each recommended model and how to download it. Names have a line of their own: they are long."""
     from agentrt.runtime.hub.recommended import RECOMMENDED
 
-    console = Console(highlight=False)
-    table = Table("name", "size", "licence", "good for", box=None)
-    table.columns[0].no_wrap = True
     for model in RECOMMENDED:
-        table.add_row(model.name, f"{model.gigabytes:.1f} GB", model.license, model.good_for)
-    console.print(table)
+        console.print(f"{model.name}\n    {model.gigabytes:.1f} GB, {model.license}: {model.good_for}")
     console.print("Download one: agentrt pull NAME. The name then works wherever a model is named.")
 
 

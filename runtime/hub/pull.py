@@ -17,7 +17,7 @@ from agentrt.errors import ModelDownloadError
 from agentrt.extras import require_extra
 
 from .names import HubName, WebAddress, parse_name, quantisations
-from .pulled import models_folder, remember_pulled
+from .pulled import downloads_folder, models_folder, remember_pulled
 from .web import Progress, download_file
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _pull_from_address(
         )
     if revision is not None:
         raise ModelDownloadError(f"{address.url} is no repository and has no --revision. Leave it out.")
-    return download_file(address.url, models_folder(), sha256, progress)
+    return download_file(address.url, downloads_folder(), sha256, progress)
 
 
 def _pull_from_hub(name: HubName, revision: str | None) -> Path:

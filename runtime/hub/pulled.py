@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -25,7 +26,11 @@ def remember_pulled(name: str, path: Path, folder: Path | None = None) -> None:
 
 
 def find_pulled(name: str, folder: Path | None = None) -> Path | None:
-    """Return where ``name`` was pulled to, if its files are still there."""
+    """Return where ``name`` was pulled to, if its files are still there.
+
+    Raises:
+        OSError: the place cannot be looked at.
+    """
     try:
         path = Path(json.loads(_file(name, folder).read_text(encoding="utf-8"))["path"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -50,6 +55,28 @@ def pulled_models(folder: Path | None = None) -> dict[str, Path]:
 def forget_pulled(name: str, folder: Path | None = None) -> None:
     """Forget ``name``; its files are left alone."""
     _file(name, folder).unlink(missing_ok=True)
+
+
+def remove_pulled(name: str, folder: Path | None = None) -> None:
+    """Forget ``name``, and delete its file if that is from an address and no other name has it.
+
+    Files of the hub stay in the hub's cache, which other programs share.
+
+    Raises:
+        OSError: the file cannot be deleted.
+    """
+    others = pulled_models(folder)
+    path = others.pop(name, None)
+    if path is not None and path.is_relative_to(downloads_folder(folder)) and path not in others.values():
+        path.unlink()
+        with contextlib.suppress(OSError):  # another file of this digest is there
+            path.parent.rmdir()
+    forget_pulled(name, folder)
+
+
+def downloads_folder(folder: Path | None = None) -> Path:
+    """Return the folder of the files from addresses, each in a folder named after its digest."""
+    return (folder or models_folder()) / "downloads"
 
 
 def _folder(folder: Path | None) -> Path:

@@ -38,7 +38,7 @@ def download_file(url: str, folder: Path, sha256: str, progress: Progress | None
         )
     digest = sha256.lower()
     name = Path(unquote(address.path)).name or "model.gguf"
-    target = folder / "downloads" / digest / name
+    target = folder / digest / name
     try:
         if not target.exists():
             _fetch_verified(url, target, digest, progress or (lambda done, total: None))

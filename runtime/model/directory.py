@@ -125,8 +125,10 @@ def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float]
     # Imported here, as they load packages that other models do not need.
     from ..gguf.cache import convert_gguf
     from ..gguf.source import read_source
+    from .chat_template import check_gguf_template
 
     source = read_source(file)
+    check_gguf_template(file, source.metadata)
     path = convert_gguf(source, cache_folder, progress)
     conversion = Conversion(file, str(_read_json(path / "config.json").get("converted_from")))
     with conversion_errors(conversion):

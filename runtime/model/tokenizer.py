@@ -13,6 +13,7 @@ import openvino_genai
 from agentrt.calls import ToolCall, takes_tools, tool_call_formats
 from agentrt.errors import InvalidRequestError, ModelFormatError
 
+from .chat_template import template_syntax_error
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
 from .openvino_core import load_on_own_thread
@@ -37,7 +38,8 @@ class Tokenizer:
         ``tool_prompt`` describes tools in the system message where the chat template takes none.
 
         Raises:
-            ModelFormatError: one of them cannot be loaded, or the chat template or end token is missing.
+            ModelFormatError: one of them cannot be loaded, the chat template cannot be parsed, or it or
+                the end token is missing.
         """
         try:
             self._tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(directory.path)))
@@ -51,7 +53,13 @@ class Tokenizer:
         if not self.chat_template:
             raise ModelFormatError(
                 f"{directory.path} has no chat template. Copy chat_template.jinja or tokenizer_config.json "
-                "from the original model; base models without one cannot chat."
+                "of the original model into that directory; base models without one cannot chat."
+            )
+        syntax_error = template_syntax_error(self._tokenizer)
+        if syntax_error is not None:
+            raise ModelFormatError(
+                f"the chat template of {directory.path} cannot be parsed: {syntax_error}. Export the model "
+                "or convert its tokenizer again with the chat template of the original model."
             )
         self.writes_tool_prompt = tool_prompt and not takes_tools(self.chat_template)
         """Whether tools are described by :mod:`agentrt.runtime.model.tool_prompt`."""

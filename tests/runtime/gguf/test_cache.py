@@ -14,7 +14,7 @@ import gguf
 import numpy as np
 import pytest
 
-from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
+from agentrt.bench.common.random_gguf import CHAT_TEMPLATE, ModelShape, write_random_gguf
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.file_lock import file_lock
 from agentrt.runtime.gguf import conversion
@@ -69,6 +69,35 @@ def test_a_file_is_converted_once_whatever_its_path(
     assert (first.model_id, again.model_id) == ("Tiny-Q8_0", "Renamed")
 
 
+def with_template(file: Path, folder: Path, template: bytes) -> Path:
+    """Copy ``file`` with another chat template, padded to the length of its own."""
+    own = CHAT_TEMPLATE.encode()
+    changed = folder / "Changed.gguf"
+    changed.write_bytes(file.read_bytes().replace(own, template.ljust(len(own))))
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        (b"", r"has no chat template.*instruct.*gguf-new-metadata --chat-template-file"),
+        (b"{{ messages[0]['content'] }", r"cannot be parsed: .* at row 1, column \d+"),
+    ],
+)
+def test_a_file_that_cannot_chat_is_refused_before_its_weights_are_converted(
+    file: Path, tmp_path: Path, template: bytes, error: str
+) -> None:
+    changed = with_template(file, tmp_path, template)
+    with pytest.raises(ModelFormatError, match=rf"Changed\.gguf {error}"):
+        open_model_directory(changed, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_template_that_rejects_messages_is_converted(file: Path, tmp_path: Path) -> None:
+    changed = with_template(file, tmp_path, b"{{ raise_exception('system first') }}")
+    assert open_model_directory(changed, tmp_path / "cache").model_id == "Changed"
+
+
 def test_other_weights_are_another_model(file: Path, tmp_path: Path) -> None:
     other = tmp_path / file.name
     write_random_gguf(other, SHAPE, seed=1)
@@ -92,7 +121,7 @@ def test_an_incomplete_conversion_is_not_used(
     with monkeypatch.context() as patch:
         patch.setattr(json, "dumps", fail)  # called for the last file that is written
         with pytest.raises(ModelFormatError, match="No space left on device"):
-            open_model_directory(file, tmp_path)
+            convert_gguf(read_source(file), tmp_path)
     assert visible(tmp_path) == []
     open_model_directory(file, tmp_path)
 

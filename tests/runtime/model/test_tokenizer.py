@@ -122,6 +122,21 @@ def test_a_template_that_rejects_messages_is_an_error(nano_directory: ModelDirec
         Tokenizer(open_model_directory(path), 2048).render([{"role": "user", "content": "hi"}], None)
 
 
+@pytest.mark.parametrize(
+    "template", ["{{ messages[0]['content'] }", "{% for %}", "{% if true %}", "{{ 'a }}"]
+)
+def test_a_template_that_cannot_be_parsed_is_refused(
+    nano_directory: ModelDirectory, tmp_path: Path, template: str
+) -> None:
+    path = copy_of(nano_directory, tmp_path)
+    graph = path / "openvino_tokenizer.xml"
+    graph.write_text(
+        re.sub('<chat_template value="[^"]*"', f'<chat_template value="{template}"', graph.read_text())
+    )
+    with pytest.raises(ModelFormatError, match=r"cannot be parsed: .* at row 1, column \d+"):
+        Tokenizer(open_model_directory(path), 2048)
+
+
 def test_a_missing_end_token_is_refused(nano_directory: ModelDirectory, tmp_path: Path) -> None:
     path = copy_of(nano_directory, tmp_path)
     for file in ("config.json", "generation_config.json"):

@@ -20,6 +20,7 @@ from .serving import (
     choose_tokens,
     exit_on_sigterm,
     say,
+    say_waiting,
 )
 
 
@@ -67,6 +68,7 @@ def gateway(
             config,
             listener,
             lambda: announce(f"the engine at {upstream}", config, listener, created),
+            say_waiting,
         )
     say("stopped")
 

@@ -20,6 +20,7 @@ from .serving import (
     choose_tokens,
     exit_on_sigterm,
     say,
+    say_waiting,
 )
 
 _MAX_MEMORY_MIB = 2**30
@@ -105,5 +106,6 @@ def serve(
                 config,
                 listener,
                 lambda: announce(served, config, listener, created),
+                say_waiting,
             )
     say("stopped")

@@ -80,5 +80,10 @@ def announce(served: str, config: ListenConfig, listener: socket.socket, token: 
         say(f"token for this run: {token}")
 
 
+def say_waiting(requests: int) -> None:
+    """Print that the server stops when its requests have ended."""
+    say(f"waiting for {requests} request{'s' * (requests > 1)}; Ctrl-C again to stop now")
+
+
 def _exit(*_: Any) -> None:
     raise SystemExit(0)

@@ -6,55 +6,68 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
 from .config import ListenConfig
 from .connection import Connection
+from .draining import DrainingServer
+from .interrupted import AnswerInterrupted
 
 _BACKLOG = 2048
 
 
-def make_server(app: FastAPI, config: ListenConfig) -> uvicorn.Server:
-    """Return a uvicorn server for ``app``. Its ``run`` takes the listener; ``should_exit`` stops it."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=type("BoundConnection", (Connection,), {"header_timeout_s": config.header_timeout_s}),
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            backlog=_BACKLOG,
-            timeout_keep_alive=config.idle_timeout_s,
-            timeout_graceful_shutdown=config.drain_s,
-        )
+def make_server(
+    app: FastAPI,
+    config: ListenConfig,
+    ready: Callable[[], None] = lambda: None,
+    waiting: Callable[[int], None] = lambda requests: None,
+) -> DrainingServer:
+    """Return a server for ``app``. Its ``run`` takes the listener; ``should_exit`` stops it.
+
+    ``ready`` and ``waiting`` are those of :func:`serve`.
+    """
+    settings = uvicorn.Config(
+        AnswerInterrupted(app),
+        http=type("BoundConnection", (Connection,), {"header_timeout_s": config.header_timeout_s}),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=config.idle_timeout_s,
     )
+    return DrainingServer(settings, config.drain_s, ready, waiting)
 
 
-def serve(app: FastAPI, config: ListenConfig, listener: socket.socket, ready: Callable[[], None]) -> None:
+def serve(
+    app: FastAPI,
+    config: ListenConfig,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    waiting: Callable[[int], None],
+) -> None:
     """Serve until SIGINT or SIGTERM, then let requests in progress finish within ``config.drain_s``.
 
-    Call it on the main thread. ``ready`` is called once clients can connect.
+    Call it on the main thread. ``ready`` is called once clients can connect and signals stop the server;
+    ``waiting`` with the number of requests in progress when the server begins to wait for them.
     """
-    server = make_server(app, config)
+    server = make_server(app, config, ready, waiting)
     listener.listen(_BACKLOG)
-    with _ignore_reraised_signals():
-        ready()
+    with _signals_stop(server):
         server.run(sockets=[listener])
 
 
 @contextmanager
-def _ignore_reraised_signals() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM once uvicorn has drained: it raises the signal that stopped it again."""
+def _signals_stop(server: DrainingServer) -> Iterator[None]:
+    """Let SIGINT and SIGTERM stop ``server`` before its own handlers are there, and do nothing after that.
 
-    def ignore(number: int, frame: FrameType | None) -> None:
-        pass
-
-    before = {number: signal.signal(number, ignore) for number in (signal.SIGINT, signal.SIGTERM)}
+    uvicorn raises the signal that stopped it again once it has drained.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, server.handle_exit) for number in numbers}
     try:
         yield
     finally:

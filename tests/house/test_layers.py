@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": (set(), 20),
     "agentrt.runtime.engine.simulation": (set(), 29),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 32),
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 34),
 }
 
 SCRIPT = """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -107,17 +110,63 @@ def test_several_models_with_names_of_their_own(serve: Callable[..., Service]) -
     assert service.end() == 0, service.lines
 
 
-def test_draining_has_a_time_limit(serve: Callable[..., Service]) -> None:
-    service = serve("--port", "0", "--no-auth", "--drain", "0")
-    url = service.wait_for("serving nano at").rsplit(" ", 1)[1]
-    body = LONG | {"max_tokens": 3000}
-    with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=60) as response:
-        lines = response.iter_lines()
-        next(lines)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_directly_after_the_address_stops_it(
+    serve: Callable[..., Service], number: signal.Signals
+) -> None:
+    service = serve("--port", "0", "--no-auth")
+    service.wait_for("serving nano at")
+    service.process.send_signal(number)
+    assert service.process.wait(60) == 0
+    service.end()
+    assert service.lines[-1] == "stopped"
+
+
+class TwoRequests:
+    """A streamed request that has begun, and one that is not streamed, to a server."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._body = LONG | {"max_tokens": 3000}
+        self.begun = threading.Event()
+
+    def streamed(self) -> list[str]:
+        with httpx.stream("POST", f"{self._url}/chat/completions", json=self._body, timeout=60) as response:
+            lines = response.iter_lines()
+            first = next(lines)
+            self.begun.set()
+            return [first, *lines]
+
+    def whole(self) -> httpx.Response:
+        return httpx.post(f"{self._url}/chat/completions", json=self._body | {"stream": False}, timeout=60)
+
+    def wait_for_both(self) -> None:
+        assert self.begun.wait(60)
+        health = self._url.removesuffix("/v1") + "/health"
+        while httpx.get(health).json()["running"] < 2:
+            pass
+
+
+@pytest.mark.parametrize("drain", ["0", "1", "600"])
+def test_requests_that_are_not_awaited_get_an_error(serve: Callable[..., Service], drain: str) -> None:
+    service = serve("--port", "0", "--no-auth", "--drain", drain)
+    requests = TwoRequests(service.wait_for("serving nano at").rsplit(" ", 1)[1])
+    with ThreadPoolExecutor() as threads:
+        streamed, whole = threads.submit(requests.streamed), threads.submit(requests.whole)
+        requests.wait_for_both()
         service.process.send_signal(signal.SIGINT)
-        with pytest.raises(httpx.TransportError):
-            list(lines)
+        if drain != "0":
+            service.wait_for("waiting for 2 requests; Ctrl-C again to stop now")
+        if drain == "600":
+            service.process.send_signal(signal.SIGINT)
+        last = [line for line in streamed.result() if line][-1]
+        error = json.loads(last.removeprefix("data: "))["error"]
+        assert (error["type"], error["code"]) == ("server_error", "server_stopping")
+        assert whole.result().status_code == 503
+        assert whole.result().json()["error"] == error
     assert service.end() == 0, service.lines
+    assert service.lines[-1] == "stopped"
+    assert not any("Traceback" in line or "ASGI" in line for line in service.lines), service.lines
 
 
 def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_path: Path) -> None:

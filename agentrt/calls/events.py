@@ -29,7 +29,7 @@ class CallStarted:
     """The name of a call is known. ``index`` counts the calls of one message from 0.
 
     If the call turns out to be malformed, no :class:`CallFinished` with this index follows, and the call's
-    whole text follows as :class:`TextDelta`.
+    whole text follows as :class:`TextDelta`; of a call that was cut off, nothing follows.
     """
 
     index: int

@@ -9,7 +9,7 @@ from typing import Final
 from .events import CallFinished, ParserEvent, TextDelta
 from .format import ToolCallFormat
 from .json_message import JSON_MESSAGE
-from .parser import MAX_CALL_CHARACTERS, CallCheck, ToolCallParser
+from .parser import MAX_CALL_CHARACTERS, ToolCallParser
 from .pythonic import PYTHONIC
 from .registry import tool_call_formats
 from .tool_definitions import ToolDefinitions
@@ -46,7 +46,7 @@ class MessageParser:
             check=tools.check,
             unchecked=format if held_to_grammar else None,
         )
-        self._trials = [_WholeMessage(each, tools.check) for each in (JSON_MESSAGE, PYTHONIC)]
+        self._trials = [_WholeMessage(each, tools) for each in (JSON_MESSAGE, PYTHONIC)]
         self._fences = _FenceRemover()
         self._held: list[str] = []
         self._held_characters = 0
@@ -69,16 +69,15 @@ class MessageParser:
             return self._release()
         return []
 
-    def close(self) -> list[ParserEvent]:
-        """End the message."""
+    def close(self, *, cut: bool = False) -> list[ParserEvent]:
+        """End the message; ``cut`` is as in :meth:`ToolCallParser.close`."""
         if self._undecided:
             self._feed_trials(self._fences.close())
             for trial in self._trials:
-                events = trial.close()
-                if events:
+                if trial.close(cut=cut):
                     self._undecided = False
-                    return events
-        return self._release() + self._parser.close()
+                    return trial.events
+        return self._release() + self._parser.close(cut=cut)
 
     def _feed_trials(self, text: str) -> None:
         self._trials = [trial for trial in self._trials if trial.feed(text)]
@@ -92,23 +91,28 @@ class MessageParser:
 class _WholeMessage:
     """The trial whether a message consists of calls in one format only."""
 
-    def __init__(self, format: ToolCallFormat, check: CallCheck) -> None:
-        self._parser = ToolCallParser(format, check=check)
-        self._events: list[ParserEvent] = []
+    def __init__(self, format: ToolCallFormat, tools: ToolDefinitions) -> None:
+        self._tools = tools
+        self._parser = ToolCallParser(format, check=tools.check)
+        self.events: list[ParserEvent] = []
 
     def feed(self, text: str) -> bool:
         """Return whether the message still consists of calls only."""
         return self._add(self._parser.feed(text))
 
-    def close(self) -> list[ParserEvent]:
-        """Return the events of the calls; empty if there is other text, or no call."""
-        complete = self._add(self._parser.close())
-        has_calls = any(isinstance(each, CallFinished) for each in self._events)
-        return self._events if complete and has_calls else []
+    def close(self, *, cut: bool) -> bool:
+        """Return whether the message consists of calls, and ``events`` are theirs.
+
+        A message that was ``cut`` may end in its first call, after the name of an offered tool.
+        """
+        unfinished = self._parser.unfinished_call
+        begun = cut and unfinished is not None and self._tools.offers(unfinished)
+        only_calls = self._add(self._parser.close(cut=cut))
+        return only_calls and (begun or any(isinstance(each, CallFinished) for each in self.events))
 
     def _add(self, events: Sequence[ParserEvent]) -> bool:
-        self._events += [each for each in events if not _is_space(each)]
-        return not any(isinstance(each, TextDelta) for each in self._events)
+        self.events += [each for each in events if not _is_space(each)]
+        return not any(isinstance(each, TextDelta) for each in self.events)
 
 
 def _is_space(event: ParserEvent) -> bool:

@@ -66,6 +66,11 @@ class ToolCallParser:
         self._next_index = 0
         self._after_call = False
 
+    @property
+    def unfinished_call(self) -> str | None:
+        """The tool's name of a call that is read but not yet reported; None if there is none."""
+        return next((event.name for event in self._held_events if isinstance(event, CallStarted)), None)
+
     def feed(self, text: str) -> list[ParserEvent]:
         """Parse the next piece of text and return the events it completed."""
         events: list[ParserEvent] = []
@@ -75,10 +80,15 @@ class ToolCallParser:
                 pass
         return events
 
-    def close(self) -> list[ParserEvent]:
-        """End the message. An unfinished call is malformed; a missing closing tag is not an error."""
+    def close(self, *, cut: bool = False) -> list[ParserEvent]:
+        """End the message. An unfinished call is malformed; a missing closing tag is not an error.
+
+        ``cut`` says that the message was cut off before the model ended it: an unfinished call and the
+        beginning of markup after a call are then dropped.
+        """
         events: list[ParserEvent] = []
-        if self._state == "call" or not self._only_space_after_call():
+        unfinished = self._state in ("call", "after")
+        if not (cut and unfinished) and (self._state == "call" or not self._only_space_after_call()):
             self._emit("".join(self._held) + self._pending, events)
         self._pending, self._held = "", []
         return events

@@ -44,6 +44,10 @@ class ToolDefinitions:
         self.repaired += bool(repairs) or name != call.name
         return ToolCall(name, arguments, call.id)
 
+    def offers(self, name: str) -> bool:
+        """Whether a call with this name is one of an offered tool, perhaps after a repair."""
+        return self._offered_name(name) is not None
+
     def _offered_name(self, name: str) -> str | None:
         if name in self._types:
             return name

@@ -31,13 +31,16 @@ class GenerationBuilder:
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         held_to_grammar: bool = False,
+        calls_only: bool = False,
     ) -> None:
         """``call_format`` is the format of calls of ``tools``; None if no tools are offered.
 
-        ``held_to_grammar`` says that a grammar makes the calls of this format valid.
+        ``held_to_grammar`` says that a grammar makes the calls of this format valid. ``calls_only`` says that
+        the answer must call a tool: it has no text, and what is left of an unfinished call is none.
         """
         self._call_format = call_format
         self._held_to_grammar = held_to_grammar
+        self._calls_only = calls_only
         self._tools = ToolDefinitions(tools, trusted=call_format)
         self._parser = self._new_parser()
         self._text: list[str] = []
@@ -52,8 +55,8 @@ class GenerationBuilder:
 
     def finish(self, output: RequestOutput) -> list[GenerationEvent]:
         """End the answer; the last event is :class:`Finished`."""
-        events = [] if self._parser is None else self._record(self._parser.close())
         reason: FinishReason = output.stop_reason
+        events = [] if self._parser is None else self._record(self._parser.close(cut=reason != "stop"))
         if reason == "stop" and self._calls:
             reason = "tool_calls"
         generation = Generation(
@@ -94,6 +97,8 @@ class GenerationBuilder:
         recorded: list[GenerationEvent] = []
         for event in events:
             if isinstance(event, TextDelta):
+                if self._calls_only:
+                    continue
                 self._text.append(event.text)
                 recorded.append(event)
                 continue

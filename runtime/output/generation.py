@@ -51,7 +51,7 @@ class Generation:
     id: str
     """Id of the request, which traces and errors name."""
     text: str
-    """The answer without the text of its tool calls."""
+    """The answer without the text of its tool calls, also of one that was cut off."""
     tool_calls: tuple[ToolCall, ...]
     """The well-formed calls that the caller has to run, in order, each with an id."""
     finish_reason: FinishReason

@@ -39,6 +39,7 @@ class PendingGeneration:
             request.call_format,
             () if request.tool_choice is None else request.tool_choice.tools,
             held_to_grammar=request.calls_held_to_grammar,
+            calls_only=request.tool_choice is not None and request.tool_choice.required,
         )
         self._reported = 0
 

@@ -136,7 +136,7 @@ class ChoiceStream:
         if isinstance(event, LogprobsDelta):
             self._logprobs += event.tokens
         elif isinstance(event, TextDelta):
-            # A call that was cut off is repeated as text, but its first part was sent already as a call.
+            # A call that a stop text ends is repeated as text, but its first part was sent already as a call.
             if not self._in_call:
                 yield self._chunk({"content": event.text})
         elif isinstance(event, CallStarted):

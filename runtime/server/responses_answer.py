@@ -46,7 +46,7 @@ class ResponseWriter:
         if isinstance(event, LogprobsDelta):
             self._pending_logprobs += format_logprobs(self._runtime, event.tokens)
         elif isinstance(event, TextDelta):
-            # A call that was cut off is repeated as text, but its first part was sent already as a call.
+            # A call that a stop text ends is repeated as text, but its first part was sent already as a call.
             if self._open_item("function_call") is None:
                 yield from self._add_text(event.text)
         elif isinstance(event, CallStarted):

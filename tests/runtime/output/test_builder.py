@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCallFormat
-from agentrt.runtime import Finished, Timing, Usage
+from agentrt.runtime import Finished, Generation, Timing, Usage
 from agentrt.runtime.engine.engine_request import RequestOutput, StopReason
 from agentrt.runtime.output.builder import GenerationBuilder
 
@@ -66,7 +66,51 @@ def test_without_tools_text_is_text() -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "cancelled"])
-def test_a_call_that_was_cut_off_is_text(reason: StopReason) -> None:
-    last = build([TEXT[:-20]], ToolCallFormat.HERMES, reason)[-1]
+@pytest.mark.parametrize(("kept", "calls"), [(len("Let me see.<tool_call>"), 0), (-20, 0), (-3, 1)])
+def test_a_call_that_was_cut_off_is_dropped(reason: StopReason, kept: int, calls: int) -> None:
+    last = build([TEXT[:kept]], ToolCallFormat.HERMES, reason)[-1]
     assert isinstance(last, Finished)
-    assert (last.generation.text, last.generation.finish_reason) == (TEXT[:-20], reason)
+    assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", reason)
+    assert len(last.generation.tool_calls) == calls
+
+
+def test_complete_calls_before_the_cut_are_kept() -> None:
+    last = build([TEXT + TEXT[11:-20]], ToolCallFormat.HERMES, "length")[-1]
+    assert isinstance(last, Finished)
+    assert [call.name for call in last.generation.tool_calls] == ["look"]
+    assert (last.generation.text, last.generation.finish_reason) == ("Let me see.", "length")
+
+
+LOOK = '{"name": "look", "arguments": {"what": "x"}}'
+TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"properties": {"what": {}}}}}]
+
+
+def build_message(text: str, reason: StopReason, *, calls_only: bool = False) -> Generation:
+    builder = GenerationBuilder(ToolCallFormat.JSON_MESSAGE, TOOLS, calls_only=calls_only)
+    builder.feed(text)
+    last = builder.finish(output(text, reason))[-1]
+    assert isinstance(last, Finished)
+    return last.generation
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "left"),
+    [
+        (LOOK[:-5], 0, ""),
+        (f"```json\n{LOOK[:-5]}", 0, ""),
+        (f"{LOOK}\n{LOOK[:-5]}", 1, ""),
+        (f"{LOOK}\n{LOOK[:5]}", 1, ""),
+        ('{"name": "Oslo", "cou', 0, '{"name": "Oslo", "cou'),
+        ('{"name": "Oslo", "arguments": {"a"', 0, '{"name": "Oslo", "arguments": {"a"'),
+    ],
+)
+def test_a_call_without_markup_that_was_cut_off_is_dropped(text: str, calls: int, left: str) -> None:
+    generation = build_message(text, "length")
+    assert (len(generation.tool_calls), generation.text) == (calls, left)
+    assert build_message(text, "stop").text
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+@pytest.mark.parametrize("text", ['{"name', LOOK[:-5]])
+def test_an_answer_that_must_call_has_no_text(reason: StopReason, text: str) -> None:
+    assert build_message(text, reason, calls_only=True).text == ""

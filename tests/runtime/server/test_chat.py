@@ -71,7 +71,7 @@ def test_a_stream_on_the_wire(http: httpx.Client) -> None:
 
 def test_a_call_whole_and_streamed(client: openai.OpenAI, tools: Any) -> None:
     body = SHORT | {"messages": WEATHER, "tools": tools, "max_tokens": 80}
-    (choice,) = client.chat.completions.create(**body).choices
+    (choice,) = client.chat.completions.create(**body | {"max_tokens": 8}).choices
     assert choice.finish_reason == "tool_calls"
     assert choice.message.content is None
     assert choice.message.tool_calls is not None
@@ -96,6 +96,8 @@ def test_a_call_that_is_cut_off_is_not_sent_twice(client: openai.OpenAI, tools: 
     assert any(chunk.choices[0].delta.tool_calls for chunk in chunks)
     assert not any(chunk.choices[0].delta.content for chunk in chunks)
     assert chunks[-1].choices[0].finish_reason == "length"
+    (choice,) = client.chat.completions.create(**body | {"max_tokens": 8}).choices
+    assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("", None, "length")
 
 
 def test_a_call_in_the_history_is_part_of_the_prompt(client: openai.OpenAI, tools: Any) -> None:
@@ -167,7 +169,7 @@ def test_logprobs(client: openai.OpenAI, streamed: bool) -> None:
             if chunk.choices[0].logprobs is not None:
                 content += chunk.choices[0].logprobs.content or ()
     else:
-        (choice,) = client.chat.completions.create(**body).choices
+        (choice,) = client.chat.completions.create(**body | {"max_tokens": 8}).choices
         text = choice.message.content or ""
         assert choice.logprobs is not None
         content += choice.logprobs.content or ()

@@ -263,7 +263,8 @@ class ModelPool:
         twice = sorted({name for name in names if names.count(name) > 1})
         if not names or twice:
             raise ConfigurationError(
-                f"two models are named {twice[0]!r}. Give one of them another name."
+                f"two models are named {twice[0]!r}. Give one of them another name: "
+                "--served-model-name NAME=MODEL (names in Python)."
                 if twice
                 else "a pool needs a model. Give at least one."
             )

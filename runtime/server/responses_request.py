@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
 
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
 from .common_request import CommonRequest
 
 _TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
+
+
+def _refuse_stored(value: Any) -> None:
+    if value is not None:
+        raise PydanticCustomError(
+            "not_stored", "nothing is stored here. Send the whole conversation as input."
+        )
+
+
+NotStored = Annotated[None, BeforeValidator(_refuse_stored)]
+"""A field that names a stored conversation; only null is accepted."""
 
 
 class TextOptions(BaseModel):
@@ -32,9 +44,9 @@ class ResponsesRequest(CommonRequest):
     text: TextOptions | None = None
     metadata: dict[str, str] | None = None
     include: list[str] | None = None
-    previous_response_id: None = None
+    previous_response_id: NotStored = None
     """Not supported, because nothing is stored: send the whole conversation."""
-    conversation: None = None
+    conversation: NotStored = None
     """Not supported, because nothing is stored: send the whole conversation."""
     background: Literal[False] | None = None
 

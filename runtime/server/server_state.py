@@ -37,7 +37,7 @@ class ServerState:
         """
         model = self.pool.find(name)
         if model is None:
-            served = " or ".join(repr(model.name) for model in self.pool.models)
+            served = " or ".join(repr(each) for model in self.pool.models for each in model.names)
             raise ApiError(
                 404,
                 f"the model {name!r} is not served here. Use {served}.",

@@ -145,3 +145,9 @@ def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str
     response = http.post("/v1/responses", json=SHORT | {"stream": streamed} | change)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+def test_the_refusal_of_a_stored_conversation_says_what_to_send(http: httpx.Client, field: str) -> None:
+    message = http.post("/v1/responses", json=SHORT | {field: "x_1"}).json()["error"]["message"]
+    assert message == f"{field}: nothing is stored here. Send the whole conversation as input."

@@ -198,6 +198,6 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
         assert "choose another --port" in refused("--port", str(taken.getsockname()[1]))
     (tmp_path / "file").write_text("x")
     assert "is not a socket" in refused("--uds", str(tmp_path / "file"))
-    assert "two models are named 'nano'" in refused("--model", "nano", "--model", "nano")
+    assert "--served-model-name NAME=MODEL" in refused("--model", "nano", "--model", "nano")
     assert "Give --memory-budget-mib 2" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
     assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")

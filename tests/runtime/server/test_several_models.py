@@ -116,7 +116,7 @@ def test_requests_choose_a_model_by_name(serve: Callable[..., Service]) -> None:
 def test_an_unknown_model(serve: Callable[..., Service]) -> None:
     service = serve()
     for call in (service.ask, service.client.models.retrieve):
-        with pytest.raises(openai.NotFoundError, match="Use 'nano' or 'llama'") as caught:
+        with pytest.raises(openai.NotFoundError, match="Use 'nano' or 'assistant' or 'llama'") as caught:
             call("gpt-4")
         assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 

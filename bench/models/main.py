@@ -44,29 +44,51 @@ class _Size:
 _FULL: Final = _Size({"simple": 16, "multiple": 8, "parallel": 8, "irrelevance": 4}, 8, 256, 8, 32, 3)
 _QUICK: Final = _Size({"simple": 3, "multiple": 2, "parallel": 2, "irrelevance": 1}, 4, 96, 3, 16, 1)
 _CONTEXT: Final = 8192
-_METHOD: Final = (
-    "gguf_types_exact counts the types of weights that a tiny model of each has, after conversion, as the "
-    "gguf package reads them from the file, bit for bit; gguf_types_largest_error is the largest difference "
-    "of the others, relative to the largest weight of a matrix. architectures_equal counts the tiny random "
-    "models whose 24 greedy tokens in float32 are those that Transformers gave with the same weights. "
-    "tool_call_recall is the share of recorded answers, in {dialects} dialects, whose calls are read as "
-    "recorded; false_calls counts the calls read in 1,000 answers that make none. bfcl_*_exact is the "
-    "share of BFCL's single-turn tasks (simple, multiple: one call; parallel: several; irrelevance: none) "
-    "answered greedily with exactly the accepted calls, {tasks}, spread evenly over the workload. "
-    "*_llama_cpp is the same of llama.cpp's server (xllamacpp) on the same file with its own chat template "
-    "and parser; *_llama_cpp_reread reads the text of its answers with agentrt's parser. "
-    "ppl_ratio_vs_llama_cpp compares the perplexities of the first {window} tokens of {texts} texts of "
-    "Spec-Bench, each token predicted after those before it: agentrt's kernels with their default "
-    "settings, and llama.cpp's server, which decodes the same tokens one by one. "
-    "greedy_equal_openvino_genai counts the prompts whose answers of at most {tokens} tokens, in float32, "
-    "are to the character those of OpenVINO GenAI on the converted model. first_open_s is the time from "
-    "an empty cache folder to the first token, with conversion and profile (first_open_profile_s of it), "
-    "second_open_s that of the next process; first_open_peak_ratio_vs_weights is the first one's peak memory "
-    "divided by the size of the converted weights; peak_rss_ratio_vs_openvino_genai compares the later "
-    "openings' peak memory, after a prompt of about 400 tokens and an answer of {answer}, "
-    "with that of OpenVINO GenAI's continuous batching of the converted model, each with a KV cache of "
-    "{cache} GiB (medians of {repeats}, each side in turn). Every side runs in a process of its own."
-)
+_METHOD: Final = {
+    "gguf_types_exact": (
+        "gguf_types_exact counts the types of weights that a tiny model of each has, after conversion, as "
+        "the gguf package reads them from the file, bit for bit; gguf_types_largest_error is the largest "
+        "difference of the others, relative to the largest weight of a matrix."
+    ),
+    "architectures_equal": (
+        "architectures_equal counts the tiny random models whose 24 greedy tokens in float32 are those that "
+        "Transformers gave with the same weights."
+    ),
+    "tool_call_recall": (
+        "tool_call_recall is the share of recorded answers, in {dialects} dialects, whose calls are read as "
+        "recorded; false_calls counts the calls read in 1,000 answers that make none."
+    ),
+    "bfcl_": (
+        "bfcl_*_exact is the share of BFCL's single-turn tasks (simple, multiple: one call; parallel: "
+        "several; irrelevance: none) answered greedily with exactly the accepted calls, {tasks}, spread "
+        "evenly over the workload."
+    ),
+    "_llama_cpp_reread": (
+        "*_llama_cpp is the same of llama.cpp's server (xllamacpp) on the same file with its own chat "
+        "template and parser; *_llama_cpp_reread reads the text of its answers with agentrt's parser."
+    ),
+    "ppl_ratio_vs_llama_cpp": (
+        "ppl_ratio_vs_llama_cpp compares the perplexities of the first {window} tokens of {texts} texts of "
+        "Spec-Bench, each token predicted after those before it: agentrt's kernels with their default "
+        "settings, and llama.cpp's server, which decodes the same tokens one by one."
+    ),
+    "greedy_equal_openvino_genai": (
+        "greedy_equal_openvino_genai counts the prompts whose answers of at most {tokens} tokens, in "
+        "float32, are to the character those of OpenVINO GenAI on the converted model."
+    ),
+    "first_open_s": (
+        "first_open_s is the time from an empty cache folder to the first token, with conversion and "
+        "profile (first_open_profile_s of it), second_open_s that of the next process; "
+        "first_open_peak_ratio_vs_weights is the first one's peak memory divided by the size of the "
+        "converted weights; peak_rss_ratio_vs_openvino_genai compares the later openings' peak memory, "
+        "after a prompt of about 400 tokens and an answer of {answer}, with that of OpenVINO GenAI's "
+        "continuous batching of the converted model, each with a KV cache of {cache} GiB (medians of "
+        "{repeats}, each side in turn). Every side runs in a process of its own."
+    ),
+}
+"""What figures mean, by a part of their names."""
+_NO_WORKLOADS: Final = "Exact tool calls (BFCL) and perplexity were left out: they need --workloads."
+_NO_PEER: Final = "Perplexity and llama.cpp's tool calls were left out: they need a GGUF file."
 
 
 @dataclass(frozen=True)
@@ -175,17 +197,20 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
 
     The folder ``workloads`` has BFCL's single-turn tasks and Spec-Bench, without which no tool call of a
     task and no perplexity is measured.
-    """
-    from agentrt.runtime.model.directory import find_model
 
+    Raises:
+        ModelNotFoundError, ModelFormatError: the model is missing or damaged. Nothing was measured.
+        WorkloadError: a workload is missing or damaged. Nothing was measured.
+    """
     machine, size = describe_machine(), _QUICK if quick else _FULL
+    model = _find_model(model)
+    left_out = _check_workloads([model], workloads, size)
+    for note in left_out:
+        progress(note)
     runtime = _measure_runtime(progress)
-    # Pulled names are looked up here: the models are opened with caches of their own.
-    model = model if model == "nano" else str(find_model(model))
     measured = _measure_model(model, workloads, size, machine, progress)
-    return _report(
-        machine, size, runtime.figures() | measured.figures(), (*runtime.tables(), *measured.tables())
-    )
+    figures = runtime.figures() | measured.figures()
+    return _report(machine, size, figures, (*runtime.tables(), *measured.tables()), left_out)
 
 
 def run_all(
@@ -194,10 +219,17 @@ def run_all(
     """Measure several models, of which one table shows all figures side by side.
 
     The report's figures are those of the runtime, and those of each model with its name in front.
+
+    Raises:
+        ModelNotFoundError, ModelFormatError, WorkloadError: as :func:`run`.
     """
     machine, size = describe_machine(), _QUICK if quick else _FULL
+    found = [_find_model(str(model)) for model in models]
+    left_out = _check_workloads(found, workloads, size)
+    for note in left_out:
+        progress(note)
     runtime = _measure_runtime(progress)
-    measured = [_measure_model(str(model), workloads, size, machine, progress) for model in models]
+    measured = [_measure_model(model, workloads, size, machine, progress) for model in found]
     figures = runtime.figures()
     for each in measured:
         figures |= {f"{each.name}: {name}": value for name, value in each.figures().items()}
@@ -206,7 +238,37 @@ def run_all(
         *(table for each in measured for table in each.tables()),
         _side_by_side(measured),
     ]
-    return _report(machine, size, figures, tables)
+    return _report(machine, size, figures, tables, left_out)
+
+
+def _find_model(model: str) -> str:
+    """Return the path of a model that can be opened; the models are opened with caches of their own."""
+    from agentrt.runtime.model.directory import find_model, open_model_directory, summarize_model
+
+    if model == "nano":
+        return model
+    path = find_model(model)
+    if path.is_file():
+        summarize_model(path)  # reads the head of a GGUF file, which opening would convert
+    else:
+        open_model_directory(path)
+    return str(path)
+
+
+def _check_workloads(models: Sequence[str], workloads: Path | None, size: _Size) -> list[str]:
+    """Read the workloads once before the work begins, and return what is left out and why."""
+    if workloads is None:
+        return [_NO_WORKLOADS]
+    load_tasks(workloads, size.tasks)
+    if not any(map(_has_peer, models)):
+        return [_NO_PEER]
+    load_texts(workloads, size.texts)
+    return []
+
+
+def _has_peer(model: str) -> bool:
+    """Whether llama.cpp reads the model, too."""
+    return model.endswith(".gguf")
 
 
 def _measure_runtime(progress: Progress) -> _Runtime:
@@ -229,7 +291,7 @@ def _measure_model(
             return found
         with ExitStack() as stack:
             peer = None
-            if model.endswith(".gguf"):
+            if _has_peer(model):
                 peer = stack.enter_context(LlamaCpp(model, machine.usable_cores, _CONTEXT))
             runtime = stack.enter_context(RuntimeSide(model, cache))
             found.calls = measure_calls(runtime, peer, load_tasks(workloads, size.tasks), progress)
@@ -252,9 +314,15 @@ def _side_by_side(models: Sequence[_Model]) -> Table:
 
 
 def _report(
-    machine: Machine, size: _Size, figures: Mapping[str, float], tables: Sequence[Table]
+    machine: Machine,
+    size: _Size,
+    figures: Mapping[str, float],
+    tables: Sequence[Table],
+    left_out: Sequence[str],
 ) -> BenchReport:
-    method = _METHOD.format(
+    """Return the report, whose method explains the figures that it has."""
+    explained = [text for part, text in _METHOD.items() if any(part in figure for figure in figures)]
+    method = " ".join(explained).format(
         dialects=len({answer.dialect for answer in RECORDED_ANSWERS}),
         tasks=", ".join(f"{count} {name}" for name, count in size.tasks.items()),
         window=size.window,
@@ -265,5 +333,9 @@ def _report(
         repeats=size.repeats,
     )
     return BenchReport(
-        bench="models", machine=machine, figures=dict(figures), tables=tuple(tables), method=method
+        bench="models",
+        machine=machine,
+        figures=dict(figures),
+        tables=tuple(tables),
+        method=" ".join([method, *left_out]),
     )

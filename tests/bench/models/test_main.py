@@ -13,6 +13,7 @@ from agentrt.bench.models.greedy import GreedyAnswer
 from agentrt.bench.models.main import run, run_all
 from agentrt.bench.models.opening import Opening, Openings
 from agentrt.bench.models.perplexity import FILE as TEXTS
+from agentrt.errors import ModelFormatError, ModelNotFoundError, WorkloadError
 
 pytestmark = pytest.mark.bench
 
@@ -46,6 +47,9 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     assert report.figures["peak_rss_ratio_vs_openvino_genai"] > 0
     assert "bfcl_simple_exact_llama_cpp" not in report.figures
     assert "ppl_ratio_vs_llama_cpp" not in report.figures
+    assert "bfcl_*_exact" in report.method
+    assert "ppl_ratio" not in report.method
+    assert "they need a GGUF file" in report.method
 
 
 def test_a_gguf_file_is_compared_with_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +76,8 @@ def test_several_models_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(main, "measure_openings", lambda *arguments: openings)
     monkeypatch.setattr(main, "compare_greedy_answers", lambda *arguments: [GreedyAnswer("p", 3, 2)])
     files = [tmp_path / "a.gguf", tmp_path / "b.gguf"]
+    for file in files:
+        write_random_gguf(file, ModelShape("llama", 1, 64, 128, 2, 1, 512))
     report = run_all(files, quick=True, workloads=None, progress=lambda line: None)
     assert report.figures["gguf_types_exact"] == 1
     assert report.figures["b: greedy_equal_openvino_genai"] == 0
@@ -79,3 +85,44 @@ def test_several_models_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.M
     table = next(table for table in report.tables if table.title == "real models")
     assert table.columns == ("figure", "a", "b")
     assert ("`second_open_s`", 1.0, 1.0) in table.rows
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [(None, ModelNotFoundError), (b"GGUF", ModelFormatError), (b"x", ModelFormatError)]
+)
+def test_a_wrong_model_is_refused_before_anything_is_measured(
+    tmp_path: Path, content: bytes | None, error: type[Exception]
+) -> None:
+    file, lines = tmp_path / "wrong.gguf", list[str]()
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(error):
+        run(quick=True, workloads=None, progress=lines.append, model=str(file))
+    with pytest.raises(error):
+        run_all([file], quick=True, workloads=None, progress=lines.append)
+    assert lines == []
+
+
+def test_missing_workloads_are_noticed_before_anything_is_measured(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with pytest.raises(WorkloadError):
+        run(quick=True, workloads=tmp_path, progress=lines.append)
+    assert lines == []
+
+
+def test_the_report_says_what_was_left_out_without_workloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "compare_conversions", lambda folder: [ConvertedType("Q4_0", 0.0)])
+    monkeypatch.setattr(main, "compare_architectures", lambda folder: [])
+    openings = Openings(Opening(3.0, 300.0), Opening(1.0, 200.0), Opening(1.0, 100.0))
+    monkeypatch.setattr(main, "measure_openings", lambda *arguments: openings)
+    monkeypatch.setattr(main, "compare_greedy_answers", lambda *arguments: [GreedyAnswer("p", 3, 2)])
+    lines: list[str] = []
+    method = run(quick=True, workloads=None, progress=lines.append).method
+    note = "Exact tool calls (BFCL) and perplexity were left out: they need --workloads."
+    assert lines[0] == note
+    assert method.endswith(note)
+    assert "bfcl_" not in method
+    assert "ppl_" not in method
+    assert "first_open_s is" in method

@@ -47,6 +47,8 @@ class ModelDirectory:
     """Tokens that end an answer, from ``generation_config.json`` or ``config.json``."""
     conversion: Conversion | None = None
     """Where the directory comes from, if a GGUF file was opened."""
+    opened_as: str | None = None
+    """The name or path by which it was opened; None if it was not opened by name."""
 
     @property
     def graph(self) -> Path:
@@ -117,8 +119,10 @@ def open_model_directory(
     path = find_model(name)
     with _explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
-            return _open_gguf(path, cache_folder, progress)
-        return _open_exported(name, path)
+            directory = _open_gguf(path, cache_folder, progress)
+        else:
+            directory = _open_exported(name, path)
+    return dataclasses.replace(directory, opened_as=name)
 
 
 def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float], None]) -> ModelDirectory:

@@ -223,7 +223,8 @@ def _how_to_measure_again(
     """Return the command; with settings that ``agentrt profile`` does not have, the file to delete."""
     usual = RuntimeConfig()
     if (properties, max_chunk_tokens) == (usual.device_properties(), usual.prefill_chunk_tokens):
-        return f"agentrt profile {shlex.quote(str(directory.path))} --platform {platform}"
+        model = directory.opened_as or str(directory.path)
+        return f"agentrt profile {shlex.quote(model)} --platform {platform}"
     return f"delete {store.file_of(name)} and open the model"
 
 

@@ -215,12 +215,14 @@ def test_timings_that_differ_say_that_the_machine_was_busy(
 
 
 def test_the_advice_after_a_busy_machine_is_a_command_that_works(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(loading, "_BUSY_SPREAD", -1.0)
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+    file = tmp_path / "a model.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 2, 64, 128, 2, 1, 512, 1024))
     load_model(
-        tiny_model(tiny_folder, "qwen2"),
+        open_model_directory(file),
         platform="cpu",
         properties=RuntimeConfig().device_properties(),
         max_chunk_tokens=RuntimeConfig().prefill_chunk_tokens,
@@ -230,6 +232,7 @@ def test_the_advice_after_a_busy_machine_is_a_command_that_works(
     before = kept.read_bytes()
     program, *arguments = shlex.split(caplog.messages[-1].rpartition(": ")[2])
     assert program == "agentrt"
+    assert arguments == ["profile", str(file), "--platform", "cpu"]
     assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
     assert kept.read_bytes() != before
 

@@ -84,7 +84,10 @@ def read_header(file: Path) -> Header:
     try:
         with file.open("rb") as stream:
             if stream.read(len(_MAGIC)) != _MAGIC:
-                raise _DamagedError("it does not begin with GGUF")
+                raise ModelFormatError(
+                    f"{file} is no GGUF file (it does not begin with GGUF). Download or copy it again, or "
+                    "name another file."
+                )
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _Parser(file, content).parse()
     except _DamagedError as error:

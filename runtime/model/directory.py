@@ -28,6 +28,8 @@ _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _KNOWN = ", ".join(map(repr, _EMBEDDED))
 _GRAPHS = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
 _CONSTANT_EXTENT = re.compile(rb'\boffset="(\d+)"\s+size="(\d+)"')
+_NAMED_FILES = 5
+"""How many files of a directory an error names."""
 _EXPORT_HINT = (
     "Export the model again: optimum-cli export openvino --model NAME --task text-generation-with-past "
     "--weight-format int8 DIRECTORY"
@@ -90,8 +92,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
 
             source = read_source(path)
             return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
-        if not path.is_dir():
-            raise _no_model(path)
+        _check_kind(path)
         weights = path / "openvino_model.bin"
         if not weights.is_file():
             raise ModelFormatError(f"{weights} is missing. {_EXPORT_HINT}")
@@ -141,8 +142,7 @@ def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float]
 
 
 def _open_exported(name: str, path: Path) -> ModelDirectory:
-    if not path.is_dir():
-        raise _no_model(path)
+    _check_kind(path)
     for graph in _GRAPHS:
         _check_graph(path / f"{graph}.xml")
     config = _read_json(path / "config.json")
@@ -203,11 +203,28 @@ def _model_id(name: str, path: Path, config: dict[str, Any]) -> str:
     return str(config.get("converted_from", name if name in _EMBEDDED else path.resolve().name))
 
 
-def _no_model(path: Path) -> ModelFormatError:
-    return ModelFormatError(
-        f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
-        f"{_EXPORT_HINT}"
-    )
+def _check_kind(path: Path) -> None:
+    """Check that ``path`` is a directory, and not one of GGUF files.
+
+    Raises:
+        ModelFormatError: it is something else.
+    """
+    if not path.is_dir():
+        raise ModelFormatError(
+            f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
+            f"{_EXPORT_HINT}"
+        )
+    if (path / "openvino_model.xml").exists():
+        return
+    held = sorted(file for file in path.glob("*.gguf") if file.is_file())
+    if len(held) == 1:
+        raise ModelFormatError(f"{path} is a directory that holds {held[0].name}. Name that file: {held[0]}")
+    if held:
+        more = ", …" if len(held) > _NAMED_FILES else ""
+        names = ", ".join(file.name for file in held[:_NAMED_FILES]) + more
+        raise ModelFormatError(
+            f"{path} is a directory that holds {len(held)} GGUF files: {names}. Name the one to open."
+        )
 
 
 @contextmanager

@@ -140,10 +140,11 @@ def test_flipped_bytes_convert_or_are_refused(content: bytes, file: Path) -> Non
         (gguf(tensor("a", (16,)), tensor("b", (8,), 32), tensors=2), "'a' and 'b' overlap"),
         (gguf(tensor("a", (8,)), tensor("b", (8,)), tensors=2), "'a' and 'b' overlap"),
         (gguf(tensor("a", (8,)), tensor("a", (8,), 32), tensors=2), "two of its tensors have one name"),
-        (b"GGU", "does not begin with GGUF"),
-        (b"", "does not begin with GGUF"),
+        (b"GGU", "is no GGUF file"),
+        (b"", "is no GGUF file"),
         (b"GGUF", "ends in its header"),
-        (b"PK\x03\x04" + bytes(100), "does not begin with GGUF"),
+        (b"PK\x03\x04" + bytes(100), "is no GGUF file"),
+        (b"A plain text.\n", "is no GGUF file"),
     ],
 )
 def test_lies_are_refused_within_the_size_of_the_file(damaged: bytes, message: str, file: Path) -> None:

@@ -62,6 +62,21 @@ def test_a_file_is_not_a_model(broken: Path) -> None:
         open_model_directory(broken / "openvino_model.xml")
 
 
+@pytest.mark.parametrize("name", ["models", "model.gguf"])
+@pytest.mark.parametrize("open_or_summarize", [open_model_directory, summarize_model])
+def test_a_directory_of_gguf_files_is_refused_by_their_names(
+    tmp_path: Path, name: str, open_or_summarize: Callable[[Path], object]
+) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "One.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelFormatError, match=r"holds One\.gguf\. Name that file: .*One\.gguf$"):
+        open_or_summarize(folder)
+    (folder / "Two.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelFormatError, match=r"2 GGUF files: One\.gguf, Two\.gguf\. Name the one"):
+        open_or_summarize(folder)
+
+
 @pytest.mark.parametrize(
     ("file", "fix"),
     [

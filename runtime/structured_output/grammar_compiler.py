@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -14,12 +15,19 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from agentrt.errors import InvalidRequestError, OverloadedError
 
+from .named_schema import NamedSchema, find_unsupported_part
+
 _MAX_CACHED: Final = 64
 """Compiled grammars kept for later requests."""
 _MAX_CHARACTERS: Final = 1 << 18
 """The longest grammar in characters."""
 _MAX_COMPILING: Final = 4
 """Compilations that run at once."""
+
+_POSITION: Final = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
+"""Where the error is in the grammar, of which the request knows nothing."""
+_SOURCE: Final = re.compile(r"\n +\d+ \| .*", re.DOTALL)
+"""The lines of the grammar around the error."""
 
 
 class GrammarCompiler:
@@ -38,8 +46,10 @@ class GrammarCompiler:
         self._places = threading.BoundedSemaphore(_MAX_COMPILING)
         self._compiled: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
 
-    def compile(self, grammar: str, field: str) -> LLMatcher:
+    def compile(self, grammar: str, field: str, schemas: Sequence[NamedSchema] = ()) -> LLMatcher:
         """Compile ``grammar``, which comes from the request's ``field``. Copy the result; never advance it.
+
+        ``schemas`` are the JSON schemas in it: an error names the one that cannot be compiled.
 
         Raises:
             InvalidRequestError: the grammar is invalid, too large, or too slow to compile.
@@ -49,22 +59,26 @@ class GrammarCompiler:
             raise InvalidRequestError(
                 field, f"its schemas have more than {_MAX_CHARACTERS} characters. Use smaller schemas."
             )
+        compiled = self._compile_in_time(grammar, field)
+        reason = _reason(compiled)
+        if reason is None:
+            return compiled
+        part = find_unsupported_part(schemas, lambda each: _reason(self._compile_in_time(each, field)))
+        field, name, reason = part or (field, "its schema", reason)
+        raise InvalidRequestError(
+            field, f"{name} cannot be followed: {reason}. Correct or leave out this part of the JSON schema."
+        )
+
+    def _compile_in_time(self, grammar: str, field: str) -> LLMatcher:
         deadline = time.monotonic() + self._time_limit_s
         try:
-            compiled = self._future(grammar).result(max(0.0, deadline - time.monotonic()))
+            return self._future(grammar).result(max(0.0, deadline - time.monotonic()))
         except FutureTimeoutError:
             raise InvalidRequestError(
                 field,
                 f"its schemas take more than {self._time_limit_s:g} s to compile. Use simpler schemas: fewer "
                 "alternatives, shorter bounds, no nested repetition in patterns.",
             ) from None
-        if compiled.is_error():
-            raise InvalidRequestError(
-                field,
-                f"cannot be followed: {compiled.get_error().splitlines()[0]}. "
-                "Use a plain JSON schema, of type object for a tool's parameters.",
-            )
-        return compiled
 
     def _future(self, grammar: str) -> Future[LLMatcher]:
         """Return the compilation of ``grammar``; start it when there is a free place unless it is known."""
@@ -104,6 +118,15 @@ class GrammarCompiler:
             future.set_exception(error)
         finally:
             self._places.release()
+
+
+def _reason(compiled: LLMatcher) -> str | None:
+    """Return why a grammar could not be compiled, in one line; None if it could."""
+    if not compiled.is_error():
+        return None
+    text = _SOURCE.sub("", _POSITION.sub("", compiled.get_error()))
+    lines = (line.strip() for line in text.splitlines())
+    return " ".join(line for line in lines if line.strip("^ ")).rstrip(".")
 
 
 class _Vocabulary:

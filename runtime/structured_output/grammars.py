@@ -9,6 +9,8 @@ from typing import Any, Final
 from agentrt.calls import CallShape
 from agentrt.calls.argument_types import arguments_schema
 
+from .named_schema import NamedSchema
+
 # The one JSON style that models are trained to write calls in. Where a grammar allows any whitespace, small
 # models go on writing spaces, and large ones spend tokens on indentation.
 _JSON_STYLE: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -40,6 +42,21 @@ _EXACT_BETWEEN: Final = r'", " "\"arguments\"" ": "'
 def json_grammar(schema: Mapping[str, Any]) -> str:
     """One JSON text of ``schema``. A schema keyword that llguidance does not support is an error."""
     return f"{_OPTIONS}\nstart: %json {json.dumps({**schema, 'x-guidance': _JSON_STYLE})}"
+
+
+def named_schemas(
+    tools: Sequence[Mapping[str, Any]] = (), schema: Mapping[str, Any] | None = None
+) -> list[NamedSchema]:
+    """The schemas of ``tools`` and of a ``response_format``, with the options that they have in a grammar."""
+    named = [
+        NamedSchema(
+            "tools", f"tool {tool['function']['name']!r}", _arguments_schema(tool["function"], _JSON_STYLE)
+        )
+        for tool in tools
+    ]
+    if schema is not None:
+        named.append(NamedSchema("response_format", "its schema", {**schema, "x-guidance": _JSON_STYLE}))
+    return named
 
 
 def tool_call_grammar(tools: Sequence[Mapping[str, Any]], shape: CallShape) -> str:

@@ -12,7 +12,7 @@ from agentrt.errors import InvalidRequestError
 
 from .grammar_compiler import GrammarCompiler
 from .grammar_matcher import GrammarMatcher
-from .grammars import json_grammar, message_grammar, tool_call_grammar
+from .grammars import json_grammar, message_grammar, named_schemas, tool_call_grammar
 from .tool_choice import ToolChoice
 
 
@@ -73,13 +73,15 @@ class StructuredOutputManager:
             )
         calls = text = message = None
         if tool_choice is not None and self._call_shape is not None:
-            calls = self._compiler.compile(tool_call_grammar(tool_choice.tools, self._call_shape), "tools")
+            grammar = tool_call_grammar(tool_choice.tools, self._call_shape)
+            calls = self._compiler.compile(grammar, "tools", named_schemas(tool_choice.tools))
         if tool_choice is not None and calls is None and (tool_choice.required or schema is not None):
             text = self._compile_message(
                 tool_choice, exact=True, schema=None if tool_choice.required else schema
             )
         elif schema is not None:
-            text = self._compiler.compile(json_grammar(schema), "response_format")
+            grammar = json_grammar(schema)
+            text = self._compiler.compile(grammar, "response_format", named_schemas(schema=schema))
         elif tool_choice is not None and not tool_choice.required:
             message = self._compile_message(tool_choice, exact=False)
         return GrammarMatcher(
@@ -100,7 +102,8 @@ class StructuredOutputManager:
         grammar = message_grammar(
             tool_choice.tools, parallel=tool_choice.parallel, exact=exact, schema=schema
         )
-        return self._compiler.compile(grammar, "tools" if schema is None else "response_format")
+        field = "tools" if schema is None else "response_format"
+        return self._compiler.compile(grammar, field, named_schemas(tool_choice.tools, schema))
 
 
 def _opening_token(format: ToolCallFormat, token_bytes: Sequence[bytes]) -> int | None:

@@ -25,10 +25,36 @@ TOOLS = [
 
 def test_unsupported_schemas_are_refused(manager: StructuredOutputManager) -> None:
     broken = {"type": "no such type"}
-    with pytest.raises(InvalidRequestError, match=r"tools: cannot be followed.*plain JSON schema"):
-        manager.matcher(ToolChoice([tool("broken", {"x": broken}, [])]))
-    with pytest.raises(InvalidRequestError, match=r"response_format: cannot be followed"):
+    message = "tools: property 'x' of tool 'broken' cannot be followed: Invalid type: no such type. Correct"
+    with pytest.raises(InvalidRequestError, match=message):
+        manager.matcher(ToolChoice([*TOOLS, tool("broken", {"y": {}, "x": broken}, ["x"])]))
+    with pytest.raises(InvalidRequestError, match="response_format: its schema cannot be followed") as raised:
         manager.matcher(None, broken)
+    assert "tool" not in str(raised.value)
+
+
+LOOK_AHEAD = {"type": "object", "properties": {"x": {"type": "string", "pattern": "(?!a)b"}}}
+
+
+def test_the_error_of_a_schema_has_the_whole_reason(manager: StructuredOutputManager) -> None:
+    reason = r"regex parse error: \(\?!a\)b error: look-around, .* is not supported\. Correct"
+    with pytest.raises(InvalidRequestError, match=f"property 'x' of its schema cannot be followed: {reason}"):
+        manager.matcher(None, LOOK_AHEAD)
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_calls_without_an_opening_token_name_the_tool_in_errors(required: bool) -> None:
+    vocabulary = [bytes([value]) for value in range(256)]
+    manager = StructuredOutputManager(ToolCallFormat.JSON_MESSAGE, [*vocabulary, b""], {256})
+    tools = [*TOOLS, tool("broken", LOOK_AHEAD["properties"], [])]
+    schema = None if required else {"type": "object"}
+    with pytest.raises(InvalidRequestError, match="tools: property 'x' of tool 'broken'"):
+        manager.matcher(ToolChoice(tools, required=required), schema)
+
+
+def test_an_error_outside_the_properties_names_the_tool(manager: StructuredOutputManager) -> None:
+    with pytest.raises(InvalidRequestError, match=r"tools: tool 'wants' cannot be followed: .*'z'"):
+        manager.matcher(ToolChoice([tool("wants", {"x": {"type": "string"}}, ["z"])]))
 
 
 @pytest.mark.parametrize(("vocabulary", "constrain"), [(None, True), ([b"a", b"b"], False)])

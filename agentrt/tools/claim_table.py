@@ -52,7 +52,7 @@ class ClaimTable:
         self._entries: OrderedDict[_Entry, None] = OrderedDict()
         self._runs: dict[Hashable, list[_Entry]] = {}
         self._by_id: dict[str, _Entry] = {}  # of turns without a scope
-        self._issued: OrderedDict[str, None] = OrderedDict()  # the last ids of such turns
+        self._issued: OrderedDict[str, None] = OrderedDict()  # the last ids of all turns
 
     def __len__(self) -> int:
         """The number of pending claims, including expired ones that are not swept yet."""
@@ -66,8 +66,8 @@ class ClaimTable:
             dropped = self._sweep()
             self._entries[entry] = None
             self._runs.setdefault(run, []).append(entry)
-            if scope is None and call_id:
-                self._issue(call_id, entry)
+            if call_id:
+                self._issue(call_id, entry if scope is None else None)
             while len(self._entries) > self._max_pending:
                 oldest = next(iter(self._entries))
                 self._remove(oldest)
@@ -173,10 +173,11 @@ class ClaimTable:
             return self._by_id[call_id], []
         return _by_key([entry for entry in of_run if None in entry.ids], key)
 
-    def _issue(self, call_id: str, entry: _Entry) -> None:
+    def _issue(self, call_id: str, entry: _Entry | None) -> None:
+        """Note that an id was issued, and for which entry it stands outside of contexts, if for any."""
         if call_id in self._issued:
             self._by_id.pop(call_id, None)
-        else:
+        elif entry is not None:
             self._by_id[call_id] = entry
         self._issued[call_id] = None
         self._issued.move_to_end(call_id)

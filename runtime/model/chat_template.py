@@ -13,8 +13,8 @@ from agentrt.errors import ModelFormatError
 from ..nano import MODEL_DIRECTORY
 from .openvino_core import load_on_own_thread
 
-_APPLYING: Final = "Minja's error"
-"""Marks an error of a parsed template, which may accept other messages."""
+_APPLYING: Final = ("Minja's error", "'!result.empty()'")
+"""Parts of the errors of a parsed template, which may accept other messages, or write something for them."""
 _ADD_TEMPLATE: Final = "gguf-new-metadata --chat-template-file chat_template.jinja OLD.gguf NEW.gguf"
 
 
@@ -24,7 +24,7 @@ def template_syntax_error(tokenizer: openvino_genai.Tokenizer) -> str | None:
         tokenizer.apply_chat_template([{"role": "user", "content": "Hello"}], add_generation_prompt=True)
     except RuntimeError as error:
         message = str(error).strip()
-        return None if _APPLYING in message else message.splitlines()[0].rstrip(":")
+        return None if any(part in message for part in _APPLYING) else message.splitlines()[0].rstrip(":")
     return None
 
 

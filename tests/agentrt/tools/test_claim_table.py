@@ -88,6 +88,14 @@ def test_without_a_scope_an_id_is_honoured_once_even_after_it_expired() -> None:
     assert claims.take("call_0", "k", bob) is not None
 
 
+def test_outside_of_contexts_an_id_that_a_run_with_a_scope_has_too_is_not_honoured() -> None:
+    for scopes in ([None, "eve"], ["eve", None]):
+        claims = ClaimTable(ttl=60.0)
+        for scope in scopes:
+            claims.add("call_0", left(), TurnMark(), scope)
+        assert claims.take("call_0", "k", None) is None
+
+
 def test_a_run_with_a_scope_takes_nothing_of_a_turn_without_one() -> None:
     claims = ClaimTable(ttl=60.0)
     pending = left()

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import platformdirs
-
 from agentrt.errors import ModelFormatError
 
 from ..file_lock import file_lock
+from ..hub.pulled import models_folder
 from .file_format import Header
 from .source import Source
 
@@ -113,7 +112,7 @@ def remove_cached_model(model: CachedModel) -> None:
 
 def default_cache_folder() -> Path:
     """Return the folder of the user's converted models."""
-    return platformdirs.user_cache_path("agentrt") / "models"
+    return models_folder()
 
 
 def _convert(source: Source, cache: Path, fingerprint: str, progress: Progress) -> Path:

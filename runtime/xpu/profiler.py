@@ -252,10 +252,9 @@ def _measure_decode(
 
 def _measure_layer(bench: KernelBench, sample: LayerSample, tokens: int, past: int = 0) -> float:
     """Return the seconds of one layer, its seam included, for ``tokens`` of one sequence."""
-    if tokens == 1:
-        return _measure_decode(bench, sample, 1, past)[
-            0
-        ]  # between two runs the head displaces cached weights
+    if tokens == 1:  # with the head: between two runs it displaces cached weights, as in a decode step
+        layer_s, _ = _measure_decode(bench, sample, 1, past)
+        return layer_s
     places = _chunk_places(sample)
     seconds = bench.run(tokens, past=past, pieces=places)
     return sum(seconds) / sum(sample.layers[place] for place in places)

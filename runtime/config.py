@@ -76,6 +76,10 @@ class RuntimeConfig(Settings, strict=True):
     """Hold tool calls to the names and JSON schemas of the request's tools: from their opening tag on, if
     that is one token of the vocabulary, and in answers that begin like a call in JSON."""
 
+    retrieval_drafts: bool = True
+    """Draft tokens from the request's own text and from what its app has generated before, and verify several
+    in one forward pass where that is expected to save time. The tokens of the answer are the same."""
+
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""
         chosen = replace(POLICIES[self.policy], max_waiting=self.max_waiting_requests)

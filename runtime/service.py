@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,10 +22,12 @@ from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
 from .context.saved_contexts import SavedContexts
+from .drafting.app_history import AppHistories, AppHistory
 from .drafting.drafter import Drafter
+from .drafting.retrieval import RetrievalDrafter
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
-from .engine.engine_request import OutputListener
+from .engine.engine_request import OutputListener, RequestOutput
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
@@ -159,6 +163,7 @@ class LocalRuntime:
                 share_sampled=not arena.quantised_keys,
                 state_pool=self._state_pool,
             )
+            self._histories = AppHistories() if config.retrieval_drafts else None
             self._engine = Engine(
                 loaded.platform,
                 self._scheduler,
@@ -350,17 +355,26 @@ class LocalRuntime:
         listener: OutputListener | None = None,
         tool_cache: ToolCacheDrafter | None = None,
     ) -> PendingGeneration:
-        return PendingGeneration(
+        history = self._histories.of(request.prefix_salt) if self._histories is not None else None
+        pending = PendingGeneration(
             self._engine,
             request,
             listener=listener,
-            drafter=self._drafter(tool_cache),
+            drafters=self._drafters(request, history, tool_cache),
             tool_cache=tool_cache,
         )
+        if history is not None:
+            pending.output.add_done_callback(functools.partial(_remember, history))
+        return pending
 
-    def _drafter(self, tool_cache: ToolCacheDrafter | None) -> Drafter | None:
-        """Return the drafter of one request: every request's drafter is chosen here. None drafts nothing."""
-        return tool_cache
+    def _drafters(
+        self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
+    ) -> list[Drafter]:
+        """Return the drafters of one request: every request's drafters are chosen here."""
+        drafters: list[Drafter] = [] if tool_cache is None else [tool_cache]
+        if history is not None:
+            drafters.append(RetrievalDrafter(request.prompt_token_ids, request.max_total_tokens, history))
+        return drafters
 
     def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
         """Return the tool cache of ``outputs``; None if the request has no tools, or must return a call."""
@@ -373,6 +387,12 @@ def _files_of(directory: ModelDirectory) -> tuple[object, ...]:
     """What changes when the model of a directory is replaced."""
     files = [(file, file.stat()) for file in (directory.graph, directory.graph.with_suffix(".bin"))]
     return tuple((file, status.st_size, status.st_mtime_ns) for file, status in files)
+
+
+def _remember(history: AppHistory, output: Future[RequestOutput]) -> None:
+    """Add an answer to the history of its app, on the engine thread, which sets the output."""
+    if not output.cancelled() and output.exception() is None:
+        history.add(output.result().token_ids)
 
 
 def _check_config(config: object) -> None:

@@ -10,7 +10,8 @@ from .sides import Optimizations
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.drafting.drafter import Drafter
+    from agentrt.runtime.drafting.app_history import AppHistory
+    from agentrt.runtime.drafting.drafter import Draft, Drafter
     from agentrt.runtime.request.request import Request
     from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
     from agentrt.runtime.toolcache.outputs import ToolOutputs
@@ -27,16 +28,18 @@ class ToolCacheSwitches:
         """What the tool cache does for the requests that start from now on."""
         self.drafts = 0
         """Drafts of calls so far; each is verified in one forward pass."""
-        self._new_drafter = runtime._drafter
+        self._new_drafters = runtime._drafters
         self._new_tool_cache = runtime._tool_cache
-        runtime._drafter = self._drafter  # type: ignore[method-assign]
+        runtime._drafters = self._drafters  # type: ignore[method-assign]
         runtime._tool_cache = self._tool_cache  # type: ignore[method-assign]
 
-    def _drafter(self, tool_cache: ToolCacheDrafter | None) -> Drafter | None:
-        drafter = self._new_drafter(tool_cache)
-        if drafter is None or not self.optimizations.verifies_calls:
-            return None
-        return _CountedDrafter(drafter, self)
+    def _drafters(
+        self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
+    ) -> list[Drafter]:
+        # Without retrieval: the paper's optimizations are measured alone.
+        if tool_cache is None or not self.optimizations.verifies_calls:
+            return []
+        return [_CountedDrafter(drafter, self) for drafter in self._new_drafters(request, None, tool_cache)]
 
     def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
         cache = self._new_tool_cache(request, outputs)
@@ -49,10 +52,12 @@ class _CountedDrafter:
     def __init__(self, drafter: Drafter, switches: ToolCacheSwitches) -> None:
         self._drafter = drafter
         self._switches = switches
+        self.observe = drafter.observe
+        self.append = drafter.append
 
-    def draft(self, token: int) -> Sequence[int]:
-        draft = self._drafter.draft(token)
-        self._switches.drafts += bool(draft)
+    def draft(self) -> Draft:
+        draft = self._drafter.draft()
+        self._switches.drafts += bool(draft.tokens)
         return draft
 
 

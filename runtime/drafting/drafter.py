@@ -1,30 +1,83 @@
-"""The Drafter protocol: draft tokens for speculative decoding."""
+"""What drafts tokens for a sequence, for the model to verify several in one forward pass (sd.npu §2.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_DRAFT_TOKENS: Final = 128
 """Maximum number of draft tokens verified at once: a longer batch would delay the other requests."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens that may follow a sequence."""
+
+    tokens: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    """How likely the model is to accept each token if it accepts those before it, from 0 to 1.
+
+    The scheduler verifies as many tokens as are expected to save more time than their verification takes.
+    """
+
+    def first(self, count: int) -> Draft:
+        """Return the draft of the first ``count`` tokens."""
+        if len(self.tokens) <= count:
+            return self
+        return Draft(self.tokens[:count], self.probabilities[:count])
+
+    @property
+    def expected_tokens(self) -> float:
+        """How many tokens are expected to be accepted."""
+        expected, reached = 0.0, 1.0
+        for probability in self.probabilities:
+            reached *= probability
+            expected += reached
+        return expected
+
+
+NO_DRAFT: Final = Draft()
+
+
 class Drafter(Protocol):
     """Drafts the next tokens of one sequence. Called on the engine thread only, and must be quick.
 
-    A draft changes the number of forward passes and nothing else. The model computes all draft tokens in one
-    forward pass; the sequence's sampler then samples token by token from their logits, as it would without
-    a draft. Draft tokens that are equal to the sampled ones are accepted, and the first that differs ends
-    the draft. So a draft needs only to be likely, and the tokens are the same with and without it, also when
-    sampling, because the same random numbers meet the same probabilities: in f32 up to the last bits of a
-    sum, and at other precisions as closely as logits agree between batches of different sizes.
+    Drafts change the number of forward passes, never the tokens: the model verifies all draft tokens in one
+    forward pass, and every token is sampled as without a draft. A draft token that the sampler does not
+    choose is discarded, together with those after it. This also holds for sampled answers: the chance that
+    a draft token is accepted is its probability. Equal tokens need equal logits, which several tokens at once
+    and one at a time give at f32 up to the rounding of another order of the same sum, and at other precisions
+    as closely as logits agree between batches of different sizes.
+
+    For each forward pass that samples, :meth:`observe` is called once, :meth:`append` for each sampled token,
+    and :meth:`draft` once.
     """
 
-    def draft(self, token: int) -> Sequence[int]:
-        """Take the sampled ``token`` and return the tokens that may follow it, or none.
+    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
+        """See the logits of a forward pass before its tokens are sampled.
+
+        ``logits``, ``[1 + verified, vocabulary]``, are those behind the last token of the sequence and behind
+        each of the draft tokens ``verified``, also behind those that will be rejected. They must not be
+        changed, and are only valid during the call.
+        """
+        ...
+
+    def append(self, token: int) -> None:
+        """Note a sampled token.
 
         Called once per token of the answer, in order, including accepted draft tokens, but not for end tokens
-        and the tokens of tool outputs. Only what it returns for the last token of a batch is used, and of
-        that the first :data:`MAX_DRAFT_TOKENS`.
+        and the tokens of tool outputs.
+        """
+        ...
+
+    def draft(self) -> Draft:
+        """Return the tokens that may follow what was appended; :data:`NO_DRAFT` for none.
+
+        Only the first :data:`MAX_DRAFT_TOKENS` are used.
         """
         ...

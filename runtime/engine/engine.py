@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+from collections import abc
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
@@ -13,6 +14,7 @@ from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError,
 
 from ..context.block_hashes import BlockHashes
 from ..drafting.drafter import Drafter
+from ..drafting.sources import DraftSources
 from ..heg.kernel import Role
 from ..heg.refinement import ProfileRefiner
 from ..model.detokenizer import Detokenizer
@@ -88,13 +90,14 @@ class Engine:
         request: Request,
         *,
         listener: OutputListener | None = None,
-        drafter: Drafter | None = None,
+        drafters: abc.Sequence[Drafter] = (),
         tool_cache: ToolCache | None = None,
     ) -> EngineRequest:
         """Queue ``request`` and return at once; its ``output`` is set when it has ended. Thread-safe.
 
         ``listener`` is called on the engine thread and must not block; if it raises, the request ends with
-        its error. ``drafter`` drafts tokens, ``tool_cache`` answers tool turns.
+        its error. ``drafters`` draft tokens, the first preferred, ``tool_cache`` answers
+        tool turns.
 
         Raises:
             InvalidRequestError: the prompt is empty.
@@ -111,7 +114,7 @@ class Engine:
             ),
             AnswerText(self._new_detokenizer(), request.sampling_params.stop),
             listener=listener,
-            drafter=drafter,
+            drafter=DraftSources(drafters, self._vocabulary_size) if drafters else None,
             tool_cache=tool_cache,
         )
         with self._lock:

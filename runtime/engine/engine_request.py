@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from ..drafting.drafter import Drafter
+from ..drafting.sources import DraftSources
 from ..request.request import Request
 from ..scheduler.sequence import Sequence
 from ..toolcache.tool_turn import ToolTurn
@@ -72,7 +72,7 @@ class EngineRequest:
         answer: AnswerText,
         *,
         listener: OutputListener | None = None,
-        drafter: Drafter | None = None,
+        drafter: DraftSources | None = None,
         tool_cache: ToolCache | None = None,
     ) -> None:
         """``sequence``, ``sampler`` and ``answer`` are new and belong to this request."""

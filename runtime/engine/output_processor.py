@@ -130,6 +130,8 @@ class OutputProcessor:
         tokens = sample_batch(samplers, logits if rows == len(first_rows) else logits[first_rows])
         for (request, chunk), first, token in zip(sampling, first_rows, tokens, strict=True):
             if request is not None:
+                if request.drafter is not None:
+                    request.drafter.observe(chunk.draft, logits[first : first + chunk.logits_rows])
                 draft_logits = logits[first + 1 : first + chunk.logits_rows]
                 self._verify_draft(request, token, chunk.draft, draft_logits, now)
 
@@ -153,7 +155,10 @@ class OutputProcessor:
             accepted = position < len(draft) and token == draft[position]
             self.drafted += position < len(draft)
             self.accepted += accepted
-            if not self._append_token(request, token, now, computed=accepted) or not accepted:
+            if not self._append_token(request, token, now, computed=accepted):
+                return
+            if not accepted:
+                self._draft(request)
                 return
             (token,) = sample_batch([request.sampler], logits[position : position + 1])
 
@@ -185,9 +190,14 @@ class OutputProcessor:
             self._finish(request, "length")
             return False
         if request.drafter is not None:
-            most = min(MAX_DRAFT_TOKENS, request.max_total_tokens - len(sequence.tokens) - 1)
-            self._scheduler.set_draft(sequence, tuple(request.drafter.draft(token))[:most])
+            request.drafter.append(token)
         return True
+
+    def _draft(self, request: EngineRequest) -> None:
+        """Have the next decode of a request verify what its drafter drafts."""
+        if request.drafter is not None:
+            most = min(MAX_DRAFT_TOKENS, request.max_total_tokens - len(request.sequence.tokens) - 1)
+            self._scheduler.set_draft(request.sequence, request.drafter.draft().first(most))
 
     def _answer_tool_turn(self, request: EngineRequest, end: int) -> bool:
         """Answer the calls of a tool turn from the tool cache, if it has all their outputs (SpecTools, O3).

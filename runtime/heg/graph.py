@@ -53,6 +53,7 @@ class ExecutionGraph:
         self._group = functools.lru_cache(4096)(self._group_segments)
         self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
         self._longest = functools.lru_cache(4096)(self._longest_kernel_s)
+        self._seconds = functools.lru_cache(4096)(self.estimate_seconds)
 
     def use_costs(self, cost_model: CostModel) -> None:
         """Use other estimates for the same kernels from now on; batches keep the kernels they have."""
@@ -154,6 +155,11 @@ class ExecutionGraph:
     def estimate_seconds(self, shape: BatchShape) -> float:
         """Estimate the time of a whole batch, each kernel on the XPU it prefers."""
         return sum(self._kernel_s(kernel, shape) for kernel in self.kernels_for(shape))
+
+    def decode_seconds(self, shape: BatchShape) -> float:
+        """Return :meth:`estimate_seconds` with the past rounded up to the next 256 tokens; mostly cached."""
+        past = _round_up(shape.past_tokens)
+        return self._seconds(BatchShape(shape.tokens, shape.sequences, past, shape.logits_rows))
 
     @property
     def footprint_bytes(self) -> int:

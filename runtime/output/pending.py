@@ -24,15 +24,15 @@ class PendingGeneration:
         request: Request,
         *,
         listener: OutputListener | None = None,
-        drafter: Drafter | None = None,
+        drafters: Sequence[Drafter] = (),
         tool_cache: ToolCache | None = None,
     ) -> None:
         """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread.
 
-        ``drafter`` and ``tool_cache`` are as in :meth:`Engine.submit`.
+        ``drafters`` and ``tool_cache`` are as in :meth:`Engine.submit`.
         """
         self._engine = engine
-        self._request = engine.submit(request, listener=listener, drafter=drafter, tool_cache=tool_cache)
+        self._request = engine.submit(request, listener=listener, drafters=drafters, tool_cache=tool_cache)
         self.output = self._request.output
         """The output of the request, once it has ended."""
         self._builder = GenerationBuilder(

@@ -14,6 +14,7 @@ from ..heg.graph import ExecutionGraph
 from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
+from .draft_lengths import shorten_drafts
 from .policy import Policy
 from .queues import RequestQueues, by_order
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
@@ -58,6 +59,7 @@ class BatchBuilder:
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
         """Start a batch of the ready sequences that fit in it; None if none is ready."""
         chunks = self._schedule_chunks(stage, level)
+        shorten_drafts(chunks, self._graph.decode_seconds)
         self._trim(chunks, self.kernel_limit_s(stage, level))
         return self._batches.start(chunks, stage) if chunks else None
 
@@ -93,7 +95,7 @@ class BatchBuilder:
                     self._admit(sequence)
                 budget = None if budget is None else budget - length
                 samples = sequence.computed_tokens + length == len(sequence.tokens)
-                draft = self._draft_that_fits(sequence) if sequence.draft and samples and not prefill else ()
+                draft = self._draft_that_fits(sequence) if samples and not prefill else ()
                 chunks.append(ScheduledChunk(sequence, length, samples, draft))
             elif waiting:
                 self._block_manager.release(sequence)  # its cached prefix: a WAITING sequence holds no blocks
@@ -177,15 +179,16 @@ class BatchBuilder:
 
         A hybrid model verifies none: its state behind a rejected token could not be taken back.
         """
-        if self._block_manager.keeps_states:
+        draft = sequence.draft.tokens
+        if not draft or self._block_manager.keeps_states:
             return ()
-        tokens = len(sequence.tokens) + len(sequence.draft)
+        tokens = len(sequence.tokens) + len(draft)
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed > self._block_manager.free_blocks:
             return ()
         if needed > 0:
             self._block_manager.allocate(sequence, needed)
-        return sequence.draft
+        return draft
 
     def _admit(self, sequence: Sequence) -> None:
         """Admit a waiting sequence whose blocks are reserved."""

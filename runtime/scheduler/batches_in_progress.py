@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from ..drafting.drafter import NO_DRAFT
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext
 from .batch import Batch, ScheduledChunk, Stage, shape_of
@@ -68,7 +69,7 @@ class BatchesInProgress:
             self.advance(sequence, chunk.length)
             self._block_manager.complete(sequence)
             if chunk.samples:
-                sequence.draft = ()
+                sequence.draft = NO_DRAFT
                 sequence.state = SequenceState.DECODE
                 sequence.faults = 0
 

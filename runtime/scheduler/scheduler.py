@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..context.block_pool import BlockPool
+from ..drafting.drafter import NO_DRAFT, Draft
 from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchContext, Role
@@ -171,11 +172,12 @@ class Scheduler:
         elif batch.running_on is None and batch.all_finished:
             self._batches.drop(batch)
 
-    def set_draft(self, sequence: Sequence, draft: tuple[int, ...]) -> None:
+    def set_draft(self, sequence: Sequence, draft: Draft) -> None:
         """Have the next decode of a DECODE sequence verify ``draft``, which replaces any earlier draft.
 
-        Sample from all logits rows of its chunk, in order, as long as the sampled token equals the draft
-        token, and call :meth:`accept_draft_token` for each that does.
+        It verifies as many of its tokens as are worth their time (:func:`shorten_drafts`). Sample from all
+        logits rows of its chunk, in order, as long as the sampled token equals the draft token, and call
+        :meth:`accept_draft_token` for each that does.
         """
         sequence.draft = draft
 
@@ -191,7 +193,7 @@ class Scheduler:
         begin = len(sequence.tokens)
         sequence.tokens += tokens
         sequence.given.append(range(begin, len(sequence.tokens)))
-        sequence.draft = ()
+        sequence.draft = NO_DRAFT
         sequence.state = SequenceState.PREFILL
 
     def hold_for_next_turn(self, sequence: Sequence, now: float) -> None:

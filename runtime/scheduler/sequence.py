@@ -9,6 +9,7 @@ from typing import Final
 from agentrt.priority import Priority
 
 from ..context.block_hashes import BlockHashes
+from ..drafting.drafter import NO_DRAFT, Draft
 from .state_rows import StateRows
 
 REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
@@ -75,8 +76,8 @@ class Sequence:
     """Its state rows in a hybrid model; None while it is WAITING, and in all other models."""
     cached_tokens: int | None = None
     """Prompt tokens found in the prefix cache when the sequence was first admitted; None before."""
-    draft: tuple[int, ...] = ()
-    """Draft tokens that the next decode verifies behind ``tokens`` (sd.npu §2.2)."""
+    draft: Draft = NO_DRAFT
+    """Draft tokens of which the next decode verifies some behind ``tokens`` (sd.npu §2.2)."""
     given: list[range] = field(default_factory=list)
     """Where in ``tokens``, behind the prompt, tokens lie that were given and not sampled."""
     level: int = 0

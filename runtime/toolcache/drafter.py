@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from agentrt.calls import ToolCall
 from agentrt.errors import InvalidRequestError
 
-from ..drafting.drafter import MAX_DRAFT_TOKENS, Drafter
+from ..drafting.drafter import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
 from .outputs import ToolOutput, ToolOutputs
 from .renderer import ToolTurnRenderer
 from .tool_turn import ToolReply, ToolTurn
@@ -48,9 +51,20 @@ class ToolCacheDrafter(Drafter):
     def _begin_turn(self) -> None:
         # Tokens since the last place at which a call may have begun; None before the first one.
         self._call: list[int] | None = [] if self._opening.at_start else None
-        self._expected: tuple[int, ...] = ()  # the rest of the last draft, as long as the model follows it
 
-    def draft(self, token: int) -> Sequence[int]:
+    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
+        """See :meth:`Drafter.observe`; it needs no logits."""
+
+    def append(self, token: int) -> None:
+        """See :meth:`Drafter.append`."""
+        if token in self._opening.tag[:1] and not self._continues(token):
+            self._call = []
+        if self._call is not None and len(self._call) < _MAX_CALL_TOKENS:
+            self._call.append(token)
+        else:
+            self._call = None
+
+    def draft(self) -> Draft:
         """Return the rest of the newest cached call that starts with what is written (Algorithm 5, line 15).
 
         Directly after the opening of a call, that is the newest call of all. If the model then names another
@@ -58,23 +72,10 @@ class ToolCacheDrafter(Drafter):
         argument, the newest call with that argument. Of a format without an opening tag, the first call of a
         turn is drafted.
         """
-        self._append(token)
         if self._call is None or not len(self._outputs):
-            return ()
-        self._expected = self._expected[1:] if self._expected[:1] == (token,) else ()
-        if self._expected:
-            return ()  # the last draft is still being verified
-        call = self._cached_call(self._call)
-        self._expected = call[len(self._call) :][:MAX_DRAFT_TOKENS]
-        return self._expected
-
-    def _append(self, token: int) -> None:
-        if token in self._opening.tag[:1] and not self._continues(token):
-            self._call = []
-        if self._call is not None and len(self._call) < _MAX_CALL_TOKENS:
-            self._call.append(token)
-        else:
-            self._call = None
+            return NO_DRAFT
+        rest = self._cached_call(self._call)[len(self._call) :][:MAX_DRAFT_TOKENS]
+        return Draft(rest, (1.0,) * len(rest))  # its output waits for it, so that it is verified as a whole
 
     def _continues(self, token: int) -> bool:
         """Whether ``token``, the first of the opening tag, stands inside a tag or call that has begun."""

@@ -43,8 +43,8 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.drafting.drafter": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
     "agentrt.runtime.heg.graph": (set(), 5),
-    "agentrt.runtime.scheduler.scheduler": (set(), 20),
-    "agentrt.runtime.engine.simulation": (set(), 29),
+    "agentrt.runtime.scheduler.scheduler": (set(), 23),
+    "agentrt.runtime.engine.simulation": (set(), 32),
     # httpx loads rich where it is installed.
     "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 34),
 }

@@ -16,7 +16,7 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.drafting.drafter import Drafter
+from agentrt.runtime.drafting.drafter import Draft, Drafter
 from agentrt.runtime.engine.engine_request import EngineRequest
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import ModelDirectory
@@ -207,9 +207,12 @@ class Drafts(Drafter):
     def __init__(self, answer: tuple[int, ...]) -> None:
         self._answer = list(answer)
 
-    def draft(self, token: int) -> list[int]:
+    def append(self, token: int) -> None:
         self._answer = self._answer[1:]
-        return [*self._answer[:3], 4]
+
+    def draft(self) -> Draft:
+        tokens = (*self._answer[:3], 4)
+        return Draft(tokens, (1.0,) * len(tokens))
 
 
 def test_drafts_are_left_unverified(open_hybrid: Open, family: str) -> None:

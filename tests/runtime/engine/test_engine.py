@@ -47,7 +47,7 @@ def submit(
         prefix_salt=prefix_salt,
         grammar_matcher=grammar_matcher,
     )
-    return runtime._engine.submit(request, listener=listener, drafter=drafter)
+    return runtime._engine.submit(request, listener=listener, drafters=[] if drafter is None else [drafter])
 
 
 def test_a_request_runs_to_its_end(runtime: LocalRuntime, before: EngineStatistics) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.drafter import MAX_DRAFT_TOKENS
+from agentrt.runtime.drafting.drafter import MAX_DRAFT_TOKENS, Draft
 from tests.runtime.engine.test_engine import PROMPT, submit
 
 TOKENS = 40
@@ -19,15 +19,22 @@ class ScriptedDrafter:
 
     def __init__(self, script: Sequence[int], length: int, wrong: int = 0) -> None:
         self.seen: list[int] = []
+        self.observed: list[tuple[tuple[int, ...], list[int]]] = []
         self._script = [
             (token + 1) % 2048 if wrong and index % wrong == wrong - 1 else token
             for index, token in enumerate(script)
         ]
         self._length = length
 
-    def draft(self, token: int) -> Sequence[int]:
+    def observe(self, verified: Sequence[int], logits: Any) -> None:
+        self.observed.append((tuple(verified), logits.argmax(-1).tolist()))
+
+    def append(self, token: int) -> None:
         self.seen.append(token)
-        return self._script[len(self.seen) :][: self._length]
+
+    def draft(self) -> Draft:
+        tokens = tuple(self._script[len(self.seen) :][: self._length])
+        return Draft(tokens, (1.0,) * len(tokens))
 
 
 def sampled(runtime: LocalRuntime, drafter: Any = None, **params: Any) -> tuple[int, ...]:
@@ -49,6 +56,8 @@ def test_drafts_change_no_token(
     after = runtime.statistics().engine
     drafted = after.drafted_tokens - middle.drafted_tokens
     accepted = after.accepted_tokens - middle.accepted_tokens
+    assert len(drafter.observed) == after.steps - middle.steps
+    assert all(len(rows) == 1 + len(verified) for verified, rows in drafter.observed)
     assert drafted > 0
     assert (accepted == drafted) == (wrong == 0)
     assert (accepted == 0) == (wrong == 1)
@@ -60,7 +69,34 @@ def test_no_draft_is_longer_than_the_limit(runtime: LocalRuntime, gate: Any) -> 
     request = submit(runtime, 1000, prompt=PROMPT[:30], drafter=ScriptedDrafter([0] * 1000, 1000))
     gate.arrived()
     gate.step()
-    assert [len(chunk.draft) for chunk in gate.steps[-1]] == [MAX_DRAFT_TOKENS]
+    assert len(request.sequence.draft.tokens) == MAX_DRAFT_TOKENS
+    (chunk,) = gate.steps[-1]
+    assert 0 < len(chunk.draft) <= MAX_DRAFT_TOKENS
     runtime._engine.cancel(request)
     gate.open()
     request.output.result(30)
+
+
+class BrokenDrafter(ScriptedDrafter):
+    """Raises at its third token."""
+
+    def draft(self) -> Draft:
+        if len(self.seen) == 3:
+            raise RuntimeError("broken")
+        return super().draft()
+
+
+def test_a_drafter_that_raises_costs_only_its_drafts(runtime: LocalRuntime) -> None:
+    plain = sampled(runtime)
+    beside = submit(runtime, TOKENS, prompt=PROMPT[:30])
+    assert sampled(runtime, BrokenDrafter(plain, 1)) == plain
+    assert beside.output.result(30).token_ids == plain
+    assert sampled(runtime) == plain
+
+
+def test_tokens_outside_the_vocabulary_are_not_verified(
+    runtime: LocalRuntime, before: EngineStatistics
+) -> None:
+    plain = sampled(runtime)
+    assert sampled(runtime, ScriptedDrafter([10**6] * TOKENS, 2)) == plain
+    assert runtime.statistics().engine.drafted_tokens == before.drafted_tokens

@@ -9,6 +9,7 @@ from typing import Any
 from agentrt.priority import Priority
 from agentrt.runtime.context.block_hashes import BlockHashes
 from agentrt.runtime.context.block_pool import BlockPool
+from agentrt.runtime.drafting.drafter import Draft
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
@@ -221,7 +222,8 @@ class Machine:
             elif not agrees:
                 known = len(sequence.tokens)
                 draft = [known + n if right else -1 for n, right in enumerate(drafts)]
-                self.scheduler.set_draft(sequence, tuple(draft[: self.ends[sequence] - known - 1]))
+                tokens = tuple(draft[: self.ends[sequence] - known - 1])
+                self.scheduler.set_draft(sequence, Draft(tokens, (1.0,) * len(tokens)))
                 return
             place += 1
 

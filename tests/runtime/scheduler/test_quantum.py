@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentrt.priority import Priority
 from agentrt.runtime.context.block_pool import BlockPool
+from agentrt.runtime.drafting.drafter import Draft
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.scheduler.active_kernels import ScheduledKernel
@@ -81,9 +82,8 @@ def run(graph: ExecutionGraph, requests: list[Request]) -> list[ScheduledKernel]
                     del wanted[chunk.sequence]
                     scheduler.finish(chunk.sequence)
                 else:
-                    scheduler.set_draft(
-                        chunk.sequence, (1,) * min(draft, end - len(chunk.sequence.tokens) - 1)
-                    )
+                    length = min(draft, end - len(chunk.sequence.tokens) - 1)
+                    scheduler.set_draft(chunk.sequence, Draft((1,) * length, (1.0,) * length))
     scheduler.check_integrity()
     return kernels
 

@@ -38,11 +38,17 @@ def tokenized(renderer: ToolTurnRenderer, name: str, city: str) -> tuple[int, ..
 
 
 def drafts(drafter: ToolCacheDrafter, tokens: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """Number of tokens written -> draft, for a model that writes exactly ``tokens``."""
-    found = {}
+    """Number of tokens written -> draft, for a model that writes ``tokens`` and verifies whole drafts."""
+    found: dict[int, tuple[int, ...]] = {}
+    draft: tuple[int, ...] = ()
     for place, token in enumerate(tokens, 1):
-        if draft := drafter.draft(token):
-            found[place] = tuple(draft)
+        drafter.append(token)
+        followed, draft = draft[:1] == (token,), draft[1:]
+        if followed and draft:
+            continue
+        draft = drafter.draft().tokens
+        if draft:
+            found[place] = draft
     return found
 
 
@@ -82,7 +88,8 @@ def test_an_output_that_arrives_during_the_call_is_drafted(
     call = tokenized(renderer, "weather", "Rome")
     assert drafts(drafter, call[:4]) == {}
     outputs.put("weather", {"city": "Rome"}, "sun")
-    assert drafter.draft(call[4]) == call[5:]
+    drafter.append(call[4])
+    assert drafter.draft().tokens == call[5:]
 
 
 def call_text(name: str, city: str) -> str:

@@ -3,8 +3,8 @@
 ``python -m agentrt.bench.documentation [BENCH …]`` runs benches in a clone, keeps their reports as
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
 ``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
-it also measures the speculation bench on these models, kept as the report ``speculation_models``. A region
-is::
+it measures the drafting bench on these models instead of nano, and the speculation bench on them as well,
+kept as the report ``speculation_models``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -170,8 +170,9 @@ def _measure(
 ) -> None:
     """Run a bench, keep its report and draw its pictures.
 
-    Bench models measures all GGUF files in the folder ``models``, the smallest first. Bench speculation can
-    be given a ``pair`` of models, a main model and its drafts; its report then has a name of its own.
+    Bench models measures all GGUF files in the folder ``models``, the smallest first. Benches drafting and
+    speculation can be given a ``pair`` of models, a main model and its drafts; the report of speculation then
+    has a name of its own.
 
     Raises:
         ConfigurationError: bench models has no such files.
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--workloads", type=Path, help="a folder with recorded workloads")
     parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
-    parser.add_argument("--model", help="a main model to measure the speculation bench with, too")
+    parser.add_argument("--model", help="a main model for the drafting bench, and for speculation, too")
     parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
     if (given.model is None) is not (given.draft is None):
@@ -235,11 +236,12 @@ def main(arguments: Sequence[str]) -> None:
     try:
         # Asked for once: the pictures of the first bench are changes, too.
         commit = _commit() if given.benches or given.model else ""
-        runs: list[tuple[str, Sequence[str]]] = [(name, ()) for name in given.benches]
-        if given.model:
-            runs.append(("speculation", [given.model, *given.draft]))
-        for name, pair in runs:
-            _measure(name, commit, given.workloads, given.quick, given.models, folder, _progress, pair)
+        pair = [given.model, *given.draft] if given.model else []
+        runs = [(name, pair if name == "drafting" else []) for name in given.benches]
+        if pair:
+            runs.append(("speculation", pair))
+        for name, given_pair in runs:
+            _measure(name, commit, given.workloads, given.quick, given.models, folder, _progress, given_pair)
         reports = read_reports(folder)
         for page in documents(root):
             text = page.read_text(encoding="utf-8")

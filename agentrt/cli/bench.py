@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class BenchName(enum.StrEnum):
     """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
+    DRAFTING = "drafting"
     ENGINE = "engine"
     MODELS = "models"
     SCHEDULER = "scheduler"
@@ -33,6 +34,7 @@ class BenchName(enum.StrEnum):
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+    BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
     BenchName.MODELS: ("bench",),
     BenchName.SCHEDULER: ("runtime",),
@@ -42,7 +44,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 """What a bench imports. It is asked for before the bench begins its work."""
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
-    "--draft": {BenchName.SPECULATION, BenchName.TOOLCACHE},
+    "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--model": set(BenchName),
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},

@@ -1,0 +1,178 @@
+"""Answers of one runtime whose drafters the bench chooses, and what each answer took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .prompt_sets import Prompt
+from .sides import Side, Vanilla
+
+if TYPE_CHECKING:
+    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime.drafting.app_history import AppHistory
+    from agentrt.runtime.drafting.drafter import Draft, Drafter
+    from agentrt.runtime.output.generation import Generation
+    from agentrt.runtime.request.request import Request
+    from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the drafters of the requests so far did."""
+
+    passes: int = 0
+    """Forward passes that sampled, prefill's included."""
+    verified: int = 0
+    """Draft tokens in them, right or wrong."""
+    seconds: float = 0.0
+    """Time in the drafters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer."""
+
+    token_ids: tuple[int, ...]
+    decode_s: float
+    """From the first token to the last: without prefill."""
+    total_s: float
+    passes: int
+    """Forward passes behind the first token."""
+    verified: int
+    """Draft tokens in them."""
+    drafting_s: float
+    """Time in the drafters, which is part of the decode time."""
+
+    @property
+    def decoded(self) -> int:
+        """Tokens behind the first one, which prefill computes."""
+        return len(self.token_ids) - 1
+
+
+class AnsweringRuntime:
+    """A runtime whose requests are drafted for as a side says. Used by one thread."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        """Replace the method by which ``runtime`` chooses the drafters of a request."""
+        self._runtime = runtime
+        self._new_drafters = runtime._drafters
+        self._side: Side = Vanilla()
+        self._counts = Counts()
+        runtime._drafters = self._drafters  # type: ignore[method-assign]
+
+    @property
+    def runtime(self) -> LocalRuntime:
+        """The runtime itself."""
+        return self._runtime
+
+    def prompt_tokens(self, prompt: Prompt) -> list[int]:
+        """Return the token ids of a rendered prompt."""
+        request = self._runtime._input_processor.process(prompt.messages, **_tools(prompt))
+        return request.prompt_token_ids
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of tokens of the model."""
+        return self._runtime._input_processor._vocabulary_size
+
+    def prefill(self, prompt: Prompt) -> float:
+        """Compute a prompt into the prefix cache, where its answers find it; return the seconds it took."""
+        return self.answer(Vanilla(), prompt, 1).total_s
+
+    def use(self, side: Side) -> None:
+        """Draft for the requests that start from now on as ``side`` does."""
+        self._side = side
+        self._runtime._histories = side.histories
+        self._counts = Counts()
+
+    def answer(self, side: Side, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
+        """Answer one prompt, greedily unless ``options`` say otherwise."""
+        self.use(side)
+        made = self._runtime.generate(prompt.messages, max_tokens=max_tokens, **{**_tools(prompt), **options})
+        return self._answer_of(made)
+
+    def answer_all(self, side: Side, prompts: Sequence[Prompt], max_tokens: int) -> tuple[float, int]:
+        """Answer all prompts at once; return the seconds until the last ended, and the number of tokens."""
+        import asyncio
+
+        async def all_at_once() -> list[Generation]:
+            return await asyncio.gather(
+                *(self._runtime.agenerate(each.messages, max_tokens=max_tokens) for each in prompts)
+            )
+
+        self.use(side)
+        begun = time.perf_counter()
+        made = asyncio.run(all_at_once())
+        return time.perf_counter() - begun, sum(len(each.token_ids) for each in made)
+
+    def _answer_of(self, made: Generation) -> Answer:
+        counts, decoded = self._counts, len(made.token_ids) - 1
+        return Answer(
+            made.token_ids,
+            made.timing.total_s - made.timing.time_to_first_token_s,
+            made.timing.total_s,
+            counts.passes - 1 if counts.passes else decoded,  # without drafters each token is a pass
+            counts.verified,
+            counts.seconds,
+        )
+
+    def _drafters(
+        self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
+    ) -> list[Drafter]:
+        chosen = self._side.drafters(request, partial(self._new_drafters, request, history, tool_cache))
+        if not chosen:
+            return []
+        counts = self._counts
+        return [_PassCounter(counts), *(_TimedDrafter(drafter, counts) for drafter in chosen)]
+
+
+def _tools(prompt: Prompt) -> dict[str, Any]:
+    return {"tools": prompt.tools, "tool_choice": "required"} if prompt.tools else {}
+
+
+class _PassCounter:
+    """Counts forward passes; drafts nothing."""
+
+    def __init__(self, counts: Counts) -> None:
+        from agentrt.runtime.drafting.drafter import NO_DRAFT
+
+        self._counts = counts
+        self._no_draft = NO_DRAFT
+
+    def observe(self, verified: Sequence[int], logits: Any) -> None:
+        self._counts.passes += 1
+        self._counts.verified += len(verified)
+
+    def append(self, token: int) -> None:
+        pass
+
+    def draft(self) -> Draft:
+        return self._no_draft
+
+
+class _TimedDrafter:
+    """A drafter, with the time that it takes."""
+
+    def __init__(self, drafter: Drafter, counts: Counts) -> None:
+        self._drafter = drafter
+        self._counts = counts
+
+    def observe(self, verified: Sequence[int], logits: Any) -> None:
+        begun = time.perf_counter()
+        self._drafter.observe(verified, logits)
+        self._counts.seconds += time.perf_counter() - begun
+
+    def append(self, token: int) -> None:
+        begun = time.perf_counter()
+        self._drafter.append(token)
+        self._counts.seconds += time.perf_counter() - begun
+
+    def draft(self) -> Draft:
+        begun = time.perf_counter()
+        drafted = self._drafter.draft()
+        self._counts.seconds += time.perf_counter() - begun
+        return drafted

@@ -1,0 +1,1 @@
+"""Published ways to draft from text, on the runtime's engine."""

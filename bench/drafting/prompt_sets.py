@@ -1,0 +1,193 @@
+"""The prompts that the drafting bench has answered, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+
+from ..common.workloads import read_records
+from ..models.bfcl import FILE as BFCL
+from ..models.bfcl import load_tasks
+from .own_texts import code_edits, replies
+
+_SPEC_BENCH: Final = "spec_bench.jsonl"
+_MTRAG: Final = "mtrag_human_subset.jsonl"
+_AUTODROID: Final = "autodroid_tasks.jsonl"
+_MOST_CHARACTERS: Final = 7000
+"""Of one prompt: about 2,000 tokens. Longer ones are left out."""
+_UI: Final = (
+    "You operate a phone. Answer with one line: the word tap, input or finish, then the element of the "
+    "screen, copied as it stands there, then the text to input, if any."
+)
+_RAG: Final = "Answer from these documents."
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Tools of which one must be called; without any the answer is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """Prompts of one kind, requests of one app."""
+
+    name: str
+    prompts: tuple[Prompt, ...]
+    context_heavy: bool
+    """Whether the answers are expected to repeat their contexts: the sets of the paper, and edits of code."""
+
+    @property
+    def calls(self) -> bool:
+        """Whether the answers are tool calls, held to a grammar."""
+        return bool(self.prompts and self.prompts[0].tools)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSets:
+    """The sets to measure."""
+
+    sets: tuple[PromptSet, ...]
+    left_out: tuple[str, ...]
+    """Why other sets are not measured."""
+
+
+def load_sets(folder: Path | None, context_heavy: int, others: int) -> LoadedSets:
+    """Load the sets of a folder of workloads and the bench's own ones.
+
+    ``context_heavy`` and ``others`` are the numbers of prompts of each set of that kind.
+
+    Raises:
+        WorkloadFormatError: a file cannot be read.
+    """
+    found: list[PromptSet] = []
+    left_out: list[str] = []
+    for name, (file, heavy, load) in _FILES.items():
+        if folder is None or not (folder / file).is_file():
+            left_out.append(f"{name} ({file} is not in --workloads)")
+            continue
+        prompts = load(folder, context_heavy if heavy else others)
+        found.append(PromptSet(name, tuple(prompts), heavy))
+    found.append(PromptSet("reply", tuple(_of_user(replies()[:context_heavy])), True))
+    found.append(PromptSet("edit", tuple(_of_user(code_edits()[:context_heavy])), True))
+    return LoadedSets(tuple(each for each in found if each.prompts), tuple(left_out))
+
+
+def _of_user(texts: Iterable[str]) -> list[Prompt]:
+    return [Prompt(({"role": "user", "content": text},)) for text in texts]
+
+
+def _spread(items: Sequence[Item], count: int) -> list[Item]:
+    step = max(1, len(items) // max(1, count))
+    return list(items[::step][:count])
+
+
+class _Question(BaseModel):
+    category: str
+    question: str
+    context: str = ""
+
+
+def _spec_bench(category: str) -> Callable[[Path, int], list[Prompt]]:
+    """Return the loader of Spec-Bench's questions whose category begins so, with upstream's wordings."""
+
+    def load(folder: Path, count: int) -> list[Prompt]:
+        records = read_records(folder / _SPEC_BENCH, _Question)
+        texts = [_worded(each) for each in records if each.category.startswith(category)]
+        return _of_user(_spread([text for text in texts if len(text) <= _MOST_CHARACTERS], count))
+
+    return load
+
+
+def _worded(question: _Question) -> str:
+    if question.category == "summarization":
+        return f"Summarize: {question.context}"
+    return f"{question.context}\n{question.question}" if question.context else question.question
+
+
+class _Passage(BaseModel):
+    text: str
+
+
+class _Conversation(BaseModel):
+    messages: list[dict[str, Any]]
+    context: list[_Passage]
+
+    def prompt(self) -> Prompt:
+        documents = "\n\n".join(passage.text.strip() for passage in self.context)
+        system = {"role": "system", "content": f"{_RAG}\n\n{documents}"}
+        said = ({"role": each["role"], "content": each["content"]} for each in self.messages)
+        return Prompt((system, *said))
+
+
+def _mtrag(folder: Path, count: int) -> list[Prompt]:
+    prompts = [each.prompt() for each in read_records(folder / _MTRAG, _Conversation) if each.context]
+    return _spread([each for each in prompts if _length(each) <= _MOST_CHARACTERS], count)
+
+
+def _length(prompt: Prompt) -> int:
+    return sum(len(message["content"]) for message in prompt.messages)
+
+
+class _Arguments(BaseModel):
+    element: str = ""
+    text: str = ""
+
+
+class _Step(BaseModel):
+    tool: str
+    arguments: _Arguments
+    state: str
+
+    def action(self) -> str:
+        return " ".join(part for part in (self.tool, self.arguments.element, self.arguments.text) if part)
+
+
+class _Task(BaseModel):
+    task: str
+    steps: list[_Step]
+
+
+def _ui(folder: Path, count: int) -> list[Prompt]:
+    """Return steps of AutoDroid's tasks, those of one task one after the other."""
+    tasks = list(read_records(folder / _AUTODROID, _Task))
+    chosen = _spread([task for task in tasks if len(task.steps) > 2], max(1, count // 3))
+    return [prompt for task in chosen for prompt in _ui_steps(task)][:count]
+
+
+def _ui_steps(task: _Task) -> list[Prompt]:
+    done: list[str] = []
+    texts = []
+    for step in task.steps:
+        before = "\n".join(done) or "nothing yet"
+        texts.append(f"{_UI}\n\nTask: {task.task}\nDone: {before}\nScreen:\n{step.state}")
+        done.append(step.action())
+    return _of_user(texts)
+
+
+def _calls(folder: Path, count: int) -> list[Prompt]:
+    kinds = ("simple", "multiple", "parallel")
+    groups = load_tasks(folder, {kind: -(-count // len(kinds)) for kind in kinds})
+    tasks = [task for place in zip(*groups.values(), strict=False) for task in place]
+    return [Prompt(tuple(task.messages), tuple(task.tools)) for task in tasks[:count]]
+
+
+_FILES: Final[dict[str, tuple[str, bool, Callable[[Path, int], list[Prompt]]]]] = {
+    "summary": (_SPEC_BENCH, True, _spec_bench("summarization")),
+    "rag": (_SPEC_BENCH, True, _spec_bench("rag")),
+    "mtrag": (_MTRAG, True, _mtrag),
+    "ui": (_AUTODROID, True, _ui),
+    "math": (_SPEC_BENCH, False, _spec_bench("math_reasoning")),
+    "chat": (_SPEC_BENCH, False, _spec_bench("mt_bench/")),
+    "translation": (_SPEC_BENCH, False, _spec_bench("translation")),
+    "calls": (BFCL, False, _calls),
+}

@@ -1,0 +1,168 @@
+"""The sides that the drafting bench compares on one engine: which drafters a request gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from .baselines.ngram_map import NgramMap
+from .baselines.predictor import Baseline, FixedWidthDrafter
+from .baselines.prompt_lookup import PromptLookup
+from .baselines.suffix_automaton import SuffixAutomatonDecoding
+from .baselines.suffix_decoding import SuffixDecoding
+from .baselines.token_recycling import TokenRecycling
+
+if TYPE_CHECKING:
+    from agentrt.runtime.drafting.drafter import Draft, Drafter
+    from agentrt.runtime.request.request import Request
+
+NewDrafters: TypeAlias = "Callable[..., list[Drafter]]"
+"""The runtime's own choice: ``LocalRuntime._drafters``, whose arguments are passed on."""
+
+OURS: Final = "ours"
+VANILLA: Final = "vanilla"
+PROMPT_LOOKUP: Final = "PLD"
+SAM: Final = "SAM"
+SUFFIX_DECODING: Final = "SuffixDecoding"
+NGRAM_MAP: Final = "n-gram map"
+TOKEN_RECYCLING: Final = "Token Recycling"
+
+
+class Side(Protocol):
+    """How requests are drafted for."""
+
+    name: str
+    histories: Any
+    """What takes the place of the runtime's histories of apps; None for no history."""
+
+    def begin_app(self) -> None:
+        """Forget all earlier requests: the next ones are of an app that has none."""
+
+    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+        """Return the drafters of one request, of which those that ``new`` returns are the runtime's own."""
+
+
+class Vanilla:
+    """Decoding one token after the other."""
+
+    name = VANILLA
+    histories = None
+
+    def begin_app(self) -> None:
+        """See :meth:`Side.begin_app`."""
+
+    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+        """See :meth:`Side.drafters`: none."""
+        return []
+
+
+class BaselineSide:
+    """A published way to draft; the engine verifies all that it drafts."""
+
+    histories = None
+
+    def __init__(self, name: str, begin: Callable[[], Baseline]) -> None:
+        """``begin`` returns the baseline of an app without history."""
+        self.name = name
+        self._begin = begin
+        self._baseline = begin()
+
+    def begin_app(self) -> None:
+        """See :meth:`Side.begin_app`."""
+        self._baseline = self._begin()
+
+    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+        """See :meth:`Side.drafters`."""
+        return [FixedWidthDrafter(self._baseline(request.prompt_token_ids))]
+
+
+class Ours:
+    """The runtime's own drafters, without those of some techniques."""
+
+    def __init__(self, name: str = OURS, *, without: str | None = None) -> None:
+        """``without`` is one of :data:`TECHNIQUES`."""
+        from agentrt.runtime.drafting.app_history import AppHistories
+
+        self.name = name
+        self._without = without
+        self._new_histories: Callable[[], Any] = _NoAnswers if without == HISTORY else AppHistories
+        self.histories = self._new_histories()
+
+    def begin_app(self) -> None:
+        """See :meth:`Side.begin_app`."""
+        self.histories = self._new_histories()
+
+    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+        """See :meth:`Side.drafters`."""
+        dropped = TECHNIQUES.get(self._without or "")
+        return [each for each in new() if type(each).__name__ != dropped]
+
+
+class OursAtWidth(Ours):
+    """The runtime's own drafters, of whose drafts the first ``width`` tokens are verified, likely or not."""
+
+    def __init__(self, width: int, vocabulary_size: int) -> None:
+        """The scheduler chooses nothing: this is what the drafts are worth, not what is verified of them."""
+        super().__init__(f"{OURS}, {width} tokens")
+        self._width = width
+        self._vocabulary_size = vocabulary_size
+
+    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+        """See :meth:`Side.drafters`."""
+        return [_FirstTokens(super().drafters(request, new), self._width, self._vocabulary_size)]
+
+
+class _FirstTokens:
+    """The first tokens of the best draft of several drafters, with probability 1."""
+
+    def __init__(self, drafters: list[Drafter], width: int, vocabulary_size: int) -> None:
+        from agentrt.runtime.drafting.drafter import Draft
+        from agentrt.runtime.drafting.sources import DraftSources
+
+        self._sources = DraftSources(drafters, vocabulary_size)
+        self.observe = self._sources.observe
+        self.append = self._sources.append
+        self._width = width
+        self._new_draft = Draft
+
+    def draft(self) -> Draft:
+        tokens = self._sources.draft().tokens[: self._width]
+        return self._new_draft(tokens, (1.0,) * len(tokens))
+
+
+class _NoAnswers:
+    """Histories that keep no answers; what was learned about the acceptance of drafts stays."""
+
+    def __init__(self) -> None:
+        from agentrt.runtime.drafting.app_history import AppHistory
+
+        self._history = AppHistory()
+        self._history.add = lambda answer: None  # type: ignore[method-assign]
+
+    def of(self, *app: Any) -> Any:
+        return self._history
+
+
+HISTORY: Final = "history"
+TECHNIQUES: Final[Mapping[str, str]] = {HISTORY: "", "retrieval": "RetrievalDrafter"}
+"""The techniques that can be left out, and the class of the drafter of each, if it has one of its own."""
+
+
+NEEDED: Final = (VANILLA, PROMPT_LOOKUP, SAM, SUFFIX_DECODING, OURS)
+"""The sides whose answers figures and tables need, by name."""
+
+
+def baselines() -> list[Side]:
+    """Return a new side for each baseline."""
+    return [
+        BaselineSide(PROMPT_LOOKUP, lambda: PromptLookup),
+        BaselineSide(SAM, SuffixAutomatonDecoding),
+        BaselineSide(SUFFIX_DECODING, SuffixDecoding),
+        BaselineSide(NGRAM_MAP, lambda: NgramMap),
+        BaselineSide(TOKEN_RECYCLING, TokenRecycling),
+    ]
+
+
+def reduced() -> list[Side]:
+    """Return a new side without each technique."""
+    return [Ours(f"{OURS} without {technique}", without=technique) for technique in TECHNIQUES]

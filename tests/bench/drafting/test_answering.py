@@ -1,0 +1,60 @@
+"""The sides on a real engine: what they verify, and what they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agentrt.bench.drafting.answering import AnsweringRuntime
+from agentrt.bench.drafting.prompt_sets import Prompt
+from agentrt.bench.drafting.sides import HISTORY, OURS, Ours, OursAtWidth, Vanilla, baselines
+
+pytestmark = pytest.mark.real_model
+
+PROMPT = Prompt(({"role": "user", "content": "roof garden train roof garden train roof garden train roof"},))
+OTHER = Prompt(({"role": "user", "content": "Hello!"},))
+TOKENS = 32
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[AnsweringRuntime]:
+    from agentrt.runtime import LocalRuntime
+
+    with LocalRuntime.open("nano") as opened:
+        yield AnsweringRuntime(opened)
+
+
+def test_every_side_has_the_same_tokens(runtime: AnsweringRuntime) -> None:
+    vanilla = runtime.answer(Vanilla(), PROMPT, TOKENS, ignore_eos=True)
+    assert (vanilla.passes, vanilla.verified, vanilla.decoded) == (TOKENS - 1, 0, TOKENS - 1)
+    for side in (*baselines(), Ours(), OursAtWidth(3, runtime.vocabulary_size)):
+        answer = runtime.answer(side, PROMPT, TOKENS, ignore_eos=True)
+        assert answer.token_ids == vanilla.token_ids, side.name
+        assert answer.passes + answer.verified >= answer.decoded
+
+
+def test_an_answer_is_history_for_the_next_one_of_the_same_app_only(runtime: AnsweringRuntime) -> None:
+    ours, without = Ours(), Ours("none", without=HISTORY)
+    first, second = (runtime.answer(ours, OTHER, TOKENS, ignore_eos=True) for _ in range(2))
+    assert second.passes < first.passes
+    ours.begin_app()
+    assert runtime.answer(ours, OTHER, TOKENS, ignore_eos=True).passes == first.passes
+    for _ in range(2):
+        answer = runtime.answer(without, OTHER, TOKENS, ignore_eos=True)
+    assert answer.passes > second.passes
+
+
+def test_the_width_is_kept_and_likely_or_not_all_of_it_is_verified(runtime: AnsweringRuntime) -> None:
+    side = OursAtWidth(2, runtime.vocabulary_size)
+    for _ in range(2):
+        answer = runtime.answer(side, OTHER, TOKENS, ignore_eos=True)
+    assert answer.token_ids == runtime.answer(Vanilla(), OTHER, TOKENS, ignore_eos=True).token_ids
+    assert 0 < answer.verified <= 2 * answer.passes
+    assert answer.passes >= answer.decoded / 3
+
+
+def test_a_prompt_is_computed_once(runtime: AnsweringRuntime) -> None:
+    assert runtime.prefill(PROMPT) > 0
+    assert len(runtime.prompt_tokens(PROMPT)) > 8
+    assert runtime.answer(Ours(OURS), PROMPT, 1).decoded == 0

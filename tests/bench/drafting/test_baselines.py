@@ -1,0 +1,131 @@
+"""The baselines draft what their papers draft."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from agentrt.bench.drafting.baselines import ngram_map
+from agentrt.bench.drafting.baselines.ngram_map import NgramMap
+from agentrt.bench.drafting.baselines.predictor import FixedWidthDrafter
+from agentrt.bench.drafting.baselines.prompt_lookup import PromptLookup
+from agentrt.bench.drafting.baselines.suffix_automaton import SuffixAutomaton, SuffixAutomatonDecoding
+from agentrt.bench.drafting.baselines.suffix_decoding import SuffixDecoding
+from agentrt.bench.drafting.baselines.token_recycling import TokenRecycling
+
+
+def test_prompt_lookup_takes_the_first_place_of_the_longest_n_gram() -> None:
+    lookup = PromptLookup([1, 2, 3, 4, 5, 9, 2, 3, 6, 1, 2, 3])
+    assert list(lookup.predict()) == [4, 5, 9, 2, 3, 6, 1, 2, 3]  # behind the first 1 2 3, not behind 9 2 3
+    lookup.append(7)
+    assert list(lookup.predict()) == []
+    lookup.append(9)
+    assert list(lookup.predict())[:3] == [2, 3, 6]
+    assert len(PromptLookup([1, *range(2, 30), 1]).predict()) == 10
+
+
+def longest_repeated_suffix(tokens: Sequence[int]) -> tuple[int, int]:
+    """By comparing with every earlier place: the length, and the position behind its first occurrence."""
+    for length in range(len(tokens) - 1, 0, -1):
+        for end in range(length, len(tokens)):
+            if tokens[end - length : end] == tokens[len(tokens) - length :]:
+                return length, end
+    return 0, 0
+
+
+def test_the_automaton_finds_the_longest_suffix_that_occurred_before() -> None:
+    draw = random.Random(0)
+    for _ in range(60):
+        automaton, tokens = SuffixAutomaton(), list[int]()
+        for token in draw.choices(range(3), k=24):
+            tokens.append(token)
+            automaton.append(token)
+            length, end = longest_repeated_suffix(tokens)
+            assert automaton.repeated() == (length, end if length else 0)
+
+
+def test_the_automaton_follows_another_text() -> None:
+    draw = random.Random(1)
+    for _ in range(60):
+        history = draw.choices(range(3), k=20)
+        automaton = SuffixAutomaton()
+        for token in history:
+            automaton.append(token)
+        text, match = list[int](), (0, 0)
+        for token in draw.choices(range(4), k=20):
+            text.append(token)
+            match = automaton.follow(*match, token)
+            longest = max(
+                length
+                for length in range(len(text) + 1)
+                if any(history[at : at + length] == text[len(text) - length :] for at in range(len(history)))
+            )
+            assert match[1] == longest
+            end = automaton.end(match[0])
+            assert history[end - longest : end] == text[len(text) - longest :]
+
+
+def test_sam_drafts_from_its_prompt_and_from_earlier_answers() -> None:
+    sam = SuffixAutomatonDecoding(4)
+    first = sam([7, 8, 1, 2, 3, 4, 5, 6, 7, 8])
+    assert list(first.predict()) == [1, 2, 3, 4]
+    for token in (20, 21, 22, 23):
+        first.append(token)
+    second = sam([40, 41])
+    assert list(second.predict()) == []
+    second.append(20)
+    second.append(21)
+    assert list(second.predict()) == [22, 23]  # no further: another answer begins there
+    assert list(SuffixAutomatonDecoding(4)([40, 20, 21]).predict()) == []  # another app
+
+
+def test_suffix_decoding_takes_the_most_frequent_continuation_as_long_as_its_match() -> None:
+    prompt = [1, 2, 3, 9, 1, 2, 4, 8, 1, 2, 4, 7, 1, 2]
+    drafted = list(SuffixDecoding()(prompt).predict())
+    assert drafted[0] == 4  # follows 1 2 twice, 3 once
+    assert len(drafted) == 2  # the match has two tokens
+    decoding = SuffixDecoding()
+    first = decoding([50, 51])
+    for token in (1, 2, 3, 4, 5, 6):
+        first.append(token)
+    second = decoding([60])
+    for token in (1, 2, 3):
+        second.append(token)
+    assert list(second.predict()) == [4, 5, 6]
+    assert list(decoding([60, 61]).predict()) == []
+
+
+def test_the_ngram_map_needs_its_whole_key() -> None:
+    text = list(range(100, 100 + ngram_map.KEY + 60))
+    key = text[: ngram_map.KEY]
+    assert list(NgramMap([*text, *key]).predict()) == text[ngram_map.KEY :][: ngram_map.WIDTH]
+    assert list(NgramMap([*text, *key[1:]]).predict()) == []
+
+
+def test_token_recycling_follows_what_the_logits_said() -> None:
+    recycling = TokenRecycling()
+    sequence = recycling([3])
+    logits = np.zeros((3, 6), np.float32)
+    logits[[0, 1, 2], [4, 5, 1]] = 1.0  # behind 3 comes 4, behind 4 comes 5, behind 5 comes 1
+    assert list(sequence.predict()) == []
+    sequence.observe([4, 5], logits)
+    assert list(sequence.predict()) == [4, 5, 1]
+    assert list(recycling([4]).predict()) == [5, 1]  # kept for the next sequence
+    sequence.append(5)
+    assert list(sequence.predict()) == [1]
+
+
+@pytest.mark.parametrize("prompt", [[1], [1] * 400])
+def test_short_and_repetitive_prompts(prompt: list[int]) -> None:
+    for baseline in (PromptLookup, SuffixAutomatonDecoding(), SuffixDecoding(), NgramMap, TokenRecycling()):
+        predicted = list(baseline(prompt).predict())
+        assert predicted == [1] * len(predicted)
+
+
+def test_the_engine_is_to_verify_all_that_a_baseline_predicts() -> None:
+    draft = FixedWidthDrafter(PromptLookup([1, 2, 3, 1, 2])).draft()
+    assert draft.tokens == (3, 1, 2)
+    assert draft.probabilities == (1.0, 1.0, 1.0)

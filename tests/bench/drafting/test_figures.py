@@ -1,0 +1,88 @@
+"""The figures get worse when what they measure does."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentrt.bench.drafting.agent_turns import AgentTurn
+from agentrt.bench.drafting.answering import Answer
+from agentrt.bench.drafting.comparison import SetResult
+from agentrt.bench.drafting.figures import Measured
+from agentrt.bench.drafting.peers import GENAI_LOOKUP
+from agentrt.bench.drafting.sides import OURS, SUFFIX_DECODING, VANILLA
+
+AT_WIDTH = "ours, 8 tokens"
+TOKENS = tuple(range(41))
+
+
+def answer(decode_s: float, passes: int = 40, verified: int = 0) -> Answer:
+    return Answer(TOKENS, decode_s, decode_s + 1.0, passes, verified, 0.0)
+
+
+def result(name: str, seconds: dict[str, float], *, heavy: bool = True, calls: bool = False) -> SetResult:
+    made = SetResult(name, heavy, calls, prompts=[[*range(100, 200)]])
+    made.answers = {side: [answer(taken)] for side, taken in seconds.items()}
+    made.answers[AT_WIDTH] = [answer(1.0, passes=20, verified=40)]
+    return made
+
+
+def measured(**seconds: float) -> Measured:
+    times = {VANILLA: 4.0, OURS: 2.0, SUFFIX_DECODING: 3.0, GENAI_LOOKUP: 5.0}
+    times |= {OURS: seconds["ours"]} if "ours" in seconds else {}
+    made = Measured(
+        [
+            result("summary", times),
+            result("rag", times),
+            result("chat", times | {OURS: seconds.get("chat", 3.8)}, heavy=False),
+            result("calls", {VANILLA: 4.0, OURS: seconds.get("calls", 1.0)}, heavy=False, calls=True),
+        ],
+        AT_WIDTH,
+        64,
+    )
+    made.identical = 1.0
+    made.no_match_slowdowns, made.batch_ratios = [1.0, 3.0, 2.0], [0.9, 1.1, 1.0]
+    made.agent_turns = [AgentTurn("a", 3.0, 2.0, 0.5), AgentTurn("a", 1.0, 1.0, 0.2)]
+    return made
+
+
+def test_what_each_figure_compares() -> None:
+    figures = measured().figures()
+    assert figures["speedup_vs_vanilla"] == pytest.approx(2.0)
+    assert figures["tool_call_speedup"] == pytest.approx(4.0)
+    assert figures["ratio_vs_openvino_prompt_lookup"] == pytest.approx(2.5)
+    assert figures["speed_vs_suffix_rule"] == pytest.approx(1.5)
+    assert figures["slowest_set_vs_vanilla"] == pytest.approx(4.0 / 3.8)
+    assert figures["no_match_slowdown_pct"] == 2.0
+    assert figures["batch8_drafting_ratio"] == 1.0
+    assert figures["agent_turn_end_to_end_ratio"] == pytest.approx(4.0 / 3.0)
+    # SAM finds nothing in these answers, so that it has one token a pass at any width.
+    assert figures["accept_len_vs_sam_equal_width"] == pytest.approx(2.0)
+    assert not {"calibration_gain", "reuse_gain"} & figures.keys()
+
+
+@pytest.mark.parametrize(
+    ("worse", "figure"),
+    [
+        ({"ours": 3.0}, "speedup_vs_vanilla"),
+        ({"ours": 3.0}, "speed_vs_suffix_rule"),
+        ({"ours": 3.0}, "ratio_vs_openvino_prompt_lookup"),
+        ({"calls": 3.0}, "tool_call_speedup"),
+        ({"chat": 4.4}, "slowest_set_vs_vanilla"),
+    ],
+)
+def test_slower_drafts_are_seen(worse: dict[str, float], figure: str) -> None:
+    assert measured(**worse).figures()[figure] < measured().figures()[figure]
+
+
+def test_a_gain_is_our_speed_over_that_without_the_technique() -> None:
+    made = measured()
+    for each in made.results:
+        each.answers[f"{OURS} without reuse"] = [answer(2.5)]
+    assert made.figures()["reuse_gain"] == pytest.approx(1.25)
+
+
+def test_shorter_accepted_drafts_are_seen() -> None:
+    made = measured()
+    for each in made.context_heavy:
+        each.answers[AT_WIDTH] = [answer(1.0, passes=32, verified=40)]
+    assert made.figures()["accept_len_vs_sam_equal_width"] == pytest.approx(1.25)

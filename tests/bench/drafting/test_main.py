@@ -1,0 +1,86 @@
+"""The drafting bench on next to no work."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.bench.drafting import main as drafting
+from agentrt.bench.drafting.main import Size, run
+from agentrt.bench.drafting.sides import OURS, SAM, VANILLA
+from agentrt.errors import ModelNotFoundError
+from tests.bench.workload_folder import write_apibank
+
+pytestmark = [pytest.mark.bench, pytest.mark.real_model]
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather in a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+SMALL = Size(1, 1, 12, 3, 8, 1, 8, 8, 1, all_sides=True)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafting, "SIZES", {True: SMALL})
+    monkeypatch.setattr(drafting, "BATCH", 2)
+
+
+def workloads(folder: Path) -> Path:
+    task: dict[str, Any] = {"id": "a", "category": "simple_python", "tools": [TOOL], "ground_truth": []}
+    task["messages"] = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    (folder / "bfcl_single.jsonl").write_text(
+        "\n".join(
+            json.dumps({**task, "category": kind}) for kind in ("simple_python", "multiple", "parallel")
+        ),
+        encoding="utf-8",
+    )
+    steps = [
+        {"type": "user", "text": "What is on Friday?"},
+        {"type": "tool", "tool": "QueryAgenda", "arguments": {"day": "Friday"}, "result": ["nothing"]},
+        {"type": "reply", "text": "Nothing."},
+    ]
+    write_apibank(folder, [{"id": "x", "steps": steps}])
+    return folder
+
+
+def test_every_figure_of_a_small_run(tmp_path: Path) -> None:
+    lines: list[str] = []
+    report = run(quick=True, workloads=workloads(tmp_path), progress=lines.append)
+    figures = report.figures
+    assert figures["tokens_identical"] == 1.0
+    assert figures.keys() >= {
+        "speedup_vs_vanilla", "tool_call_speedup", "ratio_vs_openvino_prompt_lookup",
+        "accept_len_vs_sam_equal_width", "speed_vs_suffix_rule", "slowest_set_vs_vanilla",
+        "no_match_slowdown_pct", "batch8_drafting_ratio", "agent_turn_end_to_end_ratio",
+    }  # fmt: skip
+    sides, latencies, ablation, acceptance, breakdown = report.tables
+    assert {row[1] for row in sides.rows if row[0] == "edit"} >= {VANILLA, SAM, OURS}
+    assert [row[0] for row in latencies.rows] == ["calls", "reply", "edit"]
+    assert ablation.columns[1:3] == (VANILLA, "PLD")
+    assert [row[0] for row in acceptance.rows] == ["reply", "edit"]
+    assert [row[1] for row in breakdown.rows] == [VANILLA, OURS] * 3
+    assert "summary (spec_bench.jsonl is not in --workloads)" in report.method
+    assert "an agent's turns, x" in lines
+
+
+def test_without_workloads_the_texts_of_the_bench_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafting, "SIZES", {True: replace(SMALL, all_sides=False)})
+    report = run(quick=True, workloads=None, progress=lambda line: None)
+    assert "tool_call_speedup" not in report.figures
+    assert "agent_turn_end_to_end_ratio" not in report.figures
+    assert [row[0] for row in report.tables[1].rows] == ["reply", "edit"]
+    assert report.tables[1].columns[1:5] == (VANILLA, "PLD", SAM, "SuffixDecoding")
+
+
+def test_a_wrong_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError):
+        run(quick=True, workloads=None, progress=lambda line: None, model=str(tmp_path / "none.gguf"))

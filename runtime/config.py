@@ -80,6 +80,11 @@ class RuntimeConfig(Settings, strict=True):
     """Draft tokens from the request's own text and from what its app has generated before, and verify several
     in one forward pass where that is expected to save time. The tokens of the answer are the same."""
 
+    history_folder: Annotated[Path, Field(strict=False)] | None = None
+    """Folder in which the answers of each named app (``app=``) are kept, as token ids that only the user can
+    read, so that :attr:`retrieval_drafts` has them after a restart. At most 512 KiB per app and 64 apps per
+    tokenizer. None keeps them in memory until the runtime is closed."""
+
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""
         chosen = replace(POLICIES[self.policy], max_waiting=self.max_waiting_requests)

@@ -24,6 +24,8 @@ from .context.block_pool import BlockPool
 from .context.saved_contexts import SavedContexts
 from .drafting.app_history import AppHistories, AppHistory
 from .drafting.drafter import Drafter
+from .drafting.history_saver import HistorySaver
+from .drafting.history_store import HistoryStore
 from .drafting.retrieval import RetrievalDrafter
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
@@ -163,7 +165,8 @@ class LocalRuntime:
                 share_sampled=not arena.quantised_keys,
                 state_pool=self._state_pool,
             )
-            self._histories = AppHistories() if config.retrieval_drafts else None
+            saver = self._new_saver(config)
+            self._histories = AppHistories(saver) if config.retrieval_drafts else None
             self._engine = Engine(
                 loaded.platform,
                 self._scheduler,
@@ -178,7 +181,7 @@ class LocalRuntime:
             raise
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
-        self._finalizer = weakref.finalize(self, self._engine.close)
+        self._finalizer = weakref.finalize(self, _close, self._engine, saver)
 
     @classmethod
     def open(
@@ -309,6 +312,11 @@ class LocalRuntime:
         else:
             self._salts = contexts.salts
 
+    def _new_saver(self, config: RuntimeConfig) -> HistorySaver | None:
+        if config.history_folder is None or not config.retrieval_drafts:
+            return None
+        return HistorySaver(HistoryStore(config.history_folder, self._tokenizer.fingerprint()))
+
     def _events(self, request: Request) -> Iterator[GenerationEvent]:
         pieces = Handover[str | ToolTurn]()
         with self._submit(request, pieces.put) as pending:
@@ -355,7 +363,9 @@ class LocalRuntime:
         listener: OutputListener | None = None,
         tool_cache: ToolCacheDrafter | None = None,
     ) -> PendingGeneration:
-        history = self._histories.of(request.prefix_salt) if self._histories is not None else None
+        history = (
+            self._histories.of(request.prefix_salt, request.app) if self._histories is not None else None
+        )
         pending = PendingGeneration(
             self._engine,
             request,
@@ -393,6 +403,12 @@ def _remember(history: AppHistory, output: Future[RequestOutput]) -> None:
     """Add an answer to the history of its app, on the engine thread, which sets the output."""
     if not output.cancelled() and output.exception() is None:
         history.add(output.result().token_ids)
+
+
+def _close(engine: Engine, saver: HistorySaver | None) -> None:
+    engine.close()
+    if saver is not None:
+        saver.close()  # last: the engine ends all answers
 
 
 def _check_config(config: object) -> None:

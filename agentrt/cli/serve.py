@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -75,6 +76,14 @@ def serve(
             max=_YEAR_S,
         ),
     ] = None,
+    history_folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps the answers of each app, as token ids, to draft later ones from after a "
+            "restart. By default they are kept in memory only.",
+            show_default=False,
+        ),
+    ] = None,
     drain: Drain = 30,
 ) -> None:
     """Serve models to OpenAI clients until Ctrl-C or SIGTERM.
@@ -91,7 +100,7 @@ def serve(
     names = names_of_models(given, served_model_name or [])
     tokens, created = choose_tokens(token_file, no_auth, uds)
     config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
-    runtime_config = RuntimeConfig(memory_bytes=memory_mib * 2**20)
+    runtime_config = RuntimeConfig(memory_bytes=memory_mib * 2**20, history_folder=history_folder)
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with bind(config) as listener:
         models = [PooledModel.find(each, runtime_config, own) for each, own in zip(given, names, strict=True)]

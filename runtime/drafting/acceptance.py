@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-_LENGTHS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+_LENGTHS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Match lengths from which a new class begins."""
-_PRIOR: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
+_PRIOR: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
 """Acceptance of these lengths before any draft was verified."""
 _SHARES: Final = (0.5, 1.0)
 """Shares of the occurrences that continue with the token from which a new class begins."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from .acceptance import AcceptanceRates
-from .suffix_index import SuffixIndex
-
-SEPARATOR: Final = -1
-"""Follows each answer in the index of a history."""
+from .history_saver import HistorySaver
+from .suffix_index import SEPARATOR, SuffixIndex
 
 _GENERATION_TOKENS: Final = 65_536
 _MAX_APPS: Final = 64
@@ -30,23 +29,44 @@ class AppHistory:
     """The answers of one app: the newest 64k to 128k tokens. Used on the engine thread only.
 
     They are in two indexes, of which the older one is dropped when the newer one is full, so that nothing is
-    ever built anew.
+    ever built anew. Restored answers are in a third one, which is dropped as soon as there are two others.
     """
 
-    def __init__(self) -> None:
-        """Begin with no answer."""
+    def __init__(self, save: Callable[[Sequence[int]], None] | None = None) -> None:
+        """Begin with no answer; ``save`` is called with each one that is added."""
         self.prompt_rates: Final = AcceptanceRates()
         """Acceptance of what is retrieved from the app's prompts."""
         self._rates = AcceptanceRates()
-        self.sources = [self._new_source()]
+        self._save = save
+        self._newest = self._new_source()
+        self._older: Source | None = None
+        self._restored: Source | None = None
+
+    @property
+    def sources(self) -> list[Source]:
+        """What drafts are retrieved from, the newest first."""
+        return [each for each in (self._newest, self._older, self._restored) if each is not None]
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that all indexes take."""
+        return sum(each.index.memory_bytes for each in self.sources)
 
     def add(self, answer: Sequence[int]) -> None:
         """Add the tokens of an answer."""
-        newest = self.sources[0].index
+        newest = self._newest.index
         newest.extend(answer)
         newest.append(SEPARATOR)
         if len(newest) >= _GENERATION_TOKENS:
-            self.sources = [self._new_source(), self.sources[0]]
+            if self._older is not None:
+                self._restored = None
+            self._older, self._newest = self._newest, self._new_source()
+        if self._save is not None:
+            self._save(answer)
+
+    def restore(self, answers: Sequence[int]) -> None:
+        """Add answers of an earlier process, each followed by :data:`SEPARATOR`. Callable on any thread."""
+        self._restored = Source(SuffixIndex(len(answers), answers), self._rates)
 
     def _new_source(self) -> Source:
         return Source(SuffixIndex(_GENERATION_TOKENS), self._rates)
@@ -55,18 +75,32 @@ class AppHistory:
 class AppHistories:
     """The histories of the apps that were served last, up to 64, of some 4 MB each when full. Thread-safe."""
 
-    def __init__(self) -> None:
-        """Begin without any app."""
+    def __init__(self, saver: HistorySaver | None = None) -> None:
+        """``saver`` keeps those of named apps for the next process; None keeps them in memory only."""
+        self._saver = saver
         self._apps: OrderedDict[bytes, AppHistory] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, salt: bytes | None) -> AppHistory:
-        """Return the history of the app with this salt; None shares nothing and gets a new one."""
+    def of(self, salt: bytes | None, app: str = "") -> AppHistory:
+        """Return the history of the app with this salt; None shares nothing and gets a new one.
+
+        ``app`` is its name. That of an app without a name is never saved: in the next process another app
+        may have none.
+        """
         if salt is None:
             return AppHistory()
         with self._lock:
-            history = self._apps.setdefault(salt, AppHistory())
+            history = self._apps.get(salt)
+            if history is None:
+                history = self._apps[salt] = self._new_history(app)
             self._apps.move_to_end(salt)
             if len(self._apps) > _MAX_APPS:
                 self._apps.popitem(last=False)
             return history
+
+    def _new_history(self, app: str) -> AppHistory:
+        if self._saver is None or not app:
+            return AppHistory()
+        history = AppHistory(partial(self._saver.save, app))
+        self._saver.load(app, history.restore)
+        return history

@@ -5,41 +5,77 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .app_history import SEPARATOR, AppHistory, Source
-from .drafter import NO_DRAFT, Draft, Drafter
-from .suffix_index import MAX_MATCH, Match, SuffixIndex
+from .app_history import AppHistory, Source
+from .drafter import Draft, Drafter
+from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 
 _MOST_TOKENS: Final = 32
-_LEAST_REACHED: Final = 0.05
+_LEAST_REACHED: Final = 0.02
 """Probability of being reached below which a token is not drafted: its verification never pays."""
 
 
-class _Retrieved:
-    """A draft from one source, and how far the tokens appended since have followed it."""
+class _Occurrences(NamedTuple):
+    """Where a text occurs in one source, and the token that follows most of these places."""
 
-    def __init__(self, source: Source, draft: Draft, classes: tuple[int, ...]) -> None:
-        """``classes`` are those of the draft's tokens in the acceptance rates of ``source``."""
-        self.draft = draft
-        self._rates = source.rates
-        self._classes = classes
-        self._followed = 0
+    source: Source
+    length: int
+    """Tokens of the text."""
+    ends: Sequence[int]
+    """The position behind each, the newest first."""
+    following: Sequence[int]
+    """The token at each of these positions."""
+    token: int
+    """The most frequent of them; of equally frequent ones the newest."""
+    token_class: int
+    """Its class in the acceptance rates of the source."""
+    probability: float
+    """How likely it is to be accepted."""
+
+    def followed_by(self, token: int) -> _Occurrences | None:
+        """Return where the text occurs with ``token`` behind it; None if nothing follows there."""
+        ends = [end + 1 for end, each in zip(self.ends, self.following, strict=True) if each == token]
+        return _occurrences(self.source, self.length + 1, ends) if ends else None
+
+
+def _occurrences(source: Source, length: int, ends: Sequence[int]) -> _Occurrences | None:
+    following = source.index.following(ends)
+    token = following[0]
+    count = total = following.count(token)
+    if count < len(following):
+        counts = Counter(following)
+        del counts[SEPARATOR]  # the end of an answer, or of the text
+        token = max(counts, key=counts.__getitem__)
+        count, total = counts[token], counts.total()
+    elif token == SEPARATOR:
+        return None
+    token_class = source.rates.classify(length, count, total)
+    probability = source.rates.probability(token_class)
+    return _Occurrences(source, length, ends, following, token, token_class, probability)
+
+
+class _Expected:
+    """Tokens that may follow one after the other, to learn from those that do."""
+
+    def __init__(self, steps: Sequence[_Occurrences]) -> None:
+        self._steps = steps
+        self._place = 0
 
     def learn(self, token: int) -> bool:
-        """Learn from the next token, whether it was verified with the draft or not.
+        """Learn from the next token, whether it was verified with a draft or not.
 
         Returns:
-            Whether the draft has further tokens to learn from.
+            Whether there are further tokens to learn from.
         """
-        place = self._followed
-        right = token == self.draft.tokens[place]
-        self._rates.learn(self._classes[place], accepted=right)
-        self._followed += 1
-        return right and self._followed < len(self._classes)
+        step = self._steps[self._place]
+        right = token == step.token
+        step.source.rates.learn(step.token_class, accepted=right)
+        self._place += 1
+        return right and self._place < len(self._steps)
 
 
 class RetrievalDrafter(Drafter):
@@ -50,12 +86,17 @@ class RetrievalDrafter(Drafter):
         self._prompt = prompt
         self._max_tokens = max_tokens
         self._history = history
-        self._last: list[_Retrieved] = []
+        self._expected: list[_Expected] = []
 
     @functools.cached_property
     def _own(self) -> Source:
         # Built when the answer begins: indexing a long prompt takes milliseconds.
         return Source(SuffixIndex(self._max_tokens, self._prompt), self._history.prompt_rates)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the index of the sequence's own tokens."""
+        return self._own.index.memory_bytes
 
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe`; it needs no logits."""
@@ -63,51 +104,41 @@ class RetrievalDrafter(Drafter):
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`."""
         self._own.index.append(token)
-        if self._last:
-            self._last = [each for each in self._last if each.learn(token)]
+        self._expected = [each for each in self._expected if each.learn(token)]
 
     def draft(self) -> Draft:
-        """Return the continuation of which the most tokens are expected to be accepted."""
-        index = self._own.index
-        end = len(index)
-        text = index.tokens(max(0, end - MAX_MATCH), end)
-        matches = [(self._own, index.longest_match(text))]
+        """Return the likeliest path through the continuations in all sources.
+
+        They begin behind the longest matches. Each token is that of the source whose most frequent token is
+        the likeliest to be accepted; the other sources follow it as far as their occurrences agree.
+        """
+        candidates = self._longest_matches()
+        path: list[_Occurrences] = []
+        reached = 1.0
+        self._expected = [_Expected([each]) for each in candidates[1:]]
+        while candidates and len(path) < _MOST_TOKENS and reached >= _LEAST_REACHED:
+            best = max(candidates, key=_probability)
+            path.append(best)
+            reached *= best.probability
+            found = [each.followed_by(best.token) for each in candidates]
+            candidates = [each for each in found if each is not None]
+        if path:
+            self._expected.append(_Expected(path))
+        drafted = path if reached >= _LEAST_REACHED else path[:-1]
+        return Draft(tuple(each.token for each in drafted), tuple(each.probability for each in drafted))
+
+    def _longest_matches(self) -> list[_Occurrences]:
+        """Return where the last tokens occurred before in each source, the likeliest continuation first."""
+        own = self._own.index
+        end = len(own)
+        text = own.tokens(max(0, end - MAX_MATCH), end)
+        matches = [(self._own, own.longest_match(text))]
         matches += [(source, source.index.longest_match(text)) for source in self._history.sources]
-        found = [_likeliest_continuation(source, match) for source, match in matches if match is not None]
-        self._last = [each for each in found if each.draft.tokens]
-        return max((each.draft for each in self._last), key=_expected_tokens, default=NO_DRAFT)
+        found = [
+            _occurrences(source, match.length, match.ends) for source, match in matches if match is not None
+        ]
+        return sorted((each for each in found if each is not None), key=_probability, reverse=True)
 
 
-def _expected_tokens(draft: Draft) -> float:
-    return draft.expected_tokens
-
-
-def _likeliest_continuation(source: Source, match: Match) -> _Retrieved:
-    """Return the likeliest path through the tree of the continuations of ``match`` (SuffixDecoding's tree).
-
-    At each step it takes the token that follows most of the occurrences left on the path, the newest one of
-    equally frequent.
-    """
-    texts: Sequence[Sequence[int]] = [source.index.tokens(end, end + _MOST_TOKENS) for end in match.ends]
-    tokens: list[int] = []
-    classes: list[int] = []
-    probabilities: list[float] = []
-    reached = 1.0
-    for depth in range(_MOST_TOKENS):
-        following = Counter([text[depth] for text in texts if depth < len(text)])
-        if not following:
-            break
-        token, count = following.most_common(1)[0]  # of equal counts the first, which is the newest
-        if token == SEPARATOR:
-            break
-        token_class = source.rates.classify(match.length + depth, count, following.total())
-        probability = source.rates.probability(token_class)
-        reached *= probability
-        if reached < _LEAST_REACHED:
-            break
-        tokens.append(token)
-        classes.append(token_class)
-        probabilities.append(probability)
-        if count < len(texts):
-            texts = [text for text in texts if depth < len(text) and text[depth] == token]
-    return _Retrieved(source, Draft(tuple(tokens), tuple(probabilities)), tuple(classes))
+def _probability(occurrences: _Occurrences) -> float:
+    return occurrences.probability

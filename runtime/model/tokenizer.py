@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,14 @@ class Tokenizer:
         # Stands inside the text of forged special tokens while the template is applied. Random, so that no
         # message can contain it; letters and digits, so that no template treats it specially.
         self._separator = secrets.token_hex(16)
+
+    def fingerprint(self) -> bytes:
+        """Return a digest of the vocabulary: equal where each token id stands for the same text."""
+        ids: dict[bytes, int] = self._tokenizer.get_vocab()
+        digest = hashlib.blake2b(digest_size=32)
+        for token, id in sorted(ids.items(), key=lambda item: item[1]):
+            digest.update(b"%d %d %b" % (id, len(token), token))
+        return digest.digest()
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> str:
         """Apply the chat template, up to the header of the assistant's answer, for :meth:`encode`.

@@ -111,6 +111,7 @@ class InputProcessor:
             arrived=arrived,
             deadline_s=_as_deadline(deadline_s),
             prefix_salt=self._salts.salt_for(_as_app(app)),
+            app=app,
             grammar_matcher=grammar_matcher,
             call_format=None if choice is None else self._call_format,
             tool_choice=choice,

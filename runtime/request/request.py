@@ -42,6 +42,9 @@ class Request:
     prefix_salt: bytes | None = None
     """Salt of the block hashes: requests with the same salt share the KV blocks of a common prefix. None
     shares nothing."""
+    app: str = ""
+    """Name of the requesting app; empty if it has none. It stays the same when the process starts again, and
+    salts do not."""
     grammar_matcher: GrammarMatcher | None = None
     """Grammar state of the answer; None if any text is valid."""
     call_format: ToolCallFormat | None = None

@@ -1,0 +1,91 @@
+"""The answers of an app draft its later ones, also after a restart if the user names a folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.drafting.history_store import HistoryStore
+from agentrt.runtime.drafting.suffix_index import SEPARATOR
+
+QUESTION = [{"role": "user", "content": "Tell me about the weather in Oslo, in Bergen and in Tromsø."}]
+OPTIONS: dict[str, Any] = {"max_tokens": 48, "temperature": 0, "ignore_eos": True}
+WAIT_S = 60.0
+
+
+def stored(runtime: LocalRuntime, folder: Path, app: str) -> list[int]:
+    return HistoryStore(folder, runtime._tokenizer.fingerprint()).load(app).tolist()
+
+
+def wait_until_loaded(runtime: LocalRuntime, app: str) -> None:
+    """Wait until the history of an app is loaded."""
+    histories = runtime._histories
+    assert histories is not None
+    assert histories._saver is not None
+    histories.of(runtime._salts.salt_for(app), app)
+    loaded = threading.Event()
+    histories._saver.load(app, lambda _: loaded.set())  # after what was to be loaded before
+    assert loaded.wait(WAIT_S)
+
+
+def test_the_answers_of_an_app_draft_after_a_restart(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
+) -> None:
+    with open_runtime(history_folder=tmp_path) as runtime:
+        first = runtime.generate(QUESTION, app="notes", **OPTIONS)
+        alone = runtime.statistics().engine
+    assert stored(runtime, tmp_path, "notes") == [*first.token_ids, SEPARATOR]
+
+    with open_runtime(history_folder=tmp_path) as runtime:
+        wait_until_loaded(runtime, "notes")
+        again = runtime.generate(QUESTION, app="notes", **OPTIONS)
+        with_history = runtime.statistics().engine
+        runtime.generate(QUESTION, app="mail", **OPTIONS)
+        other_app = runtime.statistics().engine
+    assert again.token_ids == first.token_ids
+    assert with_history.accepted_tokens > alone.accepted_tokens
+    assert 2 * (other_app.accepted_tokens - with_history.accepted_tokens) < with_history.accepted_tokens
+
+
+@pytest.mark.parametrize("app", ["", "notes"])
+def test_nothing_is_written_without_a_folder_or_a_name(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, app: str
+) -> None:
+    settings = {} if app else {"history_folder": tmp_path}
+    with open_runtime(**settings) as runtime:
+        runtime.generate(QUESTION, app=app, **OPTIONS)
+        assert not [each for each in threading.enumerate() if each.name == "agentrt-histories"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_retrieval_drafts_nothing_is_kept(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
+) -> None:
+    with open_runtime(history_folder=tmp_path, retrieval_drafts=False) as runtime:
+        runtime.generate(QUESTION, app="notes", **OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "a damaged file"])
+def test_a_folder_that_cannot_be_used_fails_no_request(
+    open_runtime: Callable[..., LocalRuntime],
+    tmp_path: Path,
+    obstacle: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = tmp_path / "histories"
+    with open_runtime(history_folder=folder) as runtime:
+        file = HistoryStore(folder, runtime._tokenizer.fingerprint()).file_of("notes")
+        if obstacle == "a file":
+            folder.write_text("no folder")
+        else:
+            file.parent.mkdir(parents=True)
+            file.write_bytes(b"damaged")
+        answer = runtime.generate(QUESTION, app="notes", **OPTIONS)
+    assert len(answer.token_ids) == 48
+    assert len(caplog.messages) == 1

@@ -34,6 +34,7 @@
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
     │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
+    │   ├── GraphLoadError           a graph for an NPU cannot be loaded; ``.group`` keeps its former one
     │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
     ├── BenchModelError              a model cannot do what a bench measures
     ├── BenchPeerError               a server that a bench compares with does not work
@@ -60,6 +61,7 @@ __all__ = [
     "DeviceLostError",
     "EngineError",
     "EngineFailedError",
+    "GraphLoadError",
     "HistoryCorruptError",
     "HistoryLockedError",
     "HistoryStoreError",
@@ -283,6 +285,18 @@ class OverloadedError(EngineError):
 
 class KernelFailedError(EngineError):
     """Kernels of this request failed or hung several times. Other requests are not affected."""
+
+
+class GraphLoadError(EngineError):
+    """A graph of an XPU of static shapes cannot be loaded. The op group keeps its former graph."""
+
+    def __init__(self, group: int, reason: str) -> None:
+        """``group`` is the token-level op group, from 0; ``reason`` is a sentence."""
+        super().__init__(
+            f"the graph of op group {group} cannot be loaded: {reason} The group keeps its former graph. "
+            "Open the model again, which compiles the graph anew, or set npu_decoding=False."
+        )
+        self.group = group
 
 
 class DeviceLostError(EngineError):

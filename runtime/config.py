@@ -31,6 +31,11 @@ class RuntimeConfig(Settings, strict=True):
     threads: int | None = Field(default=None, ge=1)
     """CPU threads of one forward pass."""
 
+    npu_decoding: bool = False
+    """On a platform with an NPU (``intel-ultra``, ``emulated``) decode and verify drafts there, too, with a
+    second graph of a shorter static shape that is loaded in place of the first during prefill (sd.npu §3.2).
+    Other platforms have no static shapes and ignore it. The graphs are kept in :attr:`profile_folder`."""
+
     inference_precision: Literal["f32", "bf16", "f16"] | None = None
     """Precision of the arithmetic. ``f32`` is the reference; OpenVINO prefers bf16 where the CPU has it."""
 
@@ -66,7 +71,8 @@ class RuntimeConfig(Settings, strict=True):
     """Maximum number of requests that wait for KV blocks; beyond it the least urgent one is refused."""
 
     profile_folder: Annotated[Path, Field(strict=False)] | None = None
-    """Folder of the model profiles, a path or a string; None for the user's cache folder."""
+    """Folder of the model profiles, and of graphs for :attr:`npu_decoding`, a path or a string; None for the
+    user's cache folder."""
 
     tool_prompt: Literal["auto", "native"] = "auto"
     """How tools get into the prompt. ``auto`` describes them in the system message where the model's chat

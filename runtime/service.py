@@ -116,6 +116,7 @@ class LocalRuntime:
                 quantum_s=config.quantum_s,
                 kv_bytes=config.memory_bytes,
                 profile_folder=config.profile_folder,
+                npu_decoding=config.npu_decoding,
                 on_step=on_step,
             )
         try:

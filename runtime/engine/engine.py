@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import threading
 from collections import abc
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError,
 from ..context.block_hashes import BlockHashes
 from ..drafting.drafter import Drafter
 from ..drafting.sources import DraftSources
-from ..heg.kernel import Role
+from ..heg.kernel import KernelKind, Role
 from ..heg.refinement import ProfileRefiner
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
@@ -23,7 +24,7 @@ from ..scheduler.active_kernels import ScheduledKernel
 from ..scheduler.batch import inputs_of
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence
-from ..xpu.protocol import KernelDone, Platform
+from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .answer_text import AnswerText
 from .engine_group import EngineGroup
@@ -36,6 +37,8 @@ from .trace import Trace
 _RECLAIM_AFTER_S: Final = 30.0
 """Idle seconds of a kernel before its memory is reclaimed, and seconds between two reclamations while others
 run. One takes milliseconds, which should not delay the next request."""
+
+_log: Final = logging.getLogger(__name__)
 
 _Command: TypeAlias = tuple[Callable[[Any], None], Any]
 
@@ -74,7 +77,7 @@ class Engine:
         self._outputs = OutputProcessor(scheduler, platform.now)
         self._lock = threading.Lock()
         self._shutdown: RuntimeClosedError | EngineFailedError | None = None
-        self._kernels = self._rebuilds = 0
+        self._kernels = self._rebuilds = self._graph_loads = 0
         self._ended: dict[Role, float] = {}
         self._progress = platform.now()
         self._reclaimed = False
@@ -167,6 +170,7 @@ class Engine:
             preemptions=self._scheduler.preemptions,
             evictions=self._scheduler.evictions,
             rebuilds=self._rebuilds,
+            graph_loads=self._graph_loads,
             seconds_since_progress=self._platform.now() - self._progress if busy else 0.0,
         )
 
@@ -289,6 +293,8 @@ class Engine:
         self._release_dropped()
         for kernel in scheduled:
             self._start_kernel(kernel, now)
+        if (load := self._scheduler.next_graph_load()) is not None:
+            self._platform.xpus[Role.PREFILL].load(load, self._post_loaded)
         if self._single_xpu:
             return bool(scheduled)
         hung = self._scheduler.hung_kernels(self._platform.now())
@@ -336,6 +342,17 @@ class Engine:
         """Queue the end of a kernel; called on a thread of an XPU."""
         self._commands.put((self._kernel_done, done))
 
+    def _post_loaded(self, loaded: GraphLoaded) -> None:
+        """Queue the end of a load; called on a thread of an XPU."""
+        self._commands.put((self._graph_loaded, loaded))
+
+    def _graph_loaded(self, loaded: GraphLoaded) -> None:
+        if loaded.error is not None:
+            _log.warning("%s", loaded.error)
+        self._graph_loads += loaded.error is None
+        self._platform.xpus[Role.PREFILL].install_loaded()
+        self._scheduler.end_graph_load(loaded.load, failed=loaded.error is not None)
+
     def _kernel_done(self, done: KernelDone) -> None:
         if done.error is not None:
             self._kernel_failed(done.role, done.error)
@@ -345,7 +362,7 @@ class Engine:
         self._reclaimed = False
         if (trace := self.trace) is not None:
             trace.record(done, self._scheduler.batch_on(done.role))
-        if self._profile is not None and self._ran_alone(done):
+        if self._profile is not None and self._ran_as_estimated(done):
             self._profile.observe(done.role, done.kernel, done.context.shape, done.ended - done.started)
         batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
@@ -355,6 +372,11 @@ class Engine:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
             self._next_reclaim = done.ended + _RECLAIM_AFTER_S
             self._platform.reclaim(_RECLAIM_AFTER_S)
+
+    def _ran_as_estimated(self, done: KernelDone) -> bool:
+        """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""
+        alone = self._ran_alone(done) and not self._scheduler.loads_graph
+        return alone and not (self._scheduler.switches_graphs and done.kernel.kind is KernelKind.TOKENS)
 
     def _ran_alone(self, done: KernelDone) -> bool:
         """Whether no other XPU or engine can have run a kernel at the same time, which slows both down."""
@@ -370,6 +392,8 @@ class Engine:
         """Rebuild the XPU of ``role``; the requests that ran on it go on (Agent.xpu §6.5)."""
         self._rebuilds += 1
         self._platform.xpus[role].rebuild()
+        if role is Role.PREFILL:
+            self._scheduler.reset_graphs()
         self._outputs.fail_faulty(self._scheduler.fail_kernel(role, hung=True), None)
         self._outputs.apply_memory_limit()
 

@@ -15,10 +15,11 @@ from agentrt.priority import Priority
 
 from ..context.block_pool import BlockPool
 from ..heg.graph import ExecutionGraph
+from ..heg.kernel import Role
 from ..scheduler.policy import Policy
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
-from ..xpu.protocol import KernelDone
+from ..xpu.protocol import GraphLoaded, KernelDone
 from ..xpu.simulated import SimulatedPlatform
 from .trace import Trace
 
@@ -73,6 +74,8 @@ class Simulation:
         self.trace = Trace()
         self.outputs: list[SimulatedOutput] = []
         """The finished requests, in the order in which they ended."""
+        self.graph_loads: list[GraphLoaded] = []
+        """The loads of graphs, in the order in which they ended."""
         self.scheduler = Scheduler(
             BlockPool(blocks), graph, policy, max_batch_size=max_batch_size, share_sampled=False
         )
@@ -91,7 +94,10 @@ class Simulation:
         self.clock.call_at(self.clock.now if at is None else at, lambda: self._arrive(request, on_output))
 
     def run(self, until: float = float("inf")) -> None:
-        """Advance the clock until every request has ended, or to time ``until``."""
+        """Advance the clock until every request has ended, or to time ``until``.
+
+        A load of a graph that has no request to wait for it is left in progress.
+        """
         while (self._not_arrived or self._alive) and self.clock.next_event <= until:
             self.clock.advance()
 
@@ -115,6 +121,8 @@ class Simulation:
         for scheduled in self.scheduler.schedule(self.clock.now):
             xpu = self._platform.xpus[scheduled.role]
             xpu.submit(scheduled.kernel, scheduled.batch.context, self._kernel_done)
+        if (load := self.scheduler.next_graph_load()) is not None:
+            self._platform.xpus[Role.PREFILL].load(load, self._graph_loaded)
         for context in self.scheduler.take_dropped_contexts():
             self._platform.release(context)
         due = self.scheduler.next_timeout()
@@ -127,8 +135,15 @@ class Simulation:
         self._next_check = float("inf")
         for role in self.scheduler.hung_kernels(self.clock.now):
             self._platform.xpus[role].rebuild()
+            if role is Role.PREFILL:
+                self.scheduler.reset_graphs()
             for sequence in self.scheduler.fail_kernel(role, hung=True):
                 del self._alive[sequence]
+        self._dispatch()
+
+    def _graph_loaded(self, loaded: GraphLoaded) -> None:
+        self.graph_loads.append(loaded)
+        self.scheduler.end_graph_load(loaded.load, failed=loaded.error is not None)
         self._dispatch()
 
     def _kernel_done(self, done: KernelDone) -> None:

@@ -38,5 +38,7 @@ class EngineStatistics:
     """Sequences whose KV blocks were taken by more urgent ones, and which were recomputed."""
     rebuilds: int
     """XPUs that were rebuilt because a kernel hung."""
+    graph_loads: int
+    """Graphs loaded by an NPU that decodes (:attr:`RuntimeConfig.npu_decoding`)."""
     seconds_since_progress: float
     """Seconds since the last kernel ended, 0 while the engine is idle: the measure of health."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from .kernel import BatchShape, Kernel, Role
+from .kernel import BatchShape, Kernel, Role, StaticGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,24 @@ class CostModel(Protocol):
     def static_tokens(self) -> int | None:
         """Tokens in the static shape of the PREFILL XPU's kernels; None if the platform has none."""
 
-    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
+    @property
+    def decode_tokens(self) -> int | None:
+        """Tokens in the shorter static shape of these kernels, for decoding; None if they have only one."""
+
+    def estimate(
+        self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
+    ) -> KernelCost:
         """Estimate ``kernel`` at ``shape`` on the XPU of ``role``. Pure, and cheap enough for every decision.
+
+        ``graph`` is the one that a TOKENS kernel runs with; None for the one made for such a shape.
 
         Raises:
             KeyError: the XPU of ``role`` does not run such kernels, or there is none.
+        """
+
+    def estimate_load(self, kernel: Kernel) -> KernelCost:
+        """Estimate loading a graph of a TOKENS kernel, where it has two.
+
+        Raises:
+            KeyError: it has one.
         """

@@ -10,6 +10,9 @@ A batch takes one of two routes:
   fused: it gathers the sampled rows, whose number is not static. So prompt margins and decoding never leave
   the DECODE XPU, and the prefill of whole chunks hardly uses it.
 
+Where the PREFILL XPU decodes as well, its kernels have a second graph for decoding, and batches that fit it
+take the split route, too (:attr:`ExecutionGraph.decodes_split`).
+
 Both routes use the same keys and values and the same residual stream, so that a batch may change from split
 to fused at every seam (:meth:`ExecutionGraph.reroute`): migration, when the PREFILL XPU is the busier one.
 """
@@ -20,7 +23,8 @@ import functools
 from typing import Final
 
 from .cost_model import CostModel
-from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role
+from .graph_switch import SwitchCosts
+from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role, StaticGraph
 
 _PAST_STEP: Final = 256
 """Kernels are grouped for the past rounded up to this, so that a growing sequence rarely needs new ones."""
@@ -50,6 +54,9 @@ class ExecutionGraph:
         self.quantum_s: Final = quantum_s
         self.static_tokens: Final = cost_model.static_tokens if len(bounds) > 1 else None
         """Tokens in a chunk that can take the split route; None if no chunk can."""
+        self.decode_tokens: Final = None if self.static_tokens is None else cost_model.decode_tokens
+        """Tokens of the graphs for decoding on the PREFILL XPU; None where it does not decode."""
+        self._decodes_split = False
         self._group = functools.lru_cache(4096)(self._group_segments)
         self._fused_chunk = functools.lru_cache(1024)(self._longest_fused_chunk)
         self._longest = functools.lru_cache(4096)(self._longest_kernel_s)
@@ -60,6 +67,49 @@ class ExecutionGraph:
         self.cost_model = cost_model
         for cached in (self._group, self._fused_chunk, self._longest):
             cached.cache_clear()
+
+    @property
+    def decodes_split(self) -> bool:
+        """Whether batches of up to :attr:`decode_tokens` take the split route."""
+        return self._decodes_split
+
+    @decodes_split.setter
+    def decodes_split(self, value: bool) -> None:
+        if value is not self._decodes_split:
+            self._decodes_split = value
+            for cached in (self._longest, self._seconds):
+                cached.cache_clear()
+
+    @property
+    def token_kernels(self) -> tuple[Kernel, ...]:
+        """The TOKENS kernels of the split route, by op group; none where there is no such route."""
+        if self.static_tokens is None:
+            return ()
+        return tuple(kernel for kernel in self._split if kernel.kind is KernelKind.TOKENS)
+
+    def switch_costs(self, chunks: int) -> SwitchCosts:
+        """Return what changing the graphs of all op groups costs during ``chunks`` static chunks.
+
+        The attention behind an op group counts as part of it, and as that of a chunk without past.
+
+        Raises:
+            KeyError: each op group has one graph.
+        """
+        assert self.static_tokens is not None
+        chunk = BatchShape(self.static_tokens, 1, 0, 0)
+        attention_s = self._kernel_s(self._split[1], chunk)
+        kernels = self.token_kernels
+
+        def seconds(graph: StaticGraph) -> tuple[float, ...]:
+            estimates = (self.cost_model.estimate(each, chunk, Role.PREFILL, graph) for each in kernels)
+            return tuple(estimate.seconds + attention_s for estimate in estimates)
+
+        return SwitchCosts(
+            chunks,
+            tuple(self.cost_model.estimate_load(each).seconds for each in kernels),
+            seconds(StaticGraph.PREFILL),
+            seconds(StaticGraph.DECODE),
+        )
 
     @property
     def layers(self) -> int:
@@ -76,9 +126,14 @@ class ExecutionGraph:
 
         ``avoid=Role.PREFILL`` takes the fused route in any case.
         """
-        if shape.tokens == self.static_tokens and avoid is not Role.PREFILL:
+        if avoid is not Role.PREFILL and self._splits(shape):
             return self._split + self._fused(shape, len(self.bounds) - 1, len(self._split))
         return self._fused(shape, 0, 0)
+
+    def _splits(self, shape: BatchShape) -> bool:
+        if self._decodes_split and self.decode_tokens is not None and shape.tokens <= self.decode_tokens:
+            return True
+        return shape.tokens == self.static_tokens
 
     def reroute(self, context: BatchContext) -> bool:
         """Move the rest of a batch between two kernels to the fused route; return whether that is possible.
@@ -135,8 +190,8 @@ class ExecutionGraph:
         seconds = [self._kernel_s(kernel, shape) for kernel in self.segment_kernels for shape in least]
         if self.static_tokens is not None:
             static = BatchShape(self.static_tokens, 1, past, 1)
-            kernels = [kernel for kernel in self._split if kernel.kind is KernelKind.TOKENS]
-            seconds += [self._kernel_s(kernel, static) for kernel in (*kernels, self.segment_kernels[-1])]
+            kernels = (*self.token_kernels, self.segment_kernels[-1])
+            seconds += [self._kernel_s(kernel, static) for kernel in kernels]
         return max(seconds)
 
     def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
@@ -170,7 +225,9 @@ class ExecutionGraph:
         runs = [(kernel, self.max_chunk_tokens) for kernel in self.segment_kernels]
         if self.static_tokens is not None:
             runs += [(kernel, self.static_tokens) for kernel in self._split]
-        return sum(
+        # While a group changes its graph it has both.
+        loads = self.token_kernels if self.decode_tokens is not None else ()
+        return max((self.cost_model.estimate_load(kernel).bytes for kernel in loads), default=0) + sum(
             self.cost_model.estimate(kernel, BatchShape(tokens, 1, 0, 1), kernel.roles[0]).bytes
             for kernel, tokens in runs
         )

@@ -44,6 +44,21 @@ class KernelKind(enum.Enum):
     __hash__ = object.__hash__
 
 
+class StaticGraph(enum.Enum):
+    """The graphs of a token-level op group on an XPU of static shapes, which has one of them at a time.
+
+    See ``graph_switch.py``. Either computes any batch: it is repeated until all tokens are computed, and the
+    last time its unused rows are padded.
+    """
+
+    PREFILL = "prefill"
+    """Its shape is a prompt chunk: G1 of sd.npu §3.2."""
+    DECODE = "decode"
+    """Its shape is shorter, for decodes and drafts to verify: G2."""
+
+    __hash__ = object.__hash__
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One part of a batch that is submitted at once. A value: equal kernels are interchangeable."""
@@ -61,6 +76,20 @@ class Kernel:
     """The XPUs that can run it, preferred first; only roles that the platform has."""
     last: bool
     """Whether it computes the logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLoad:
+    """An order to load a graph of a token-level op group in place of the other one."""
+
+    kernel: Kernel
+    """The TOKENS kernel that runs the op group."""
+    graph: StaticGraph
+
+    @property
+    def group(self) -> int:
+        """Which op group it is, from 0."""
+        return self.kernel.segments.start
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .cost_model import KernelCost
-from .kernel import BatchShape, Kernel, KernelKind, Role
+from .kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -45,17 +45,39 @@ class Curve(_Frozen):
         return seconds[right - 1] + share * (seconds[right] - seconds[right - 1])
 
 
-class StaticGroups(_Frozen):
-    """The static token-level kernels of one XPU (Agent.xpu §5.2, elastic chunked kernel)."""
+class GroupTimes(_Frozen):
+    """Times of the first, a middle, and the last token-level group."""
 
-    tokens: Annotated[int, Field(ge=1)]
-    """Tokens in the chunk that they were compiled for."""
     first_s: Seconds
     """Embedding, norm, and QKV of layer 0."""
     middle_s: Seconds
     """Out-projection and MLP of one layer, norm and QKV of the next."""
     last_s: Seconds
     """Out-projection and MLP of the last layer of the groups."""
+
+    def of(self, kernel: Kernel) -> float:
+        """Return the seconds of the group of a TOKENS kernel."""
+        if len(kernel.layers) > 1:
+            return self.middle_s
+        return self.last_s if kernel.segments.start else self.first_s
+
+
+class DecodeGroups(GroupTimes):
+    """The static token-level kernels of a shorter shape, and what changing to them costs (sd.npu §3.2)."""
+
+    tokens: Annotated[int, Field(ge=1)]
+    """Tokens that they were compiled for."""
+    load: GroupTimes
+    """Time to load one graph of each group, of either shape."""
+
+
+class StaticGroups(GroupTimes):
+    """The static token-level kernels of one XPU (Agent.xpu §5.2, elastic chunked kernel)."""
+
+    tokens: Annotated[int, Field(ge=1)]
+    """Tokens in the chunk that they were compiled for."""
+    decode: DecodeGroups | None = None
+    """The same kernels for decoding; None where this XPU does not decode."""
 
 
 class LayerCosts(_Frozen):
@@ -137,7 +159,20 @@ class Profile(_Frozen):
         prefill = self.xpus.get(Role.PREFILL)
         return prefill.groups.tokens if prefill is not None and prefill.groups is not None else None
 
-    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
+    @property
+    def decode_tokens(self) -> int | None:
+        """See :attr:`CostModel.decode_tokens`."""
+        decode = self._decode_groups
+        return None if decode is None else decode.tokens
+
+    @property
+    def _decode_groups(self) -> DecodeGroups | None:
+        prefill = self.xpus.get(Role.PREFILL)
+        return prefill.groups.decode if prefill is not None and prefill.groups is not None else None
+
+    def estimate(
+        self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
+    ) -> KernelCost:
         """See :meth:`CostModel.estimate`."""
         xpu = self.xpus[role]
         past = 0
@@ -145,7 +180,7 @@ class Profile(_Frozen):
         if kernel.kind is KernelKind.TOKENS:
             if xpu.groups is None:
                 raise KeyError(f"{xpu.device} has no token-level kernels")
-            seconds, weights = self._group(xpu.groups, kernel)
+            seconds, weights = self._group(xpu.groups, kernel, shape, graph)
         elif xpu.layers is None:
             raise KeyError(f"{xpu.device} has only token-level kernels")
         elif kernel.kind is KernelKind.LAYERS:
@@ -180,15 +215,35 @@ class Profile(_Frozen):
             weights += self.head_bytes
         return seconds, weights
 
-    def _group(self, groups: StaticGroups, kernel: Kernel) -> tuple[float, int]:
-        """Return the seconds of a static token-level group and the bytes of weights it reads.
+    def estimate_load(self, kernel: Kernel) -> KernelCost:
+        """See :meth:`CostModel.estimate_load`."""
+        decode, xpu = self._decode_groups, self.xpus.get(Role.PREFILL)
+        if decode is None or xpu is None:
+            raise KeyError("the token-level kernels have one graph")
+        seconds, weights = decode.load.of(kernel), self._group_bytes(decode, kernel)
+        share = min(1.0, weights / (seconds * self.bandwidth)) if seconds > 0 else 0.0
+        return KernelCost(seconds, share, weights, xpu.watts, self.measured)
 
-        The first and the last group share the weights of one layer, in about the ratio of their times.
+    def _group(
+        self, groups: StaticGroups, kernel: Kernel, shape: BatchShape, graph: StaticGraph | None
+    ) -> tuple[float, int]:
+        """Return the seconds of a static token-level group and the bytes of weights it reads."""
+        chosen: StaticGroups | DecodeGroups = groups
+        if groups.decode is not None:
+            fits = shape.tokens <= groups.decode.tokens if graph is None else graph is StaticGraph.DECODE
+            chosen = groups.decode if fits else groups
+        runs = -(-shape.tokens // chosen.tokens)
+        return runs * chosen.of(kernel), runs * self._group_bytes(chosen, kernel)
+
+    def _group_bytes(self, groups: GroupTimes, kernel: Kernel) -> int:
+        """Return the bytes of the weights of a group.
+
+        The first and the last one share the weights of one layer, in about the ratio of their times.
         """
         if len(kernel.layers) > 1:
-            return groups.middle_s, self.layer_bytes
-        seconds = groups.first_s if kernel.segments.start == 0 else groups.last_s
-        return seconds, round(self.layer_bytes * seconds / max(groups.first_s + groups.last_s, math.ulp(1.0)))
+            return self.layer_bytes
+        ends_s = max(groups.first_s + groups.last_s, math.ulp(1.0))
+        return round(self.layer_bytes * groups.of(kernel) / ends_s)
 
 
 def fit_roofline(work: list[tuple[float, float, float]]) -> tuple[float, float]:

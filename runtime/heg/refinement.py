@@ -102,7 +102,8 @@ def cost_parts(
     if kernel.kind is KernelKind.TOKENS:
         assert xpu.groups is not None
         name = "middle_s" if len(kernel.layers) > 1 else "last_s" if kernel.segments.start else "first_s"
-        return {(name, 0): getattr(xpu.groups, name)}
+        runs = -(-shape.tokens // xpu.groups.tokens)
+        return {(name, 0): runs * getattr(xpu.groups, name)}
     costs = xpu.layers
     assert costs is not None
     past = shape.past_tokens

@@ -148,7 +148,8 @@ class KernelSelector:
                 if batch.context.kernels[batch.context.position].roles[0] is role:
                     yield self._candidate(batch, batch.context.kernels, role)
             max_in_progress = len(self._roles) if stage is Stage.PREFILL else 1
-            if len(in_progress) < max_in_progress and (role is Role.DECODE or stage is not Stage.DECODE):
+            decodes_here = role is Role.DECODE or self._graph.decodes_split
+            if len(in_progress) < max_in_progress and (decodes_here or stage is not Stage.DECODE):
                 new = self._builder.start_batch(stage, level)
                 if new is not None and new.context.kernels[0].roles[0] is role:
                     yield self._candidate(new, new.context.kernels, role)

@@ -30,12 +30,13 @@ from ..context.block_pool import BlockPool
 from ..drafting.drafter import NO_DRAFT, Draft
 from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, Role
+from ..heg.kernel import BatchContext, GraphLoad, KernelKind, Role
 from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
+from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
 from .policy import Policy, Preemption
 from .queues import RequestQueues
@@ -75,12 +76,15 @@ class Scheduler:
         self._selector = KernelSelector(
             graph, policy, self._queues, self._batches, self._builder, self._active, max_batch_size
         )
+        self._switcher = None if graph.decode_tokens is None else GraphSwitcher(graph)
 
     def use_costs(self, cost_model: CostModel) -> None:
         """Decide by other estimates of the same kernels from now on."""
         self._graph.use_costs(cost_model)
         for part in (self._queues, self._builder, self._selector):
             part.update_costs()
+        if self._switcher is not None:
+            self._switcher.update_costs()
 
     # State.
 
@@ -113,6 +117,16 @@ class Scheduler:
     def preemptions(self) -> int:
         """Times a batch was paused between two kernels for a more urgent one."""
         return self._selector.preemptions
+
+    @property
+    def switches_graphs(self) -> bool:
+        """Whether the PREFILL XPU has two graphs for each op group."""
+        return self._switcher is not None
+
+    @property
+    def loads_graph(self) -> bool:
+        """Whether it loads one of them now."""
+        return self._switcher is not None and self._switcher.loading is not None
 
     @property
     def usable_tokens(self) -> int:
@@ -239,6 +253,16 @@ class Scheduler:
             self.finish(sequence)
         return given_up
 
+    def end_graph_load(self, load: GraphLoad, *, failed: bool) -> None:
+        """Note that the PREFILL XPU has loaded a graph, or has ``failed`` to and keeps the former one."""
+        assert self._switcher is not None
+        self._switcher.end_load(load, failed=failed)
+
+    def reset_graphs(self) -> None:
+        """Note that the PREFILL XPU was rebuilt, with the graphs for prompt chunks."""
+        if self._switcher is not None:
+            self._switcher.reset()
+
     def expire(self, now: float) -> list[Sequence]:
         """Finish the sequences whose deadline has passed, and return them."""
         expired = self._queues.pop_expired(now)
@@ -287,6 +311,24 @@ class Scheduler:
             # sequences come into view, with which a batch may start.
             if self.num_running <= running:
                 return scheduled
+
+    def next_graph_load(self) -> GraphLoad | None:
+        """Return the graph that the PREFILL XPU is to load now, if any; then call :meth:`end_graph_load`."""
+        return None if self._switcher is None else self._switcher.next_load(self._prefill_work())
+
+    def _prefill_work(self) -> PrefillWork | None:
+        """What is left to prefill in chunks of the static shape; None without unfinished requests."""
+        static = self._graph.static_tokens
+        assert static is not None
+        if self.num_waiting or not self._queues.running:
+            return PrefillWork(float("inf"), None) if self.num_waiting else None
+        prompts = [sequence for sequence in self._queues.running if sequence.needs_prefill]
+        chunks = sum((prompt.prefill_end - prompt.computed_tokens) // static for prompt in prompts)
+        for batch in self._batches:
+            groups = [k.segments.start for k in batch.context.remaining if k.kind is KernelKind.TOKENS]
+            if batch.context.shape.tokens == static and groups:
+                return PrefillWork(max(0, chunks - 1), groups[0])
+        return PrefillWork(chunks, None)
 
     def _hung_at(self, kernel: ScheduledKernel) -> float:
         return kernel.started + self.hang_timeout_s(kernel.cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -22,22 +23,29 @@ class _GrowableTensor:
     the length stays the same, as it nearly always does between two decode steps, so does the tensor.
     """
 
-    def __init__(self, element_type: ov.Type, row: tuple[int, ...] = ()) -> None:
+    def __init__(self, element_type: ov.Type, row: tuple[int, ...] = (), multiple: int = 1) -> None:
+        """Rows of shape ``row``; there is memory for a multiple of ``multiple`` rows."""
         # NumPy has no bf16: it is stored as an integer of two bytes, whose value is not read here.
         dtype = np.dtype(np.uint16) if element_type == ov.Type.bf16 else element_type.to_dtype()
         self._element_type = element_type
-        self._memory: NDArray[Any] = np.zeros((_FIRST_LENGTH, *row), dtype)
-        self._tensors: dict[int, ov.Tensor] = {}
+        self._multiple = multiple
+        self._memory: NDArray[Any] = np.zeros((_round_up(_FIRST_LENGTH, multiple), *row), dtype)
+        self._tensors: dict[tuple[int, int], ov.Tensor] = {}
 
     def tensor(self, length: int) -> ov.Tensor:
         if length > len(self._memory):
-            grown = max(length, 2 * len(self._memory))
+            grown = _round_up(max(length, 2 * len(self._memory)), self._multiple)
             self._memory = np.zeros((grown, *self._memory.shape[1:]), self._memory.dtype)
             self._tensors.clear()
-        tensor = self._tensors.get(length)
+        return self.rows(0, length)
+
+    def rows(self, begin: int, end: int) -> ov.Tensor:
+        """Return the rows from ``begin`` to ``end``, which lie within the memory."""
+        tensor = self._tensors.get((begin, end))
         if tensor is None:
-            memory = self._memory[:length]
-            tensor = self._tensors[length] = ov.Tensor(memory, ov.Shape(memory.shape), self._element_type)
+            memory = self._memory[begin:end]
+            tensor = ov.Tensor(memory, ov.Shape(memory.shape), self._element_type)
+            self._tensors[begin, end] = tensor
         return tensor
 
     def write(self, values: Sequence[int]) -> ov.Tensor:
@@ -53,8 +61,13 @@ class BatchBuffers:
     when a batch pauses and nothing is copied when it resumes, on whichever XPU.
     """
 
-    def __init__(self) -> None:
-        """Allocate small buffers; they grow with the batches that use them."""
+    def __init__(self, row_multiple: int = 1) -> None:
+        """Allocate small buffers; they grow with the batches that use them.
+
+        Each has memory for a multiple of ``row_multiple`` rows: the longest static shape, so that the rows
+        that pad a batch to a multiple of it are there.
+        """
+        self._row_multiple = row_multiple
         self.tokens = 0
         """Tokens of the loaded batch."""
         self.inferences: dict[Any, Any] = {}
@@ -62,8 +75,8 @@ class BatchBuffers:
         self.abandoned = False
         """Whether a hung kernel may still write here; then the buffers are not reused."""
         self._inputs: dict[str, _GrowableTensor] = {
-            "input_ids": _GrowableTensor(ov.Type.i64),
-            "position_ids": _GrowableTensor(ov.Type.i64),
+            "input_ids": _GrowableTensor(ov.Type.i64, multiple=row_multiple),
+            "position_ids": _GrowableTensor(ov.Type.i64, multiple=row_multiple),
             "past_lens": _GrowableTensor(ov.Type.i32),
             "subsequence_begins": _GrowableTensor(ov.Type.i32),
             "block_indices": _GrowableTensor(ov.Type.i32),
@@ -104,18 +117,35 @@ class BatchBuffers:
         """Return the tensor of one of the loaded batch's inputs."""
         return self._bound[name]
 
+    def input_rows(self, name: str, begin: int, end: int) -> ov.Tensor:
+        """Return rows of one of the loaded batch's inputs by token; see :meth:`activation_rows`."""
+        return self._inputs[name].rows(begin, end)
+
     def activation(self, name: str, port: ov.Output) -> ov.Tensor:
         """Return the tensor ``[tokens, …]`` of an activation, with the type and row shape of ``port``."""
+        return self._activation(name, port).tensor(self.tokens)
+
+    def activation_rows(self, name: str, port: ov.Output, begin: int, end: int) -> ov.Tensor:
+        """Return rows of :meth:`activation`, and of what pads it to a multiple of the longest static shape.
+
+        Rows behind the batch's tokens are zeros, or left over from a longer batch.
+        """
+        growing = self._activation(name, port)
+        growing.tensor(self.tokens)  # allocates
+        return growing.rows(begin, end)
+
+    def _activation(self, name: str, port: ov.Output) -> _GrowableTensor:
         growing = self._activations.get(name)
         if growing is None:
             extents = list(port.get_partial_shape())[1:]
             row = tuple(extent.get_length() for extent in extents)
-            growing = self._activations[name] = _GrowableTensor(port.get_element_type(), row)
-        return growing.tensor(self.tokens)
+            growing = _GrowableTensor(port.get_element_type(), row, self._row_multiple)
+            self._activations[name] = growing
+        return growing
 
-    def stream(self, port: ov.Output, *, next: bool) -> ov.Tensor:
-        """Return the tensor of the residual stream: the current one, or the one the next kernel writes."""
-        return self.activation(f"hidden{self._current ^ next}", port)
+    def stream_name(self, *, next: bool) -> str:
+        """Return the activation that is the residual stream: the current, or what the next kernel writes."""
+        return f"hidden{self._current ^ next}"
 
     def swap_stream(self) -> None:
         """Make the residual stream that the kernel has written the current one."""
@@ -161,23 +191,32 @@ class BatchBuffers:
 class BufferPool:
     """Buffers that no batch uses now. Not thread-safe: it belongs to the engine thread."""
 
-    def __init__(self) -> None:
-        """Create an empty pool."""
+    def __init__(self, row_multiple: int = 1) -> None:
+        """Create an empty pool; for ``row_multiple`` see :class:`BatchBuffers`."""
+        self._row_multiple = row_multiple
         self._free: list[BatchBuffers] = []
+        self._in_use = weakref.WeakSet[BatchBuffers]()
         self._closed = False
 
     def take(self, inputs: BatchInputs) -> BatchBuffers:
         """Load a batch into free buffers, preferably of one with as many tokens: those are bound already."""
         tokens = len(inputs.token_ids)
         found = next((at for at, buffers in enumerate(self._free) if buffers.tokens == tokens), -1)
-        buffers = self._free.pop(found) if self._free else BatchBuffers()
+        buffers = self._free.pop(found) if self._free else BatchBuffers(self._row_multiple)
         buffers.load(inputs)
+        self._in_use.add(buffers)
         return buffers
 
     def give_back(self, buffers: BatchBuffers) -> None:
         """Return ``buffers`` to the pool, unless they are abandoned or the pool is closed."""
+        self._in_use.discard(buffers)
         if not buffers.abandoned and not self._closed:
             self._free.append(buffers)
+
+    def forget(self, key: object) -> None:
+        """Drop the inference ``key`` of all buffers, free or in use. It must not be running."""
+        for buffers in (*self._free, *self._in_use):
+            buffers.inferences.pop(key, None)
 
     def clear(self) -> None:
         """Drop all free buffers and the inferences bound to them."""
@@ -187,3 +226,7 @@ class BufferPool:
         """Drop all free buffers, and keep none that are given back later."""
         self._closed = True
         self.clear()
+
+
+def _round_up(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple

@@ -24,6 +24,51 @@ Piece: TypeAlias = tuple[KernelKind, int]
 """A compiled piece: its kind, and its place among those of the kind."""
 
 
+class PieceCompiler:
+    """Compiles the pieces of a model for one device."""
+
+    def __init__(self, device: str, properties: Mapping[str, Any]) -> None:
+        """``properties`` that the device does not know are left out."""
+        self._device = device
+        core = openvino_core()
+        # A device refuses properties it does not know: an NPU, for instance, the number of CPU threads.
+        known = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
+        self._requested = properties
+        self.properties: Final = {name: value for name, value in properties.items() if name in known}
+        precision = self.properties.get(_PRECISION) or core.get_property(device, _PRECISION)
+        in_bf16 = str(precision) in ("bf16", str(ov.Type.bf16))
+        self._bf16 = in_bf16 and "BF16" in core.get_property(device, "OPTIMIZATION_CAPABILITIES")
+
+    def compile(self, model: ov.Model, piece: Piece, count: int) -> ov.CompiledModel:
+        """Compile ``model``, which is ``piece`` of ``count`` pieces of its kind.
+
+        Raises:
+            ConfigurationError: the device refuses the properties.
+        """
+        if self._bf16:
+            model = _with_bf16_activations(model, len(activations_of(*piece, count)))
+        try:
+            return openvino_core().compile_model(model, self._device, self.properties)
+        except (RuntimeError, TypeError) as error:
+            settings = ", ".join(f"{name}={value}" for name, value in self._requested.items())
+            raise ConfigurationError(
+                f"OpenVINO cannot compile the model for {self._device} with {settings}: "
+                f"{openvino_message(error)} Leave precisions at None, or choose a kv_cache_precision equal "
+                "to inference_precision, or u8."
+            ) from error
+
+    def load(self, exported: NDArray[np.uint8]) -> ov.CompiledModel:
+        """Import a compiled piece that was exported with these properties, and that refers to ``exported``.
+
+        Raises:
+            RuntimeError: it cannot be imported.
+        """
+        tensor = ov.Tensor(exported, shared_memory=True)
+        compiled = openvino_core().import_model(tensor, self._device, self.properties)
+        compiled.exported = exported  # OpenVINO does not keep it
+        return compiled
+
+
 class CompiledKernels:
     """All kernels of one XPU, compiled; weights are in memory once per kind of kernel."""
 
@@ -36,39 +81,32 @@ class CompiledKernels:
             ConfigurationError: the device refuses these properties.
         """
         self.device: Final = device
-        core = openvino_core()
-        # A device refuses properties it does not know: an NPU, for instance, the number of CPU threads.
-        known = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
-        supported = {name: value for name, value in properties.items() if name in known}
-        precision = supported.get(_PRECISION) or core.get_property(device, _PRECISION)
-        in_bf16 = str(precision) in ("bf16", str(ov.Type.bf16))
-        if in_bf16 and "BF16" in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
-            pieces = {
-                kind: [
-                    _with_bf16_activations(model, len(_activations_of(kind, index, len(models))))
-                    for index, model in enumerate(models)
-                ]
-                for kind, models in pieces.items()
-            }
-        try:
-            self._compiled = {
-                kind: [core.compile_model(model, device, supported) for model in models]
-                for kind, models in pieces.items()
-            }
-        except (RuntimeError, TypeError) as error:
-            settings = ", ".join(f"{name}={value}" for name, value in properties.items())
-            raise ConfigurationError(
-                f"OpenVINO cannot compile the model for {device} with {settings}: "
-                f"{openvino_message(error)} Leave precisions at None, or choose a kv_cache_precision equal "
-                "to inference_precision, or u8."
-            ) from error
-
+        self.compiler: Final = PieceCompiler(device, properties)
+        self._compiled = {
+            kind: [
+                self.compiler.compile(model, (kind, index), len(models)) for index, model in enumerate(models)
+            ]
+            for kind, models in pieces.items()
+        }
         self._last_runs: dict[Piece, float] = {}
 
     def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:
         """Create an inference of piece ``index`` of ``kind``, with these caches and state tables."""
         pieces = self._compiled[kind]
-        return BoundInference(pieces[index], _activations_of(kind, index, len(pieces)), caches)
+        return BoundInference(pieces[index], activations_of(kind, index, len(pieces)), caches)
+
+    def replace(self, kind: KernelKind, index: int, compiled: ov.CompiledModel) -> None:
+        """Replace piece ``index`` of ``kind``, which must not be running, by one that computes the same."""
+        self._compiled[kind][index] = compiled
+        self._last_runs.pop((kind, index), None)
+
+    def compiled(self, kind: KernelKind, index: int) -> ov.CompiledModel:
+        """Return piece ``index`` of ``kind``."""
+        return self._compiled[kind][index]
+
+    def count(self, kind: KernelKind) -> int:
+        """Return how many pieces of ``kind`` there are."""
+        return len(self._compiled.get(kind, ()))
 
     @property
     def logits(self) -> ov.Output:
@@ -108,7 +146,7 @@ class CompiledKernels:
         return (compiled for pieces in self._compiled.values() for compiled in pieces)
 
 
-def _activations_of(kind: KernelKind, index: int, count: int) -> tuple[str, ...]:
+def activations_of(kind: KernelKind, index: int, count: int) -> tuple[str, ...]:
     """Return the activations that piece ``index`` of ``count`` puts out, in order; none if it is logits."""
     if kind is KernelKind.ATTENTION:
         return (ATTENDED,)
@@ -144,9 +182,12 @@ class BoundInference:
         ``outputs`` names the activations that it writes to the buffers; none for the piece that ends in
         logits.
         """
+        self._compiled = compiled  # a request does not keep memory that the model only refers to
         self.request = compiled.create_infer_request()
         self.seconds = float("inf")
         """How long its last run took; infinite before the first."""
+        self.static_tokens = _static_tokens(compiled)
+        """Tokens that one run computes; None if it computes any number."""
         self._inputs: list[tuple[int, str, ov.Output]] = []
         for index, port in enumerate(compiled.inputs):
             name = port.get_any_name()
@@ -156,30 +197,51 @@ class BoundInference:
                 self._inputs.append((index, name, port))
         self._outputs = list(zip(range(len(outputs)), outputs, compiled.outputs, strict=False))
         self._writes_stream = HIDDEN in outputs
-        self._state: tuple[int, int] | None = None
+        self._state: tuple[tuple[int, int], int] | None = None
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
         self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
 
-    def bind(self, buffers: BatchBuffers) -> None:
-        """Bind the tensors of ``buffers``, the same at every call, that have changed since the last one."""
-        if self._state == buffers.state:
+    def runs(self, buffers: BatchBuffers) -> range:
+        """Return the first rows of the runs that compute the batch in ``buffers``.
+
+        A piece of a static shape is repeated until all tokens are computed. The rows of the last run that
+        are left over are padding: the operations of such a piece treat every token by itself.
+        """
+        return range(0, buffers.tokens, self.static_tokens or buffers.tokens)
+
+    def bind(self, buffers: BatchBuffers, begin: int = 0) -> None:
+        """Bind the tensors of ``buffers``, the same at every call, that have changed since the last one.
+
+        ``begin`` is one of :meth:`runs`.
+        """
+        state = (buffers.state, begin)
+        if self._state == state:
             return
-        self._state = buffers.state
+        self._state = state
         for index, name, port in self._inputs:
-            if name == HIDDEN:
-                tensor = buffers.stream(port, next=False)
-            elif name in _ACTIVATIONS:
-                tensor = buffers.activation(name, port)
-            else:
-                tensor = buffers.input(name)
+            tensor = self._tensor(buffers, name, port, begin, next=False)
             if tensor is not self._bound_inputs[index]:
                 self.request.set_input_tensor(index, tensor)
                 self._bound_inputs[index] = tensor
         for index, name, port in self._outputs:
-            tensor = buffers.stream(port, next=True) if name == HIDDEN else buffers.activation(name, port)
+            tensor = self._tensor(buffers, name, port, begin, next=True)
             if tensor is not self._bound_outputs[index]:
                 self.request.set_output_tensor(index, tensor)
                 self._bound_outputs[index] = tensor
+
+    def _tensor(
+        self, buffers: BatchBuffers, name: str, port: ov.Output, begin: int, *, next: bool
+    ) -> ov.Tensor:
+        """Return the tensor of an input or, ``next``, of an output."""
+        is_activation = name == HIDDEN or name in _ACTIVATIONS
+        if name == HIDDEN:
+            name = buffers.stream_name(next=next)
+        if self.static_tokens is None:
+            return buffers.activation(name, port) if is_activation else buffers.input(name)
+        end = begin + self.static_tokens
+        if is_activation:
+            return buffers.activation_rows(name, port, begin, end)
+        return buffers.input_rows(name, begin, end)
 
     def finish(self, buffers: BatchBuffers) -> NDArray[np.float32] | None:
         """After the inference: swap the residual stream, or return ``[logits rows, vocabulary]`` logits."""
@@ -189,3 +251,11 @@ class BoundInference:
             return None
         logits: NDArray[np.float32] = self.request.get_output_tensor(0).data
         return logits.reshape(logits.shape[0], logits.shape[-1])
+
+
+def _static_tokens(compiled: ov.CompiledModel) -> int | None:
+    """Return the tokens of a piece of a static shape, all inputs of which are ``[tokens, …]``; else None."""
+    shapes = [port.get_partial_shape() for port in compiled.inputs]
+    if any(shape.is_dynamic for shape in shapes):
+        return None
+    return int(shapes[0][0].get_length())

@@ -13,12 +13,13 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
 
-from ..heg.kernel import BatchContext, Kernel, KernelKind, Role
+from ..heg.kernel import BatchContext, GraphLoad, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels
+from .graph_loader import GraphLoader
 from .process_memory import release_free_memory
-from .protocol import KernelDone
+from .protocol import GraphLoaded, KernelDone
 from .watchdog import GRACE_S, Watchdog
 
 _LONGEST_WAIT_S: Final = 1e6
@@ -43,11 +44,13 @@ class OpenVINOXPU:
         pool: BufferPool,
         kernels: CompiledKernels,
         recompile: Callable[[], CompiledKernels],
+        loader: GraphLoader | None = None,
     ) -> None:
-        """``recompile`` compiles ``kernels`` anew for :meth:`rebuild`."""
+        """``recompile`` compiles ``kernels`` anew for :meth:`rebuild`; ``loader`` loads graphs of them."""
         self._role = role
         self._pool = pool
         self._recompile = recompile
+        self._loader = loader
         self.kernels = kernels
         self.caches: Mapping[str, ov.Tensor] = {}
         """The attached caches; empty once closed."""
@@ -72,7 +75,7 @@ class OpenVINOXPU:
 
     def submit(self, kernel: Kernel, context: BatchContext, on_done: Callable[[KernelDone], None]) -> None:
         """See :meth:`XPU.submit`."""
-        self._load(context)
+        self._prepare(context)
         if self._work is None:
             self._work = SimpleQueue()
             self._thread = threading.Thread(
@@ -93,7 +96,7 @@ class OpenVINOXPU:
         on_lost: Callable[[], None] | None = None,
     ) -> KernelDone | None:
         """See :meth:`XPU.run`."""
-        self._load(context)
+        self._prepare(context)
         buffers: BatchBuffers = context.buffers
 
         def lost() -> None:
@@ -103,6 +106,19 @@ class OpenVINOXPU:
                 on_lost()
 
         return self._execute(kernel, context, timeout_s, on_lost=lost)
+
+    def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
+        """See :meth:`XPU.load`."""
+        assert self._loader is not None, "this XPU has one graph for each op group"
+        self._loader.load(load, on_done)
+
+    def install_loaded(self) -> None:
+        """See :meth:`XPU.install_loaded`."""
+        if self._loader is None or self._submitted is not None:
+            return
+        for group, compiled in self._loader.take_loaded():
+            self.kernels.replace(KernelKind.TOKENS, group, compiled)
+            self._pool.forget((self._role, KernelKind.TOKENS, group))
 
     def reclaim(self, idle_s: float) -> None:
         """Free the scratch memory of kernels that have not run for ``idle_s`` seconds.
@@ -125,10 +141,13 @@ class OpenVINOXPU:
         """See :meth:`XPU.close`."""
         self._abandon_running()
         self._watchdog.close()
+        if self._loader is not None:
+            self._loader.close()
         self.caches = {}
         self.kernels.close()
 
-    def _load(self, context: BatchContext) -> None:
+    def _prepare(self, context: BatchContext) -> None:
+        self.install_loaded()
         if context.buffers is None:
             assert context.inputs is not None, "a batch without inputs can only be simulated"
             context.buffers = self._pool.take(context.inputs)
@@ -150,26 +169,30 @@ class OpenVINOXPU:
         try:
             for index in kernel.segments:
                 inference = self._inference(buffers, kernel.kind, index)
-                inference.bind(buffers)
-                self._running = (inference, buffers)
-                begun = time.perf_counter()
-                if on_lost is not None and inference.seconds < _QUICK_S:
-                    ended = self._watchdog.infer(inference.request, deadline, on_lost)
-                else:
-                    inference.request.start_async(share_inputs=True)
-                    left_ms = max(0, int((deadline - begun) * 1e3)) + 1
-                    ended = inference.request.wait_for(left_ms)
-                if not ended or self._epoch != epoch:
-                    return None
-                now = time.perf_counter()
-                inference.seconds = now - begun
-                self.kernels.note_run(kernel.kind, index, now)
+                for begin in inference.runs(buffers):
+                    inference.bind(buffers, begin)
+                    self._running = (inference, buffers)
+                    if not self._infer(inference, deadline, on_lost) or self._epoch != epoch:
+                        return None
+                self.kernels.note_run(kernel.kind, index, time.perf_counter())
                 context.logits = inference.finish(buffers)
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
         if self._epoch == epoch:
             self._running = None
         return KernelDone(context, kernel, self._role, started, time.perf_counter(), error)
+
+    def _infer(self, inference: BoundInference, deadline: float, on_lost: Callable[[], None] | None) -> bool:
+        """Run one inference; return whether it has ended at ``deadline``. ``on_lost`` as in `_execute`."""
+        begun = time.perf_counter()
+        if on_lost is not None and inference.seconds < _QUICK_S:
+            ended = self._watchdog.infer(inference.request, deadline, on_lost)
+        else:
+            inference.request.start_async(share_inputs=True)
+            left_ms = max(0, int((deadline - begun) * 1e3)) + 1
+            ended = inference.request.wait_for(left_ms)
+        inference.seconds = time.perf_counter() - begun
+        return bool(ended)
 
     def _inference(self, buffers: BatchBuffers, kind: KernelKind, index: int) -> BoundInference:
         """Return the inference of one piece that is bound to ``buffers``."""

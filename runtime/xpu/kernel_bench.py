@@ -77,6 +77,11 @@ class KernelBench:
         else:
             self._table = []
 
+    @property
+    def kernels(self) -> CompiledKernels:
+        """The compiled pieces."""
+        return self._xpu.kernels
+
     def run(
         self,
         tokens: int,

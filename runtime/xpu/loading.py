@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import math
 import shlex
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ from ..opening import OnOpeningStep, OpeningStep, ignore_step
 from .buffers import BufferPool
 from .compiled import CompiledKernels
 from .device import OpenVINOXPU
+from .graph_export import export_graphs
 from .machine import available_memory, measure_read_bandwidth, usable_cores
 from .platforms import Device, OpenVINOPlatform, find_platform
 from .profiler import Profiler
@@ -62,11 +64,13 @@ def load_model(
     quantum_s: float,
     kv_bytes: int = 0,
     profile_folder: Path | None = None,
+    npu_decoding: bool = False,
     on_step: OnOpeningStep = ignore_step,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
-    ``kv_bytes`` will be needed for the KV cache.
+    ``kv_bytes`` will be needed for the KV cache. ``npu_decoding`` has an XPU of static shapes decode as well,
+    where the platform has one.
 
     Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
     seconds. ``on_step`` is called with what is measured next, and before the model is compiled.
@@ -77,13 +81,15 @@ def load_model(
             little memory.
     """
     name, devices = find_platform(platform)
+    store = ProfileStore(profile_folder)
     profile = load_profile(
         directory,
         name,
         devices,
         properties,
         max_chunk_tokens=max_chunk_tokens,
-        store=ProfileStore(profile_folder),
+        store=store,
+        npu_decoding=npu_decoding,
         advance=lambda measured: on_step(OpeningStep(f"measuring: {measured}")),
     )
     on_step(OpeningStep("loading"))
@@ -96,6 +102,7 @@ def load_model(
         max_chunk_tokens=max_chunk_tokens,
         quantum_s=quantum_s,
         kv_bytes=kv_bytes,
+        graph_folder=store.folder / "graphs",
     )
 
 
@@ -109,8 +116,12 @@ def build_model(
     max_chunk_tokens: int,
     quantum_s: float,
     kv_bytes: int = 0,
+    graph_folder: Path | None = None,
 ) -> LoadedModel:
     """Cut the model of ``directory`` as ``profile`` advises and compile it for the devices of a platform.
+
+    Where ``profile`` has graphs for decoding, all graphs of the PREFILL XPU are kept in ``graph_folder``,
+    which is needed then.
 
     Raises:
         ConfigurationError: a device refuses the properties, or there is too little memory.
@@ -133,14 +144,20 @@ def build_model(
         quantum_s=quantum_s,
     )
     _check_memory(graph.footprint_bytes, kv_bytes, available_memory())
-    pool = BufferPool()
+    pool = BufferPool(math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1))
+
+    def open_xpu(role: Role, device: Device) -> OpenVINOXPU:
+        kernels = _compile(role, device, graph, partition, properties)
+        recompile = functools.partial(_recompile, role, device, graph, directory, properties)
+        loader = None
+        if role is Role.PREFILL and graph.decode_tokens is not None:
+            assert graph_folder is not None, "graphs for decoding are kept in files"
+            name = fingerprint(profile=profile.fingerprint, bounds=graph.bounds)
+            loader = export_graphs(kernels, graph, partition, graph_folder / name)
+        return OpenVINOXPU(role, pool, kernels, recompile, loader)
+
     xpus = {
-        role: OpenVINOXPU(
-            role,
-            pool,
-            _compile(role, device, graph, partition, properties),
-            functools.partial(_recompile, role, device, graph, directory, properties),
-        )
+        role: open_xpu(role, device)
         for role, device in devices.items()
         if role is Role.DECODE or graph.static_tokens is not None
     }
@@ -173,15 +190,18 @@ def load_profile(
     *,
     max_chunk_tokens: int,
     store: ProfileStore,
+    npu_decoding: bool = False,
     fresh: bool = False,
     advance: Callable[[str], None] = lambda step: None,
 ) -> Profile:
     """Return the profile of a model on a platform: the stored one, or a measured one, which is stored.
 
-    ``fresh`` measures in any case. ``advance`` is called with the name of each step before it starts.
+    ``npu_decoding`` measures graphs for decoding on the PREFILL XPU, too. ``fresh`` measures in any case.
+    ``advance`` is called with the name of each step before it starts.
     """
     machine = _machine_facts()
-    name = _profile_name(directory, platform, devices, properties, max_chunk_tokens)
+    npu_decoding = npu_decoding and Role.PREFILL in devices
+    name = _profile_name(directory, platform, devices, properties, max_chunk_tokens, npu_decoding)
 
     def measure() -> Profile:
         advance("memory bandwidth")
@@ -194,6 +214,7 @@ def load_profile(
             properties,
             max_chunk_tokens=max_chunk_tokens,
             bandwidth=figures.read_bandwidth,
+            npu_decoding=npu_decoding,
             advance=advance,
         )
         measured = profiler.measure(devices, name)
@@ -242,6 +263,7 @@ def _profile_name(
     devices: Mapping[Role, Device],
     properties: Mapping[str, Any],
     max_chunk_tokens: int,
+    npu_decoding: bool,
 ) -> str:
     """The fingerprint of everything that a profile depends on."""
     core = openvino_core()
@@ -256,6 +278,7 @@ def _profile_name(
         weights=directory.graph.with_suffix(".bin").stat().st_size,
         properties=properties,
         max_chunk_tokens=max_chunk_tokens,
+        **({"npu_decoding": True} if npu_decoding else {}),
         **_machine_facts(),
     )
 

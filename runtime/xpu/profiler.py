@@ -18,9 +18,19 @@ import openvino as ov
 
 from ..heg.kernel import KernelKind, Role
 from ..heg.partition import Partition, with_static_tokens
-from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile, fit_roofline
+from ..heg.profile import (
+    Curve,
+    DecodeGroups,
+    GroupTimes,
+    LayerCosts,
+    Profile,
+    StaticGroups,
+    XPUProfile,
+    fit_roofline,
+)
 from ..heg.work import ModelWork
 from ..model.kv_layout import KVLayout
+from .graph_export import measure_loads
 from .kernel_bench import MOST_TOKENS, SECONDS_PER_POINT, KernelBench
 from .layer_sample import LayerSample
 from .machine import PowerMeter
@@ -40,6 +50,8 @@ _LARGEST_SEAM: Final = 0.5
 """The most that a seam can cost, in layers of a decode step; what is measured beyond is noise."""
 _SATURATED: Final = 0.9
 """The shortest static chunk with this share of the best throughput is the turning point of §5.2."""
+_CHUNK_PER_DECODE: Final = 4
+"""Tokens in a prompt chunk by tokens in a graph for decoding: 2 or 4 in sd.npu §3.2."""
 
 _ESTIMATED_WATTS: Final = 10.0
 """Power of every XPU if no meter can be read: comparing energy then becomes comparing time."""
@@ -70,11 +82,13 @@ class Profiler:
         *,
         max_chunk_tokens: int,
         bandwidth: float,
+        npu_decoding: bool = False,
         advance: Callable[[str], None] = lambda step: None,
     ) -> None:
         """``model`` is a paged-attention model, ``weights`` the file that it was read from.
 
-        ``advance`` is called with the name of each step first.
+        ``npu_decoding`` measures graphs for decoding, too, on the XPU of static shapes. ``advance`` is called
+        with the name of each step first.
         """
         self._partition = Partition(model)
         self._weights = weights
@@ -82,6 +96,7 @@ class Profiler:
         self._properties = dict(properties)
         self._chunks = _chunks(max_chunk_tokens)
         self._bandwidth = bandwidth
+        self._npu_decoding = npu_decoding
         self._advance = advance
         self._spreads: list[float] = []
         self._meter = PowerMeter.find()
@@ -195,7 +210,7 @@ class Profiler:
                 watts = self._watts(functools.partial(bench.run, tokens, kind=KernelKind.TOKENS))
         rates = {tokens: tokens / sum(seconds) for tokens, seconds in found.items()}
         chosen = min(tokens for tokens, rate in rates.items() if rate >= _SATURATED * max(rates.values()))
-        first, *middle, last = found[chosen]
+        decode = self._measure_decode_groups(device, groups, chosen) if self._npu_decoding else None
         work = self._work
         flops, bandwidth = fit_roofline(
             [
@@ -205,13 +220,21 @@ class Profiler:
         )
         return XPUProfile(
             device=device.name,
-            groups=StaticGroups(
-                tokens=chosen, first_s=first, middle_s=middle[0] if middle else first + last, last_s=last
-            ),
+            groups=StaticGroups(tokens=chosen, **_group_times(found[chosen]), decode=decode),
             peak_flops=flops,
             peak_bandwidth=bandwidth,
             watts=watts,
         )
+
+    def _measure_decode_groups(self, device: Device, groups: Sequence[ov.Model], chunk: int) -> DecodeGroups:
+        """Measure the same groups for decoding beside chunks of ``chunk`` tokens, and how long they load."""
+        tokens = max(1, chunk // _CHUNK_PER_DECODE)
+        self._advance(f"{device.name}: token-level kernels of {tokens}, for decoding")
+        pieces = [with_static_tokens(group, tokens) for group in groups]
+        with self._bench(device, {KernelKind.TOKENS: pieces}) as bench:
+            seconds = bench.run(tokens, kind=KernelKind.TOKENS)
+            loads = measure_loads(bench.kernels)
+        return DecodeGroups(tokens=tokens, **_group_times(seconds), load=GroupTimes(**_group_times(loads)))
 
     @contextmanager
     def _bench(
@@ -236,6 +259,12 @@ class Profiler:
             work()
         watts = (self._meter.joules() - joules) / (time.perf_counter() - started)
         return max(watts - self._idle_watts, 0.1)
+
+
+def _group_times(seconds: Sequence[float]) -> dict[str, float]:
+    """Return the times of the first, a middle and the last of the sampled groups by their names."""
+    first, *middle, last = seconds
+    return {"first_s": first, "middle_s": middle[0] if middle else first + last, "last_s": last}
 
 
 def _measure_decode(

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..heg.kernel import BatchContext, Kernel, Role
+from agentrt.errors import GraphLoadError
+
+from ..heg.kernel import BatchContext, GraphLoad, Kernel, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,17 @@ class KernelDone:
     ended: float
     error: Exception | None = None
     """Why it failed, if it did; the residual stream is then undefined, and the batch must be restarted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLoaded:
+    """The end of :meth:`XPU.load`. Times as in :class:`KernelDone`."""
+
+    load: GraphLoad
+    started: float
+    ended: float
+    error: GraphLoadError | None = None
+    """Why it failed, if it did; the op group then keeps its former graph."""
 
 
 class XPU(Protocol):
@@ -60,11 +73,26 @@ class XPU(Protocol):
                 this is raised the XPU no longer uses anything of this call.
         """
 
+    def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
+        """Start to load a graph while kernels run, and return at once.
+
+        The op group has its former graph until the first kernel that is submitted, or the first
+        :meth:`install_loaded`, after the end of the load. Until then it has both in memory. ``on_done`` is
+        called once from any thread, and never after :meth:`close`; it must neither block nor raise.
+        """
+
+    def install_loaded(self) -> None:
+        """Free the graphs that loaded ones replace, unless a kernel runs: then submitting the next does it.
+
+        Call it on the thread that submits kernels.
+        """
+
     def rebuild(self) -> None:
         """Abandon the running kernel, which does not return, and compile anew (Agent.xpu §6.5).
 
         Blocks for as long as compiling takes. The hung batch has lost its residual stream: release it and
         restart it; the keys and values it wrote are written again. All other batches stay valid.
+        Every op group then has its graph for prompt chunks.
 
         Raises:
             DeviceLostError: the device is gone; the platform can no longer be used.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import Role
-from ..heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
+from ..heg.profile import Curve, DecodeGroups, GroupTimes, LayerCosts, Profile, StaticGroups, XPUProfile
 
 _MACHINES: Final = Path(__file__).with_name("machines")
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -69,8 +69,10 @@ def simulated_machines() -> list[str]:
     return sorted(file.stem for file in _MACHINES.glob("*.toml"))
 
 
-def simulated_profile(machine: str) -> Profile:
+def simulated_profile(machine: str, *, npu_decoding: bool = False) -> Profile:
     """Return the profile of a machine that ships with the runtime, each kernel at its XPU's roofline.
+
+    ``npu_decoding`` gives its NPU graphs for decoding.
 
     Raises:
         ConfigurationError: no such machine ships.
@@ -81,7 +83,7 @@ def simulated_profile(machine: str) -> Profile:
     return Profile(
         fingerprint=f"simulated:{machine}",
         xpus={
-            Role(role): _xpu_profile(Role(role), sizes, bandwidth, xpu)
+            Role(role): _xpu_profile(Role(role), sizes, bandwidth, xpu, npu_decoding=npu_decoding)
             for role, xpu in figures["xpus"].items()
         },
         bandwidth=bandwidth,
@@ -115,7 +117,9 @@ def _figures(machine: str) -> dict[str, Any]:
     return tomllib.loads((_MACHINES / f"{machine}.toml").read_text(encoding="utf-8"))
 
 
-def _xpu_profile(role: Role, sizes: _ModelSizes, bandwidth: float, xpu: dict[str, Any]) -> XPUProfile:
+def _xpu_profile(
+    role: Role, sizes: _ModelSizes, bandwidth: float, xpu: dict[str, Any], *, npu_decoding: bool
+) -> XPUProfile:
     """Return the profile of one XPU from its table in a machine's file."""
     flops = xpu["peak_flops"] * xpu["efficiency"]
     read = bandwidth * xpu["bandwidth_share"]
@@ -133,13 +137,24 @@ def _xpu_profile(role: Role, sizes: _ModelSizes, bandwidth: float, xpu: dict[str
     )
     groups = None
     if "static_tokens" in xpu:
-        layer_s = layer.at(xpu["static_tokens"], 0.0)
-        groups = StaticGroups(
-            tokens=xpu["static_tokens"],
-            first_s=dispatch_s + sizes.projections * layer_s,
-            middle_s=dispatch_s + layer_s,
-            last_s=dispatch_s + (1 - sizes.projections) * layer_s,
-        )
+
+        def times(layer_s: float, each_s: float) -> dict[str, float]:
+            return {
+                "first_s": each_s + sizes.projections * layer_s,
+                "middle_s": each_s + layer_s,
+                "last_s": each_s + (1 - sizes.projections) * layer_s,
+            }
+
+        decode = None
+        if npu_decoding:
+            load_s = sizes.layer_bytes / xpu["load_bandwidth"]
+            decode = DecodeGroups(
+                tokens=xpu["decode_tokens"],
+                **times(layer.at(xpu["decode_tokens"], 0.0), dispatch_s),
+                load=GroupTimes(**times(load_s, xpu["load_s"])),
+            )
+        tokens = xpu["static_tokens"]
+        groups = StaticGroups(tokens=tokens, **times(layer.at(tokens, 0.0), dispatch_s), decode=decode)
     return XPUProfile(
         device=xpu["device"],
         layers=None if role is Role.PREFILL else layers,

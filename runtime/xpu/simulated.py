@@ -23,9 +23,9 @@ from agentrt.errors import ConfigurationError
 from ..heg.cost_model import CostModel
 from ..heg.granularity import choose_granularity
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, Kernel, Role
+from ..heg.kernel import BatchContext, GraphLoad, Kernel, KernelKind, Role, StaticGraph
 from ..heg.profile import Profile
-from .protocol import KernelDone
+from .protocol import GraphLoaded, KernelDone
 from .rooflines import Contention, simulated_contention, simulated_profile
 
 PREFIX: Final = "simulated:"
@@ -142,6 +142,8 @@ class SimulatedXPU:
         self._clock = clock
         self._memory = memory
         self._running: object | None = None
+        self._loading: object | None = None
+        self._graphs: dict[int, StaticGraph] = {}
         self.hang_next = False
         """Whether the next kernel hangs until :meth:`rebuild`."""
         self.rebuilds = 0
@@ -155,7 +157,10 @@ class SimulatedXPU:
         """See :meth:`XPU.submit`. ``on_done`` is called as an event of the clock."""
         assert self._running is None, "an XPU runs one kernel at a time"
         started = self._clock.now
-        cost = self._costs.estimate(kernel, context.shape, self._role)
+        graph = None
+        if kernel.kind is KernelKind.TOKENS:
+            graph = self._graphs.get(kernel.segments.start, StaticGraph.PREFILL)
+        cost = self._costs.estimate(kernel, context.shape, self._role, graph)
 
         def end() -> None:
             self._running = None
@@ -183,13 +188,35 @@ class SimulatedXPU:
             return None
         return ended[0]
 
+    def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
+        """See :meth:`XPU.load`. Takes its estimated time, longer where it shares the memory."""
+        started = self._clock.now
+        cost = self._costs.estimate_load(load.kernel)
+
+        def end() -> None:
+            self._loading = None
+            self._graphs[load.group] = load.graph
+            on_done(GraphLoaded(load, started, self._clock.now))
+
+        self._loading = self._memory.start(cost.seconds, cost.bandwidth_share, end)
+
+    def install_loaded(self) -> None:
+        """See :meth:`XPU.install_loaded`. Does nothing: the end of a load does it."""
+
     def rebuild(self) -> None:
         """See :meth:`XPU.rebuild`. Takes no virtual time."""
-        self.close()
+        self._stop_running()
+        self._graphs.clear()
         self.rebuilds += 1
 
     def close(self) -> None:
         """See :meth:`XPU.close`."""
+        self._stop_running()
+        if self._loading is not None:
+            self._memory.stop(self._loading)
+            self._loading = None
+
+    def _stop_running(self) -> None:
         if self._running is not None:
             self._memory.stop(self._running)
             self._running = None
@@ -232,9 +259,11 @@ class SimulatedPlatform:
 
 
 def simulate(
-    name: str, *, max_chunk_tokens: int, quantum_s: float
+    name: str, *, max_chunk_tokens: int, quantum_s: float, npu_decoding: bool = False
 ) -> tuple[SimulatedPlatform, ExecutionGraph]:
     """Return the platform ``simulated:<machine>`` and the execution graph of its model.
+
+    ``npu_decoding`` has its NPU decode as well, where it has one (:attr:`RuntimeConfig.npu_decoding`).
 
     Raises:
         ConfigurationError: no such machine ships with the runtime.
@@ -244,14 +273,22 @@ def simulate(
             f"{name!r} is not a simulated platform. Use a name of the form {PREFIX}<machine>."
         )
     machine = name.removeprefix(PREFIX)
-    profile, graph = _simulated_graph(machine, max_chunk_tokens, quantum_s)
+    if npu_decoding:  # such a graph changes its routes while requests run
+        profile, graph = _build_graph(
+            simulated_profile(machine, npu_decoding=True), max_chunk_tokens, quantum_s
+        )
+    else:
+        profile, graph = _simulated_graph(machine, max_chunk_tokens, quantum_s)
     return SimulatedPlatform(name, profile, simulated_contention(machine)), graph
 
 
 @functools.lru_cache(16)
 def _simulated_graph(machine: str, max_chunk_tokens: int, quantum_s: float) -> tuple[Profile, ExecutionGraph]:
     """Return the profile and the execution graph of a machine; both are immutable."""
-    profile = simulated_profile(machine)
+    return _build_graph(simulated_profile(machine), max_chunk_tokens, quantum_s)
+
+
+def _build_graph(profile: Profile, max_chunk_tokens: int, quantum_s: float) -> tuple[Profile, ExecutionGraph]:
     graph = choose_granularity(
         profile,
         range(1, profile.layers),

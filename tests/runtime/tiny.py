@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.runtime.heg.kernel import BatchContext, BatchInputs, Role, StateAccess
 from agentrt.runtime.heg.partition import Partition
-from agentrt.runtime.heg.profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
+from agentrt.runtime.heg.profile import (
+    Curve,
+    DecodeGroups,
+    GroupTimes,
+    LayerCosts,
+    Profile,
+    StaticGroups,
+    XPUProfile,
+)
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu.loading import LoadedModel, build_model
@@ -68,9 +76,18 @@ def exported_models() -> list[str]:
 
 
 def made_up_profile(
-    layers: int, *, layer_s: float = 0.001, segment_s: float = 0.0, groups: int | None = None, **costs: float
+    layers: int,
+    *,
+    layer_s: float = 0.001,
+    segment_s: float = 0.0,
+    groups: int | None = None,
+    decode_tokens: int | None = None,
+    **costs: float,
 ) -> Profile:
-    """Return a profile whose layers take ``layer_s`` for 1 to 32 tokens, and proportionally more beyond."""
+    """Return a profile whose layers take ``layer_s`` for 1 to 32 tokens, and proportionally more beyond.
+
+    A graph of an op group takes twice as long to load, and one for ``decode_tokens`` half as long to run.
+    """
     xpus = {
         Role.DECODE: XPUProfile(
             device="CPU",
@@ -87,9 +104,16 @@ def made_up_profile(
         )
     }
     if groups is not None:
+        decode = None
+        if decode_tokens is not None:
+            load = GroupTimes(first_s=2 * layer_s, middle_s=2 * layer_s, last_s=2 * layer_s)
+            half = GroupTimes(first_s=layer_s / 2, middle_s=layer_s / 2, last_s=layer_s / 2)
+            decode = DecodeGroups(tokens=decode_tokens, load=load, **half.model_dump())
         xpus[Role.PREFILL] = XPUProfile(
             device="CPU",
-            groups=StaticGroups(tokens=groups, first_s=layer_s, middle_s=layer_s, last_s=layer_s),
+            groups=StaticGroups(
+                tokens=groups, first_s=layer_s, middle_s=layer_s, last_s=layer_s, decode=decode
+            ),
             peak_flops=1e12,
             peak_bandwidth=1e10,
             watts=5.0,
@@ -117,6 +141,8 @@ def load(
     *,
     segments: int | None = None,
     static_tokens: int | None = None,
+    decode_tokens: int | None = None,
+    graph_folder: Path | None = None,
     properties: dict[str, Any] = EXACT,
 ) -> LoadedModel:
     """Load a model with kernels of one layer each (``segments=1``: one kernel), caches attached."""
@@ -128,9 +154,12 @@ def load(
         name,
         devices,
         properties,
-        made_up_profile(layers, layer_s=0.01 if fine else 1e-6, groups=static_tokens),
+        made_up_profile(
+            layers, layer_s=0.01 if fine else 1e-6, groups=static_tokens, decode_tokens=decode_tokens
+        ),
         max_chunk_tokens=256,
         quantum_s=0.015 if fine else 1.0,
+        graph_folder=graph_folder,
     )
     caches = {
         cache.name: ov.Tensor(cache.element_type, ov.Shape([64, *cache.block_shape]))

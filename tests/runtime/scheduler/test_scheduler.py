@@ -10,7 +10,7 @@ from agentrt.priority import Priority
 from agentrt.runtime.context.block_pool import BlockPool
 from agentrt.runtime.heg.cost_model import CostModel, KernelCost
 from agentrt.runtime.heg.graph import ExecutionGraph
-from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
+from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 from agentrt.runtime.scheduler.batch import Stage
 from agentrt.runtime.scheduler.policy import POLICIES
 from agentrt.runtime.scheduler.scheduler import Scheduler
@@ -466,9 +466,15 @@ class FixedCosts:
 
     layers = 2
     static_tokens = None
+    decode_tokens = None
 
-    def estimate(self, kernel: Kernel, shape: BatchShape, role: Role) -> KernelCost:
+    def estimate(
+        self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
+    ) -> KernelCost:
         return KernelCost(seconds=0.001, bandwidth_share=0.1, bytes=0, watts=1.0, measured=False)
+
+    def estimate_load(self, kernel: Kernel) -> KernelCost:
+        raise KeyError("there are no graphs to load")
 
 
 def test_graph_and_scheduler_need_only_a_cost_model() -> None:

@@ -69,8 +69,8 @@ def hang_next(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleQueue[Hang
         hangs: SimpleQueue[Hang] = SimpleQueue()
         bind = BoundInference.bind
 
-        def hang(self: BoundInference, buffers: Any) -> None:
-            bind(self, buffers)
+        def hang(self: BoundInference, buffers: Any, begin: int) -> None:
+            bind(self, buffers, begin)
             monkeypatch.setattr(BoundInference, "bind", bind)
             self.request = Hang(self.request, heeds_cancel)
             hangs.put(self.request)
@@ -86,8 +86,8 @@ def break_inferences(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Gives every inference an input that OpenVINO refuses; returns what ends that."""
     bind = BoundInference.bind
 
-    def bind_wrong(self: BoundInference, buffers: Any) -> None:
-        bind(self, buffers)
+    def bind_wrong(self: BoundInference, buffers: Any, begin: int) -> None:
+        bind(self, buffers, begin)
         self.request.set_input_tensor(0, ov.Tensor(np.zeros((1,) * 7, np.float64)))
 
     monkeypatch.setattr(BoundInference, "bind", bind_wrong)

@@ -1,0 +1,141 @@
+"""Decoding on an XPU of static shapes, emulated: the same tokens, whatever graphs are loaded meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openvino as ov
+import pytest
+
+from agentrt.errors import GraphLoadError
+from agentrt.priority import Priority
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.heg.kernel import GraphLoad, Role, StaticGraph
+from agentrt.runtime.xpu.graph_store import GraphStore
+
+PROMPTS = [[{"role": "user", "content": f"{'note ' * (40 * n)}{n}"}] for n in range(1, 7)]
+ANSWER = {"max_tokens": 48, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("profiles")
+
+
+@pytest.fixture
+def open_npu(open_runtime: Callable[..., LocalRuntime], profiles: Path) -> Callable[..., LocalRuntime]:
+    """Open nano with an emulated NPU that decodes, unquantised, because its batches are padded."""
+
+    def open_one(**settings: Any) -> LocalRuntime:
+        return open_runtime(
+            platform="emulated",
+            profile_folder=profiles,
+            dynamic_quantization_group_size=0,
+            **{"npu_decoding": True} | settings,
+        )
+
+    return open_one
+
+
+def tokens(runtime: LocalRuntime, prompt: list[dict[str, Any]], **options: Any) -> tuple[int, ...]:
+    return runtime.generate(prompt, **ANSWER | options).token_ids
+
+
+@pytest.fixture
+def alone(open_npu: Callable[..., LocalRuntime]) -> list[tuple[int, ...]]:
+    runtime = open_npu(npu_decoding=False)
+    return [tokens(runtime, prompt) for prompt in PROMPTS]
+
+
+def generate_until(runtime: LocalRuntime, reached: Callable[[], bool]) -> None:
+    """Generate until graphs have been loaded: how long that takes depends on the machine."""
+    deadline = time.monotonic() + 120
+    while not reached():
+        assert time.monotonic() < deadline, "graphs are not loaded"
+        tokens(runtime, PROMPTS[0], max_tokens=200)
+        loads = -1
+        while loads != (loads := runtime.statistics().engine.graph_loads):
+            time.sleep(0.2)  # idle, so that the graphs for prompt chunks are loaded again
+
+
+def groups_of(runtime: LocalRuntime) -> int:
+    return len(runtime._scheduler._graph.token_kernels)
+
+
+def test_tokens_are_the_same_and_the_npu_decodes(
+    open_npu: Callable[..., LocalRuntime], alone: list[tuple[int, ...]]
+) -> None:
+    runtime = open_npu()
+    with runtime.record_trace() as trace:
+        assert [tokens(runtime, prompt) for prompt in PROMPTS] == alone
+        generate_until(
+            runtime,
+            lambda: any(k.role is Role.PREFILL and k.stage == "decode" for k in trace.kernels),
+        )
+        assert [tokens(runtime, prompt) for prompt in PROMPTS] == alone
+    assert runtime.statistics().engine.graph_loads >= groups_of(runtime)
+
+
+def test_tokens_are_the_same_with_preemptions_and_cancellations(
+    open_npu: Callable[..., LocalRuntime], alone: list[tuple[int, ...]]
+) -> None:
+    runtime = open_npu(quantum_s=1e-6, promote_after_s=0.2)
+
+    def run(index: int) -> tuple[int, ...]:
+        priority = Priority.REACTIVE if index % 3 == 0 else Priority.PROACTIVE
+        return tokens(runtime, PROMPTS[index % len(PROMPTS)], priority=priority)
+
+    def cancel(index: int) -> None:
+        stream = runtime.iter_stream(PROMPTS[index % len(PROMPTS)], **ANSWER)  # type: ignore[arg-type]
+        next(iter(stream))
+        stream.close()  # type: ignore[attr-defined]
+
+    with ThreadPoolExecutor(6) as pool:
+        kept = []
+        for index in range(12):
+            pool.submit(cancel, index)
+            kept.append(pool.submit(run, index))
+        assert [future.result() for future in kept] == alone + alone
+    assert runtime.statistics().engine.failed == 0
+
+
+@pytest.mark.parametrize("graph", StaticGraph)
+def test_a_load_that_fails_is_logged_and_the_model_goes_on(
+    open_npu: Callable[..., LocalRuntime],
+    alone: list[tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    graph: StaticGraph,
+) -> None:
+    runtime = open_npu()
+    read = GraphStore.read
+
+    def fail(store: GraphStore, load: GraphLoad) -> ov.CompiledModel:
+        if load.group == 2 and load.graph is graph:
+            raise GraphLoadError(load.group, "the disk is gone.")
+        return read(store, load)
+
+    monkeypatch.setattr(GraphStore, "read", fail)
+    with caplog.at_level(logging.WARNING):
+        generate_until(runtime, lambda: "the disk is gone" in caplog.text)
+    assert [tokens(runtime, prompt) for prompt in PROMPTS] == alone
+    assert caplog.text.count("the disk is gone") == 1
+
+
+def test_closing_while_graphs_are_loaded(open_npu: Callable[..., LocalRuntime]) -> None:
+    for _ in range(2):
+        runtime = open_npu()
+        tokens(runtime, PROMPTS[5], max_tokens=1)
+        runtime.close()
+
+
+def test_a_platform_without_static_shapes_ignores_it(open_runtime: Callable[..., LocalRuntime]) -> None:
+    runtime = open_runtime(npu_decoding=True)
+    assert runtime._scheduler.next_graph_load() is None
+    assert not runtime._scheduler.switches_graphs
+    assert len(tokens(runtime, PROMPTS[0], max_tokens=2)) == 2

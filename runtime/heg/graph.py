@@ -65,7 +65,7 @@ class ExecutionGraph:
     def use_costs(self, cost_model: CostModel) -> None:
         """Use other estimates for the same kernels from now on; batches keep the kernels they have."""
         self.cost_model = cost_model
-        for cached in (self._group, self._fused_chunk, self._longest):
+        for cached in (self._group, self._fused_chunk, self._longest, self._seconds):
             cached.cache_clear()
 
     @property

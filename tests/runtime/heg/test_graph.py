@@ -192,3 +192,13 @@ def test_where_chunks_are_split_the_last_segment_is_one_layer() -> None:
     )
     assert graph.bounds == (0, LAYERS - 1)
     assert graph.static_tokens == 128
+
+
+def test_estimates_follow_the_costs_in_use() -> None:
+    graph = graph_of(0, 6)
+    decode = BatchShape(4, 1, 100, 1)
+    before = graph.decode_seconds(decode), graph.longest_kernel_s(decode)
+    graph.use_costs(made_up_profile(LAYERS, layer_s=0.002))
+    assert (graph.decode_seconds(decode), graph.longest_kernel_s(decode)) == pytest.approx(
+        tuple(2 * seconds for seconds in before)
+    )

@@ -18,6 +18,7 @@ from .comparison import compare_sides
 from .exactness import share_of_identical_answers
 from .extremes import BATCH, batch_ratios, no_match_slowdowns
 from .figures import Measured
+from .graph_switch import MACHINE, PROMPT_TOKENS, measure_graph_switch
 from .peers import open_peers
 from .prompt_sets import LoadedSets, Prompt, PromptSet, load_sets
 from .sides import NEEDED, Ours, OursAtWidth, Side, Vanilla, baselines, reduced
@@ -100,11 +101,13 @@ def run(
         _MEMORY_BYTES,
         progress,
     )
+    progress("graphs that change during prefill, simulated")
+    graphs = measure_graph_switch()
     return BenchReport(
         bench="drafting",
         machine=machine,
-        figures=measured.figures(),
-        tables=_tables(models[model].title, measured),
+        figures=measured.figures() | graphs.figures,
+        tables=(*_tables(models[model].title, measured), *graphs.tables),
         method=_method(size, loaded, measured),
     )
 
@@ -194,5 +197,6 @@ def _method(size: Size, loaded: LoadedSets, measured: Measured) -> str:
         f"tokens, of every side to one prompt of each of {size.exact_sets} sets, that have vanilla's tokens; "
         "at the default precision the first table counts them. agent_turn_end_to_end_ratio is the time of "
         f"all turns of {size.conversations} recorded conversations (API-Bank) without drafts over that with "
-        f"drafts, prefill included, with the prefix cache on both sides.{left_out}"
+        f"drafts, prefill included, with the prefix cache on both sides. graph_switch_hidden_fraction is "
+        f"computed in virtual time, on {MACHINE} with a prompt of {PROMPT_TOKENS} tokens.{left_out}"
     )

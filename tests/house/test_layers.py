@@ -42,9 +42,9 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.context.block_pool": (set(), 4),
     "agentrt.runtime.drafting.drafter": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
-    "agentrt.runtime.heg.graph": (set(), 5),
-    "agentrt.runtime.scheduler.scheduler": (set(), 23),
-    "agentrt.runtime.engine.simulation": (set(), 32),
+    "agentrt.runtime.heg.graph": (set(), 6),
+    "agentrt.runtime.scheduler.scheduler": (set(), 25),
+    "agentrt.runtime.engine.simulation": (set(), 34),
     # httpx loads rich where it is installed.
     "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 34),
 }

@@ -91,6 +91,10 @@ class RuntimeConfig(Settings, strict=True):
     read, so that :attr:`retrieval_drafts` has them after a restart. At most 512 KiB per app and 64 apps per
     tokenizer. None keeps them in memory until the runtime is closed."""
 
+    grammar_drafts: bool = True
+    """Draft what the grammar of an answer forces, and the likely values between: most of a tool call takes a
+    few forward passes then. The tokens of the answer are the same."""
+
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""
         chosen = replace(POLICIES[self.policy], max_waiting=self.max_waiting_requests)

@@ -22,11 +22,16 @@ from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
 from .context.saved_contexts import SavedContexts
+from .drafting.acceptance import AcceptanceRates
 from .drafting.app_history import AppHistories, AppHistory
-from .drafting.drafter import Drafter
+from .drafting.drafter import DraftCompleter, Drafter
+from .drafting.grammar import GrammarDrafter
+from .drafting.grammar_history import GrammarHistory
 from .drafting.history_saver import HistorySaver
 from .drafting.history_store import HistoryStore
+from .drafting.prediction import PredictionDrafter
 from .drafting.retrieval import RetrievalDrafter
+from .drafting.token_texts import TokenTexts
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener, RequestOutput
@@ -168,6 +173,11 @@ class LocalRuntime:
             )
             saver = self._new_saver(config)
             self._histories = AppHistories(saver) if config.retrieval_drafts else None
+            self._token_texts = (
+                None
+                if self._tokenizer.token_bytes is None
+                else TokenTexts(self._tokenizer.token_bytes, self._tokenizer.encode)
+            )
             self._engine = Engine(
                 loaded.platform,
                 self._scheduler,
@@ -372,6 +382,7 @@ class LocalRuntime:
             request,
             listener=listener,
             drafters=self._drafters(request, history, tool_cache),
+            completer=self._completer(request, history),
             tool_cache=tool_cache,
         )
         if history is not None:
@@ -383,9 +394,33 @@ class LocalRuntime:
     ) -> list[Drafter]:
         """Return the drafters of one request: every request's drafters are chosen here."""
         drafters: list[Drafter] = [] if tool_cache is None else [tool_cache]
+        if request.predicted_token_ids:
+            drafters.append(
+                PredictionDrafter(
+                    request.predicted_token_ids[: request.max_total_tokens],
+                    self._end_token_of(request),
+                    AcceptanceRates() if history is None else history.prediction_rates,
+                )
+            )
         if history is not None:
             drafters.append(RetrievalDrafter(request.prompt_token_ids, request.max_total_tokens, history))
         return drafters
+
+    def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
+        """Return what completes the drafts of a request whose answer is held to a grammar."""
+        if request.grammar_matcher is None or self._token_texts is None or not self.config.grammar_drafts:
+            return None
+        return GrammarDrafter(
+            request.grammar_matcher,
+            self._token_texts,
+            request.prompt_token_ids,
+            self._end_token_of(request),
+            GrammarHistory() if history is None else history.grammar,
+        )
+
+    def _end_token_of(self, request: Request) -> int | None:
+        """Return the token that is likely to end an answer; None if no end token does."""
+        return self._tokenizer.end_token if self._tokenizer.end_token in request.end_tokens else None
 
     def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
         """Return the tool cache of ``outputs``; None if the request has no tools, or must return a call."""

@@ -14,7 +14,7 @@ from .sides import Side, Vanilla
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.drafting.app_history import AppHistory
-    from agentrt.runtime.drafting.drafter import Draft, Drafter
+    from agentrt.runtime.drafting.drafter import Draft, DraftCompleter, Drafter
     from agentrt.runtime.output.generation import Generation
     from agentrt.runtime.request.request import Request
     from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
@@ -57,12 +57,14 @@ class AnsweringRuntime:
     """A runtime whose requests are drafted for as a side says. Used by one thread."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
-        """Replace the method by which ``runtime`` chooses the drafters of a request."""
+        """Replace the methods by which ``runtime`` chooses the drafters of a request."""
         self._runtime = runtime
         self._new_drafters = runtime._drafters
         self._side: Side = Vanilla()
         self._counts = Counts()
+        self._new_completer = runtime._completer
         runtime._drafters = self._drafters  # type: ignore[method-assign]
+        runtime._completer = self._completer  # type: ignore[method-assign]
 
     @property
     def runtime(self) -> LocalRuntime:
@@ -128,6 +130,9 @@ class AnsweringRuntime:
             return []
         counts = self._counts
         return [_PassCounter(counts), *(_TimedDrafter(drafter, counts) for drafter in chosen)]
+
+    def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
+        return self._new_completer(request, history) if self._side.follows_grammar else None
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:

@@ -34,6 +34,8 @@ class Side(Protocol):
     name: str
     histories: Any
     """What takes the place of the runtime's histories of apps; None for no history."""
+    follows_grammar: bool
+    """Whether drafts are completed by what the grammar of an answer forces."""
 
     def begin_app(self) -> None:
         """Forget all earlier requests: the next ones are of an app that has none."""
@@ -47,6 +49,7 @@ class Vanilla:
 
     name = VANILLA
     histories = None
+    follows_grammar = False
 
     def begin_app(self) -> None:
         """See :meth:`Side.begin_app`."""
@@ -60,6 +63,7 @@ class BaselineSide:
     """A published way to draft; the engine verifies all that it drafts."""
 
     histories = None
+    follows_grammar = False
 
     def __init__(self, name: str, begin: Callable[[], Baseline]) -> None:
         """``begin`` returns the baseline of an app without history."""
@@ -84,6 +88,7 @@ class Ours:
         from agentrt.runtime.drafting.app_history import AppHistories
 
         self.name = name
+        self.follows_grammar = without != GRAMMAR
         self._without = without
         self._new_histories: Callable[[], Any] = _NoAnswers if without == HISTORY else AppHistories
         self.histories = self._new_histories()
@@ -103,7 +108,7 @@ class OursAtWidth(Ours):
 
     def __init__(self, width: int, vocabulary_size: int) -> None:
         """The scheduler chooses nothing: this is what the drafts are worth, not what is verified of them."""
-        super().__init__(f"{OURS}, {width} tokens")
+        super().__init__(f"{OURS}, {width} tokens", without=GRAMMAR)
         self._width = width
         self._vocabulary_size = vocabulary_size
 
@@ -144,7 +149,8 @@ class _NoAnswers:
 
 
 HISTORY: Final = "history"
-TECHNIQUES: Final[Mapping[str, str]] = {HISTORY: "", "retrieval": "RetrievalDrafter"}
+GRAMMAR: Final = "grammar"
+TECHNIQUES: Final[Mapping[str, str]] = {HISTORY: "", GRAMMAR: "", "retrieval": "RetrievalDrafter"}
 """The techniques that can be left out, and the class of the drafter of each, if it has one of its own."""
 
 

@@ -31,15 +31,19 @@ class ToolCacheSwitches:
         self._new_drafters = runtime._drafters
         self._new_tool_cache = runtime._tool_cache
         runtime._drafters = self._drafters  # type: ignore[method-assign]
+        runtime._completer = self._completer  # type: ignore[method-assign]
         runtime._tool_cache = self._tool_cache  # type: ignore[method-assign]
 
     def _drafters(
         self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
     ) -> list[Drafter]:
-        # Without retrieval: the paper's optimizations are measured alone.
+        # Without retrieval and grammar drafts: the paper's optimizations are measured alone.
         if tool_cache is None or not self.optimizations.verifies_calls:
             return []
         return [_CountedDrafter(drafter, self) for drafter in self._new_drafters(request, None, tool_cache)]
+
+    def _completer(self, request: Request, history: AppHistory | None) -> None:
+        return None
 
     def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
         cache = self._new_tool_cache(request, outputs)
@@ -102,6 +106,9 @@ class _Reasoning:
     @property
     def active(self) -> bool:
         return bool(self._left) or self._inner.active
+
+    def allows(self, token: int) -> bool:
+        return token == self._left[-1] if self._left else self._inner.allows(token)
 
     def mask_logits(self, logits: Any) -> Any:
         if not self._left:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from .acceptance import AcceptanceRates
+from .grammar_history import GrammarHistory
 from .history_saver import HistorySaver
 from .suffix_index import SEPARATOR, SuffixIndex
 
@@ -36,6 +37,9 @@ class AppHistory:
         """Begin with no answer; ``save`` is called with each one that is added."""
         self.prompt_rates: Final = AcceptanceRates()
         """Acceptance of what is retrieved from the app's prompts."""
+        self.prediction_rates: Final = AcceptanceRates()
+        """Acceptance of what the app predicts."""
+        self.grammar: Final = GrammarHistory()
         self._rates = AcceptanceRates()
         self._save = save
         self._newest = self._new_source()

@@ -81,3 +81,18 @@ class Drafter(Protocol):
         Only the first :data:`MAX_DRAFT_TOKENS` are used.
         """
         ...
+
+
+class DraftCompleter(Protocol):
+    """Corrects drafts of one sequence. Called on the engine thread only, and must be quick."""
+
+    def append(self, token: int) -> None:
+        """Note a sampled token: see :meth:`Drafter.append`."""
+        ...
+
+    def complete(self, draft: Draft) -> Draft:
+        """Return ``draft`` up to the first token that cannot follow, and what is likely to follow it.
+
+        Also completes :data:`NO_DRAFT`.
+        """
+        ...

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 
 from ..context.block_hashes import BlockHashes
-from ..drafting.drafter import Drafter
+from ..drafting.drafter import DraftCompleter, Drafter
 from ..drafting.sources import DraftSources
 from ..heg.kernel import KernelKind, Role
 from ..heg.refinement import ProfileRefiner
@@ -94,13 +94,14 @@ class Engine:
         *,
         listener: OutputListener | None = None,
         drafters: abc.Sequence[Drafter] = (),
+        completer: DraftCompleter | None = None,
         tool_cache: ToolCache | None = None,
     ) -> EngineRequest:
         """Queue ``request`` and return at once; its ``output`` is set when it has ended. Thread-safe.
 
         ``listener`` is called on the engine thread and must not block; if it raises, the request ends with
-        its error. ``drafters`` draft tokens, the first preferred, ``tool_cache`` answers
-        tool turns.
+        its error. ``drafters`` draft tokens, the first preferred, ``completer`` completes their
+        drafts, ``tool_cache`` answers tool turns.
 
         Raises:
             InvalidRequestError: the prompt is empty.
@@ -117,7 +118,9 @@ class Engine:
             ),
             AnswerText(self._new_detokenizer(), request.sampling_params.stop),
             listener=listener,
-            drafter=DraftSources(drafters, self._vocabulary_size) if drafters else None,
+            drafter=(
+                DraftSources(drafters, self._vocabulary_size, completer) if drafters or completer else None
+            ),
             tool_cache=tool_cache,
         )
         with self._lock:

@@ -48,7 +48,9 @@ class TokenSampler:
 
     def sample(self, logits: Logits) -> int:
         """Sample from the ``[vocabulary]`` logits of the last position; they are not changed."""
-        token = self._choose(self._adjust(logits))
+        token = self._unmasked_argmax(logits)
+        if token is None:
+            token = self._choose(self._adjust(logits))
         if self._occurred is not None:
             self._occurred[token] = True
         if self._grammar_matcher is not None:
@@ -63,6 +65,14 @@ class TokenSampler:
             self._occurred[list(tokens)] = True
         if self._grammar_matcher is not None:
             self._grammar_matcher.reset()
+
+    def _unmasked_argmax(self, logits: Logits) -> int | None:
+        """Return the token of greedy decoding if the grammar allows the likeliest one: no mask is needed."""
+        if self._random is not None or not self._uses_raw_logits:
+            return None
+        token = int(logits.argmax())
+        matcher = self._grammar_matcher
+        return token if matcher is None or not matcher.active or matcher.allows(token) else None
 
     def _adjust(self, logits: Logits) -> Logits:
         """Apply grammar, biases and repetition penalty, which greedy decoding uses as well."""

@@ -65,6 +65,8 @@ class Tokenizer:
         self.writes_tool_prompt = tool_prompt and not takes_tools(self.chat_template)
         """Whether tools are described by :mod:`agentrt.runtime.model.tool_prompt`."""
         end_token = self._tokenizer.get_eos_token_id()
+        self.end_token: int | None = end_token if end_token >= 0 else None
+        """The end token that the tokenizer names; models may have others, too."""
         self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
         if not self.end_token_ids:
             raise ModelFormatError(

@@ -17,6 +17,7 @@ from agentrt.calls import (
     ToolDefinitions,
 )
 
+from ..drafting.prediction import count_accepted
 from ..engine.engine_request import RequestOutput
 from ..toolcache.tool_turn import ToolTurn
 from .generation import CallAnswered, Finished, FinishReason, Generation, GenerationEvent, Timing, Usage
@@ -32,15 +33,18 @@ class GenerationBuilder:
         *,
         held_to_grammar: bool = False,
         calls_only: bool = False,
+        prediction: Sequence[int] = (),
     ) -> None:
         """``call_format`` is the format of calls of ``tools``; None if no tools are offered.
 
         ``held_to_grammar`` says that a grammar makes the calls of this format valid. ``calls_only`` says that
         the answer must call a tool: it has no text, and what is left of an unfinished call is none.
+        ``prediction`` are the tokens that the caller predicted.
         """
         self._call_format = call_format
         self._held_to_grammar = held_to_grammar
         self._calls_only = calls_only
+        self._prediction = prediction
         self._tools = ToolDefinitions(tools, trusted=call_format)
         self._parser = self._new_parser()
         self._text: list[str] = []
@@ -59,12 +63,19 @@ class GenerationBuilder:
         events = [] if self._parser is None else self._record(self._parser.close(cut=reason != "stop"))
         if reason == "stop" and self._calls:
             reason = "tool_calls"
+        accepted = count_accepted(self._prediction, output.token_ids) if self._prediction else 0
         generation = Generation(
             id=output.request_id,
             text="".join(self._text),
             tool_calls=tuple(self._calls),
             finish_reason=reason,
-            usage=Usage(output.prompt_tokens, len(output.token_ids), output.cached_tokens),
+            usage=Usage(
+                output.prompt_tokens,
+                len(output.token_ids),
+                output.cached_tokens,
+                accepted_prediction_tokens=accepted,
+                rejected_prediction_tokens=len(self._prediction) - accepted,
+            ),
             timing=Timing(output.queued_s, output.time_to_first_token_s, output.total_s),
             token_ids=output.token_ids,
             answered_calls=tuple(self._answered),

@@ -20,6 +20,10 @@ class Usage:
     completion_tokens: int
     cached_tokens: int = 0
     """Prompt tokens whose keys and values were already in memory."""
+    accepted_prediction_tokens: int = 0
+    """Tokens of the request's ``prediction`` that the answer has."""
+    rejected_prediction_tokens: int = 0
+    """Those that it does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from ..drafting.drafter import Drafter
+from ..drafting.drafter import DraftCompleter, Drafter
 from ..engine.engine import Engine
 from ..engine.engine_request import OutputListener, ToolCache
 from ..request.request import Request
@@ -25,14 +25,17 @@ class PendingGeneration:
         *,
         listener: OutputListener | None = None,
         drafters: Sequence[Drafter] = (),
+        completer: DraftCompleter | None = None,
         tool_cache: ToolCache | None = None,
     ) -> None:
         """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread.
 
-        ``drafters`` and ``tool_cache`` are as in :meth:`Engine.submit`.
+        ``drafters``, ``completer`` and ``tool_cache`` are as in :meth:`Engine.submit`.
         """
         self._engine = engine
-        self._request = engine.submit(request, listener=listener, drafters=drafters, tool_cache=tool_cache)
+        self._request = engine.submit(
+            request, listener=listener, drafters=drafters, completer=completer, tool_cache=tool_cache
+        )
         self.output = self._request.output
         """The output of the request, once it has ended."""
         self._builder = GenerationBuilder(
@@ -40,6 +43,7 @@ class PendingGeneration:
             () if request.tool_choice is None else request.tool_choice.tools,
             held_to_grammar=request.calls_held_to_grammar,
             calls_only=request.tool_choice is not None and request.tool_choice.required,
+            prediction=request.predicted_token_ids,
         )
         self._reported = 0
 

@@ -18,7 +18,7 @@ from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
 from .options import GenerationOptions, Message
 from .request import Request
 from .sampling_params import SamplingParams
-from .validation import check_messages, check_tools
+from .validation import check_messages, check_prediction, check_tools
 
 
 class InputProcessor:
@@ -67,6 +67,7 @@ class InputProcessor:
         tool_choice: str | Mapping[str, Any] | None = None,
         parallel_tool_calls: bool = True,
         response_format: Mapping[str, Any] | None = None,
+        prediction: Mapping[str, Any] | None = None,
         priority: Priority | None = None,
         app: str = "",
         deadline_s: float | None = None,
@@ -110,6 +111,7 @@ class InputProcessor:
             context_length=self._context_length,
             arrived=arrived,
             deadline_s=_as_deadline(deadline_s),
+            predicted_token_ids=self._predicted_tokens(check_prediction(prediction)),
             prefix_salt=self._salts.salt_for(_as_app(app)),
             app=app,
             grammar_matcher=grammar_matcher,
@@ -117,6 +119,9 @@ class InputProcessor:
             tool_choice=choice,
             calls_held_to_grammar=choice is not None and self.call_token is not None,
         )
+
+    def _predicted_tokens(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(self._tokenizer.escape_special_tokens(text))) if text else ()
 
     def _tool_choice(
         self, tools: list[dict[str, Any]] | None, tool_choice: object, parallel_tool_calls: object

@@ -45,6 +45,8 @@ class Request:
     app: str = ""
     """Name of the requesting app; empty if it has none. It stays the same when the process starts again, and
     salts do not."""
+    predicted_token_ids: tuple[int, ...] = ()
+    """Token ids of the text that the caller predicts."""
     grammar_matcher: GrammarMatcher | None = None
     """Grammar state of the answer; None if any text is valid."""
     call_format: ToolCallFormat | None = None

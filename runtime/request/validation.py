@@ -48,6 +48,21 @@ def check_tools(tools: object) -> list[dict[str, Any]] | None:
     return checked or None
 
 
+def check_prediction(prediction: object) -> str:
+    """Return the text of OpenAI's ``prediction``; empty for None.
+
+    Raises:
+        InvalidRequestError: it is not ``{"type": "content", "content": …}`` with a text or text parts.
+    """
+    if prediction is None:
+        return ""
+    if not isinstance(prediction, Mapping) or prediction.get("type") != "content":
+        raise InvalidRequestError(
+            "prediction", "must be {'type': 'content', 'content': …}. Give the text that you expect."
+        )
+    return _check_content(prediction.get("content"), "prediction.content")
+
+
 def _check_message(message: object, field: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise InvalidRequestError(field, "must be a dict with 'role' and 'content'. Give one.")

@@ -98,8 +98,12 @@ def usage_body(generations: Sequence[Generation]) -> dict[str, Any]:
         "completion_tokens_details": {
             "reasoning_tokens": 0,
             "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
+            "accepted_prediction_tokens": sum(
+                generation.usage.accepted_prediction_tokens for generation in generations
+            ),
+            "rejected_prediction_tokens": sum(
+                generation.usage.rejected_prediction_tokens for generation in generations
+            ),
         },
     }
 

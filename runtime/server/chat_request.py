@@ -32,6 +32,7 @@ class ChatRequest(CommonRequest):
     """With ``seed``, choice ``i`` has seed ``seed + i``."""
     tool_choice: str | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
     logprobs: bool | None = None
     logit_bias: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float] | None = None
     stream_options: StreamOptions | None = None
@@ -49,6 +50,7 @@ class ChatRequest(CommonRequest):
         options["tools"] = self.tools
         options["tool_choice"] = self.tool_choice
         options["response_format"] = self.response_format
+        options["prediction"] = self.prediction
         options["max_tokens"] = (
             self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import re
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from llguidance import LLMatcher
@@ -89,14 +90,39 @@ class GrammarMatcher:
         self._state = _State.START if restricted else _State.FREE
         self._message_matcher = self._message and self._message.deep_copy()
         self._message_bytes = b""
+        self._behind_call = False
+
+    def copy(self) -> Self:
+        """Return a matcher in the same state that advances on its own."""
+        copied = copy.copy(self)
+        copied._matcher = self._matcher and self._matcher.deep_copy()
+        if self._state is _State.START:
+            copied._text_matcher = self._text_matcher and self._text_matcher.deep_copy()
+        if self._state is _State.FREE:
+            copied._message_matcher = self._message_matcher and self._message_matcher.deep_copy()
+        return copied
 
     @property
     def active(self) -> bool:
         """Whether the next token is restricted."""
         return self._state is not _State.FREE
 
+    @property
+    def may_end(self) -> bool:
+        """Whether a call, or the restricted text, is complete here, so that the answer may end."""
+        if self._state is _State.TEXT:
+            assert self._matcher is not None
+            return self._matcher.is_accepting()
+        return self._behind_call or self._state in (_State.BETWEEN, _State.NEXT_CALL, _State.END)
+
+    @property
+    def must_end(self) -> bool:
+        """Whether only an end token may follow."""
+        return self._state is _State.END
+
     def accept_token(self, token: int) -> None:
         """Advance by the sampled ``token``."""
+        self._behind_call = False
         if self._state is _State.START and token != self._call_token and self._text_matcher is not None:
             self._state, self._matcher = _State.TEXT, self._text_matcher
         if self._state in (_State.CALL, _State.TEXT):
@@ -131,11 +157,41 @@ class GrammarMatcher:
                 self._state = _State.END
         elif matcher.is_stopped() or matcher.is_accepting():
             self._state = self._state_after_call()
+            self._behind_call = True
 
     def _state_after_call(self) -> _State:
         if self._one_call:
             return _State.END
         return _State.BETWEEN if self._call_required or self._text is not None else _State.FREE
+
+    def forced_bytes(self) -> bytes:
+        """Return the text that must follow, up to the first byte that is not the only one allowed."""
+        if self._state in (_State.CALL, _State.TEXT):
+            assert self._matcher is not None
+            return self._matcher.compute_ff_bytes()
+        if self._state is _State.START and self._call_required:
+            assert self._call_token is not None
+            return self._token_bytes[self._call_token]
+        if self._state is _State.START and self._call_token is None:
+            assert self._text_matcher is not None
+            return self._text_matcher.compute_ff_bytes()
+        return b""
+
+    def allows(self, token: int) -> bool:
+        """Whether ``token`` may follow: quicker than :meth:`mask_logits` for one token."""
+        if self._state is _State.FREE:
+            return True
+        if self._state in (_State.CALL, _State.TEXT):
+            assert self._matcher is not None
+            return self._matcher.validate_tokens([token]) == 1
+        if token == self._call_token:
+            return self._state is not _State.END
+        if self._state is _State.START:
+            text = None if self._call_required else self._text_matcher
+            return text is not None and text.validate_tokens([token]) == 1
+        if token in self._line_breaks:
+            return self._state is _State.BETWEEN
+        return token in self._end_tokens
 
     def mask_logits(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a copy of ``[vocabulary]`` logits in which every token that is not allowed is -inf."""

@@ -259,6 +259,9 @@ def test_concurrent_requests_get_the_same_answer(client: openai.OpenAI) -> None:
         ({"tools": [{"type": "function"}]}, 400, "tools[0]", "invalid_value"),
         ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value"),
         ({"response_format": {"type": "xml"}}, 400, "response_format", "invalid_value"),
+        ({"prediction": "text"}, 400, "prediction", "invalid_type"),
+        ({"prediction": {"type": "text", "content": "x"}}, 400, "prediction", "invalid_value"),
+        ({"prediction": {"type": "content", "content": 7}}, 400, "prediction.content", "invalid_value"),
         ({"service_tier": "gold"}, 400, "service_tier", "invalid_type"),
         ({"modalities": ["audio"]}, 400, "modalities[0]", "invalid_type"),
     ],
@@ -273,6 +276,21 @@ def test_invalid_requests(
     assert (response.status_code, error["param"], error["code"]) == (status, param, code)
     assert error["type"] == "invalid_request_error"
     assert error["message"]
+
+
+def test_a_prediction_is_counted_and_changes_no_token(client: openai.OpenAI) -> None:
+    plain = client.chat.completions.create(**SHORT)
+    assert plain.usage.completion_tokens_details.accepted_prediction_tokens == 0
+    text = plain.choices[0].message.content
+    prediction = {"type": "content", "content": [{"type": "text", "text": f"{text} and more"}]}
+    answer = client.chat.completions.create(**SHORT, prediction=prediction, n=2)
+    assert [choice.message.content for choice in answer.choices] == [text, text]
+    details = answer.usage.completion_tokens_details
+    assert details.accepted_prediction_tokens > 0
+    assert details.rejected_prediction_tokens > 0
+    empty = client.chat.completions.create(**SHORT, prediction={"type": "content", "content": ""})
+    assert empty.choices[0].message.content == text
+    assert empty.usage.completion_tokens_details.rejected_prediction_tokens == 0
 
 
 def test_fields_of_other_servers_are_ignored(http: httpx.Client) -> None:

@@ -1,0 +1,125 @@
+"""Drafts from the answer that the caller predicts: OpenAI's ``prediction``."""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .acceptance import AcceptanceRates
+from .drafter import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
+from .suffix_index import MAX_MATCH, SuffixIndex
+
+_TRUST: Final = 32
+"""Length of match that counts as before the first divergence: the caller says that the answer begins so."""
+_RESUMED_TRUST: Final = 8
+"""What a match counts more behind a divergence than elsewhere: most predictions are followed again."""
+_LEAST_MATCH: Final = 2
+"""Tokens that must agree for the prediction to be followed from another place on."""
+_LEAST_REACHED: Final = 0.02
+
+
+class Prediction:
+    """Follows an answer through the tokens of its prediction, also behind places where they differ.
+
+    Behind a difference it goes on where the last tokens of the answer occur in the prediction, at the nearest
+    of several places. As long as they do not occur, each token of the answer counts as a replacement of one
+    token of the prediction.
+    """
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        """``tokens`` are those of the prediction."""
+        self.tokens: Final = tokens
+        self.place = 0
+        """Place of the token that is predicted to follow."""
+        self.agreeing = _TRUST
+        """How many tokens before it agree; more at the beginning of the answer."""
+        self._last = array("i")
+        self._accepted: set[int] = set()
+
+    @functools.cached_property
+    def _index(self) -> SuffixIndex:
+        return SuffixIndex(len(self.tokens), self.tokens)
+
+    @property
+    def accepted(self) -> int:
+        """Number of tokens of the prediction that the answer has."""
+        return len(self._accepted)
+
+    @property
+    def next(self) -> int | None:
+        """The token that is predicted to follow; None behind the end of the prediction."""
+        return self.tokens[self.place] if self.place < len(self.tokens) else None
+
+    def append(self, token: int) -> None:
+        """Go on by a token of the answer."""
+        self._last.append(token)
+        if len(self._last) > 2 * MAX_MATCH:
+            self._last = self._last[-MAX_MATCH:]
+        if token == self.next:
+            self.agreeing += 1
+        else:
+            self._resume()
+            if not self.agreeing:
+                self.place += 1
+                return
+        self._accepted.add(self.place)
+        self.place += 1
+
+    def _resume(self) -> None:
+        """Find the place of the last token of the answer."""
+        match = self._index.longest_match(self._last)
+        if match is None or match.length < _LEAST_MATCH:
+            self.agreeing = 0
+            return
+        self.agreeing = match.length + _RESUMED_TRUST
+        self.place = min((end - 1 for end in match.ends), key=lambda place: abs(place - self.place))
+
+
+def count_accepted(prediction: Sequence[int], answer: Sequence[int]) -> int:
+    """Return how many tokens of ``prediction`` are in ``answer``, each counted once."""
+    followed = Prediction(prediction)
+    for token in answer:
+        followed.append(token)
+    return followed.accepted
+
+
+class PredictionDrafter(Drafter):
+    """Drafts the rest of the prediction."""
+
+    def __init__(self, prediction: Sequence[int], end_token: int | None, rates: AcceptanceRates) -> None:
+        """``end_token`` is expected behind the prediction; ``rates`` are those of the app's predictions."""
+        end = () if end_token is None else (end_token,)
+        self._prediction = Prediction((*prediction, *end))
+        self._rates = rates
+
+    def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
+        """See :meth:`Drafter.observe`; it needs no logits."""
+
+    def append(self, token: int) -> None:
+        """See :meth:`Drafter.append`."""
+        followed = self._prediction
+        if followed.next is not None:
+            token_class = self._rates.classify(followed.agreeing, 1, 1)
+            self._rates.learn(token_class, accepted=token == followed.next)
+        followed.append(token)
+
+    def draft(self) -> Draft:
+        """See :meth:`Drafter.draft`."""
+        followed = self._prediction
+        rest = followed.tokens[followed.place : followed.place + MAX_DRAFT_TOKENS]
+        probabilities: list[float] = []
+        reached = 1.0
+        for depth in range(len(rest)):
+            probability = self._rates.probability(self._rates.classify(followed.agreeing + depth, 1, 1))
+            reached *= probability
+            if reached < _LEAST_REACHED:
+                break
+            probabilities.append(probability)
+        if not probabilities:
+            return NO_DRAFT
+        return Draft(tuple(rest[: len(probabilities)]), tuple(probabilities))

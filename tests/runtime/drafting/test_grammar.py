@@ -1,0 +1,371 @@
+"""Grammar drafts: forced text, likely values, ends; drafts are cut where the grammar forbids them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.calls import ToolCallFormat
+from agentrt.runtime import EngineStatistics, LocalRuntime
+from agentrt.runtime.drafting.drafter import NO_DRAFT, Draft
+from agentrt.runtime.drafting.grammar import GrammarDrafter
+from agentrt.runtime.drafting.grammar_history import GrammarHistory
+from agentrt.runtime.drafting.token_texts import TokenTexts
+from agentrt.runtime.model.tokenizer import Tokenizer
+from agentrt.runtime.structured_output.grammar_matcher import GrammarMatcher
+from agentrt.runtime.structured_output.manager import StructuredOutputManager
+from agentrt.runtime.structured_output.tool_choice import ToolChoice
+from tests.hypothesis_profiles import examples
+from tests.runtime.conftest import open_exact
+
+VOCABULARY = 2048
+OPENING = "<tool_call>"
+
+
+def tool(name: str, properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else required,
+    }
+    return {"type": "function", "function": {"name": name, "description": "", "parameters": parameters}}
+
+
+WEATHER = tool(
+    "get_weather",
+    {"city": {"type": "string"}, "days": {"type": "integer"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+)
+LIGHT = tool("set_light", {"state": {"enum": ["on", "off"]}, "room": {"type": "string"}}, ["state"])
+
+
+@pytest.fixture(scope="module")
+def manager(tokenizer: Tokenizer) -> StructuredOutputManager:
+    return StructuredOutputManager(ToolCallFormat.HERMES, tokenizer.token_bytes, tokenizer.end_token_ids)
+
+
+@pytest.fixture(scope="module")
+def texts(tokenizer: Tokenizer) -> TokenTexts:
+    assert tokenizer.token_bytes is not None
+    return TokenTexts(tokenizer.token_bytes, tokenizer.encode)
+
+
+class Answer:
+    """An answer that is written piece by piece, with its drafter."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        texts: TokenTexts,
+        matcher: GrammarMatcher | None,
+        *,
+        prompt: str = "",
+        history: GrammarHistory | None = None,
+    ) -> None:
+        assert matcher is not None
+        self.tokenizer = tokenizer
+        self.matcher = matcher
+        self.history = history or GrammarHistory()
+        self.drafter = GrammarDrafter(
+            matcher, texts, tokenizer.encode(prompt) if prompt else [], tokenizer.end_token, self.history
+        )
+        self.texts = texts
+
+    def write(self, text: str) -> Answer:
+        for token in self.tokenizer.encode(text):
+            self.append(token)
+        return self
+
+    def append(self, token: int) -> None:
+        assert self.matcher.allows(token)
+        self.matcher.accept_token(token)
+        self.drafter.append(token)
+
+    def complete(self, draft: Draft = NO_DRAFT) -> Draft:
+        completed = self.drafter.complete(draft)
+        assert len(completed.tokens) == len(completed.probabilities)
+        assert all(0 < probability <= 1 for probability in completed.probabilities)
+        return completed
+
+    def drafted(self) -> str:
+        """The text that is drafted next; the end token is written as [end]."""
+        return "".join(
+            "[end]" if token == self.tokenizer.end_token else self.texts.token_bytes[token].decode()
+            for token in self.complete().tokens
+        )
+
+
+@pytest.fixture
+def begin(tokenizer: Tokenizer, texts: TokenTexts, manager: StructuredOutputManager) -> Callable[..., Answer]:
+    def begin_one(
+        choice: ToolChoice | None = None, schema: dict[str, Any] | None = None, **options: Any
+    ) -> Answer:
+        return Answer(tokenizer, texts, manager.matcher(choice, schema), **options)
+
+    return begin_one
+
+
+HEAD = '\n{"name": "get_weather", "arguments": {"city": "'
+
+
+def test_what_the_grammar_forces_is_drafted(begin: Callable[..., Answer]) -> None:
+    answer = begin(ToolChoice([WEATHER], required=True))
+    assert answer.drafted() == OPENING + HEAD
+    answer.write(OPENING)
+    assert answer.drafted() == HEAD
+    answer.write(HEAD + 'Oslo", "days": 3, "unit": "c')
+    assert answer.drafted().startswith('elsius"}}\n</tool_call>')
+
+
+def test_free_text_has_no_draft(begin: Callable[..., Answer]) -> None:
+    answer = begin(ToolChoice([WEATHER]))
+    assert answer.complete() == NO_DRAFT
+    assert answer.write("I look it up.").complete() == NO_DRAFT
+    assert answer.write(OPENING).drafted() == HEAD
+
+
+def test_a_value_is_closed_and_the_forced_text_behind_it_is_drafted(begin: Callable[..., Answer]) -> None:
+    answer = begin(ToolChoice([WEATHER]), prompt="Weather in Oslo?").write(OPENING + HEAD + "Oslo")
+    assert answer.drafted().rstrip() == '", "days":'
+    answer.write('", "days": 3')
+    assert answer.drafted() == ', "unit": "'
+
+
+def test_a_value_is_copied_from_the_prompt(begin: Callable[..., Answer], texts: TokenTexts) -> None:
+    prompt = "Is it raining in San Francisco? Tell me."
+    answer = begin(ToolChoice([WEATHER]), prompt=prompt).write(OPENING + HEAD + "San")
+    assert answer.drafted().rstrip() == ' Francisco", "days":'
+    number = begin(ToolChoice([WEATHER]), prompt="Oslo for 375 days").write(
+        OPENING + HEAD + 'Oslo", "days": 3'
+    )
+    assert number.drafted() == '75, "unit": "'
+
+
+@pytest.mark.parametrize(
+    ("choice", "end"),
+    [
+        (ToolChoice([LIGHT], parallel=False), "[end]"),
+        (ToolChoice([LIGHT], required=True), "[end]"),
+        (ToolChoice([LIGHT]), "[end]"),
+    ],
+)
+def test_the_end_of_the_answer_is_drafted_behind_a_call(
+    begin: Callable[..., Answer], choice: ToolChoice, end: str
+) -> None:
+    call = '\n{"name": "set_light", "arguments": {"state": "on", "room": "hall"}}\n</tool_call>'
+    answer = begin(choice).write(OPENING + call)
+    assert answer.drafted() == end
+    if choice.parallel:
+        assert answer.write("\n").drafted() in ("", "[end]")
+        assert answer.write(OPENING).drafted().startswith('\n{"name": "set_light"')
+
+
+def test_no_end_is_drafted_without_an_end_token(
+    begin: Callable[..., Answer], texts: TokenTexts, manager: StructuredOutputManager
+) -> None:
+    matcher = manager.matcher(ToolChoice([tool("now", {"zone": {"enum": ["UTC"]}})], required=True))
+    assert matcher is not None
+    drafter = GrammarDrafter(matcher, texts, [], None, GrammarHistory())
+    draft = drafter.complete(NO_DRAFT)
+    assert texts.of(draft.tokens).decode().endswith("</tool_call>")
+
+
+def test_earlier_values_are_drafted_where_the_grammar_leaves_a_choice(begin: Callable[..., Answer]) -> None:
+    tools = [WEATHER, LIGHT]
+    first = begin(ToolChoice(tools)).write(
+        OPENING + '\n{"name": "set_light", "arguments": {"state": "off", "room": "the hall"}}\n</tool_call>'
+    )
+    for _ in range(8):  # until it is worth a draft
+        again = begin(ToolChoice(tools), history=first.history).write(OPENING)
+        drafted = again.drafted()
+        again.write(
+            '\n{"name": "set_light", "arguments": {"state": "off", "room": "the hall"}}\n</tool_call>'
+        )
+    assert drafted.startswith('\n{"name": "set_light", "arguments": {"state": "off"')
+    unknown = begin(ToolChoice(tools)).write(OPENING)
+    assert unknown.drafted() == '\n{"name": "', "another app has a history of its own"
+
+
+def test_probabilities_are_learned(begin: Callable[..., Answer]) -> None:
+    history = GrammarHistory()
+    first = begin(ToolChoice([WEATHER]), history=history).write(OPENING + HEAD + "Oslo").complete()
+    for _ in range(20):
+        answer = begin(ToolChoice([WEATHER]), history=history).write(OPENING + HEAD + "Oslo")
+        answer.complete()
+        answer.write(" city")
+    again = begin(ToolChoice([WEATHER]), history=history).write(OPENING + HEAD + "Oslo").complete()
+    assert sum(again.probabilities[:1]) < first.probabilities[0] / 2
+
+
+def test_drafts_are_cut_at_the_first_token_that_is_not_allowed(
+    begin: Callable[..., Answer], tokenizer: Tokenizer
+) -> None:
+    answer = begin(ToolChoice([WEATHER])).write(OPENING)
+    tokens = tuple(tokenizer.encode(HEAD + 'Oslo", "place": "x"'))
+    completed = answer.complete(Draft(tokens, (0.5,) * len(tokens)))
+    text = answer.texts.of(completed.tokens).decode()
+    assert text.startswith(HEAD + 'Oslo", "')
+    assert "place" not in text
+    forced = answer.complete(Draft(tokens[:2], (0.5, 0.5)))
+    assert forced.probabilities[0] > 0.9, "what is forced is likely, whoever drafts it"
+
+
+def test_drafts_of_others_are_completed_and_allowed_in_free_text(
+    begin: Callable[..., Answer], tokenizer: Tokenizer
+) -> None:
+    answer = begin(ToolChoice([WEATHER]))
+    tokens = tuple(tokenizer.encode("Let me see. " + OPENING))
+    completed = answer.complete(Draft(tokens, (0.9,) * len(tokens)))
+    assert answer.texts.of(completed.tokens).decode() == "Let me see. " + OPENING + HEAD
+
+
+VALUES = [
+    {"type": "string"},
+    {"type": "string", "maxLength": 5},
+    {"type": "integer"},
+    {"type": "number"},
+    {"type": "boolean"},
+    {"enum": ["a", "ab", "b c", "é"]},
+    {"type": "array", "items": {"type": "integer"}},
+    {"type": "array", "items": {"enum": ["x", "y"]}, "maxItems": 2},
+    {"type": "object", "properties": {"in": {"type": "string"}}, "additionalProperties": False},
+    {"type": ["string", "null"]},
+]
+
+
+@st.composite
+def tool_lists(draw: st.DrawFn) -> list[dict[str, Any]]:
+    names = draw(
+        st.lists(st.sampled_from(["a", "ab", "set.light", "naïve"]), min_size=1, max_size=3, unique=True)
+    )
+    tools = []
+    for name in names:
+        keys = draw(st.lists(st.sampled_from(["k", "key", "ключ", "a b"]), max_size=3, unique=True))
+        properties = {key: draw(st.sampled_from(VALUES)) for key in keys}
+        tools.append(tool(name, properties, [key for key in keys if draw(st.booleans())]))
+    return tools
+
+
+@examples(60)
+@given(tool_lists(), st.booleans(), st.booleans(), st.integers(0, 2**32))
+def test_drafts_are_allowed_and_change_nothing(
+    tokenizer: Tokenizer,
+    texts: TokenTexts,
+    manager: StructuredOutputManager,
+    tools: list[dict[str, Any]],
+    required: bool,
+    parallel: bool,
+    seed: int,
+) -> None:
+    """Random answers of any tools: all drafts are allowed, and the grammar allows what it does without."""
+    choice = ToolChoice(tools, required=required, parallel=parallel)
+    answer = Answer(tokenizer, texts, manager.matcher(choice))
+    plain = manager.matcher(choice)
+    assert plain is not None
+    random = np.random.default_rng(seed)
+    likely = tokenizer.encode('"}}')
+    if not required:
+        for token in tokenizer.encode(OPENING):
+            answer.append(token)
+            plain.accept_token(token)
+    for _ in range(40):
+        draft = answer.complete()
+        rest = plain.copy()
+        for token in draft.tokens:
+            assert rest.allows(token)
+            rest.accept_token(token)
+        noise = random.normal(size=VOCABULARY).astype(np.float32)
+        noise[likely] += 4
+        allowed = np.isfinite(plain.mask_logits(noise))
+        assert np.array_equal(np.isfinite(answer.matcher.mask_logits(noise)), allowed)
+        some = random.integers(0, VOCABULARY, 40).tolist() + np.flatnonzero(allowed)[:40].tolist()
+        assert [plain.allows(token) for token in some] == [
+            not plain.active or allowed[token] for token in some
+        ]
+        follows = draft.tokens and random.random() < 0.5
+        token = draft.tokens[0] if follows else int(np.where(allowed, noise, -np.inf).argmax())
+        if token in tokenizer.end_token_ids:
+            break
+        answer.append(token)
+        plain.accept_token(token)
+        assert (plain.active, plain.may_end, plain.must_end) == (
+            answer.matcher.active,
+            answer.matcher.may_end,
+            answer.matcher.must_end,
+        )
+
+
+MESSAGES = [{"role": "user", "content": "What is the weather in Oslo for 3 days in celsius?"}]
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "temperature": {"type": "integer"},
+        "description": {"type": "string", "maxLength": 20},
+        "certain": {"type": "boolean"},
+    },
+    "required": ["temperature", "description", "certain"],
+    "additionalProperties": False,
+}
+FORCED_CALL = {"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "get_weather"}}}
+OPTIONS: list[dict[str, Any]] = [
+    FORCED_CALL,
+    FORCED_CALL | {"max_tokens": 12},
+    FORCED_CALL | {"stop": ['"days"']},
+    FORCED_CALL | {"stop": ["eather"]},
+    FORCED_CALL | {"temperature": 1.0, "seed": 5},
+    FORCED_CALL | {"repetition_penalty": 1.3},
+    FORCED_CALL | {"ignore_eos": True, "max_tokens": 60},
+    {"tools": [WEATHER, LIGHT]},
+    {"tools": [WEATHER, LIGHT], "tool_choice": "required"},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+]
+
+
+EXACT = {"dynamic_quantization_group_size": 0}
+
+
+@pytest.fixture(scope="module")
+def exact_runtime() -> Any:
+    with open_exact(**EXACT) as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def plain_answers() -> Any:
+    """The answers without any draft."""
+    with open_exact(grammar_drafts=False, retrieval_drafts=False, **EXACT) as runtime:
+        yield [runtime.generate(MESSAGES, **{"max_tokens": 80} | options) for options in OPTIONS]
+
+
+@pytest.mark.parametrize("index", range(len(OPTIONS)))
+def test_the_tokens_are_the_same(exact_runtime: LocalRuntime, plain_answers: Any, index: int) -> None:
+    plain = plain_answers[index]
+    for _ in range(3):  # from the second time on with what was learned, and with retrieval
+        answer = exact_runtime.generate(MESSAGES, app="drafts", **{"max_tokens": 80} | OPTIONS[index])
+        assert (answer.token_ids, answer.text) == (plain.token_ids, plain.text)
+        assert answer.finish_reason == plain.finish_reason
+
+
+def test_a_forced_call_takes_few_forward_passes(
+    open_runtime: Callable[..., LocalRuntime], plain_answers: Any
+) -> None:
+    runtime = open_runtime(retrieval_drafts=False, **EXACT)
+    before: EngineStatistics = runtime.statistics().engine
+    answer = runtime.generate(MESSAGES, max_tokens=80, **FORCED_CALL)
+    steps = runtime.statistics().engine.steps - before.steps
+    assert answer.token_ids == plain_answers[0].token_ids
+    assert json.dumps(answer.tool_calls[0].arguments)
+    assert steps <= len(answer.token_ids) / 2
+
+
+def test_a_grammar_drafter_that_fails_costs_only_its_drafts(
+    exact_runtime: LocalRuntime, plain_answers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GrammarHistory, "tokenize", lambda *_: 1 / 0)
+    answer = exact_runtime.generate(MESSAGES, max_tokens=80, app="broken", **FORCED_CALL)
+    assert answer.token_ids == plain_answers[0].token_ids

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agentrt.bench.drafting.answering import AnsweringRuntime
+from agentrt.bench.drafting.exactness import EXACT
 from agentrt.bench.drafting.prompt_sets import Prompt
 from agentrt.bench.drafting.sides import HISTORY, OURS, Ours, OursAtWidth, Vanilla, baselines
 
@@ -19,9 +20,9 @@ TOKENS = 32
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[AnsweringRuntime]:
-    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-    with LocalRuntime.open("nano") as opened:
+    with LocalRuntime.open("nano", RuntimeConfig(**EXACT)) as opened:
         yield AnsweringRuntime(opened)
 
 

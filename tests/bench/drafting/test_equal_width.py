@@ -7,6 +7,7 @@ import pytest
 from agentrt.bench.drafting.answering import AnsweringRuntime
 from agentrt.bench.drafting.baselines.suffix_automaton import SuffixAutomatonDecoding
 from agentrt.bench.drafting.equal_width import RecordedAnswer, replay, sam_tokens_a_pass
+from agentrt.bench.drafting.exactness import EXACT
 from agentrt.bench.drafting.prompt_sets import Prompt
 from agentrt.bench.drafting.sides import BaselineSide, Vanilla
 
@@ -35,9 +36,9 @@ def test_tokens_a_pass_between_two_widths() -> None:
 
 @pytest.mark.real_model
 def test_the_replay_counts_what_the_engine_does() -> None:
-    from agentrt.runtime import LocalRuntime
+    from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-    with LocalRuntime.open("nano") as opened:
+    with LocalRuntime.open("nano", RuntimeConfig(**EXACT)) as opened:
         runtime = AnsweringRuntime(opened)
         recorded = runtime.answer(Vanilla(), PROMPT, TOKENS, ignore_eos=True)
         side = BaselineSide("SAM", lambda: SuffixAutomatonDecoding(8))

@@ -132,7 +132,8 @@ class AnsweringRuntime:
         return [_PassCounter(counts), *(_TimedDrafter(drafter, counts) for drafter in chosen)]
 
     def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
-        return self._new_completer(request, history) if self._side.follows_grammar else None
+        chosen = self._new_completer(request, history) if self._side.follows_grammar else None
+        return None if chosen is None else _TimedCompleter(chosen, self._counts)
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:
@@ -181,3 +182,22 @@ class _TimedDrafter:
         drafted = self._drafter.draft()
         self._counts.seconds += time.perf_counter() - begun
         return drafted
+
+
+class _TimedCompleter:
+    """What completes drafts, with the time that it takes."""
+
+    def __init__(self, completer: DraftCompleter, counts: Counts) -> None:
+        self._completer = completer
+        self._counts = counts
+
+    def append(self, token: int) -> None:
+        begun = time.perf_counter()
+        self._completer.append(token)
+        self._counts.seconds += time.perf_counter() - begun
+
+    def complete(self, draft: Draft) -> Draft:
+        begun = time.perf_counter()
+        completed = self._completer.complete(draft)
+        self._counts.seconds += time.perf_counter() - begun
+        return completed

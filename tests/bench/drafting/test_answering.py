@@ -9,7 +9,7 @@ import pytest
 from agentrt.bench.drafting.answering import AnsweringRuntime
 from agentrt.bench.drafting.exactness import EXACT
 from agentrt.bench.drafting.prompt_sets import Prompt
-from agentrt.bench.drafting.sides import HISTORY, OURS, Ours, OursAtWidth, Vanilla, baselines
+from agentrt.bench.drafting.sides import GRAMMAR, HISTORY, OURS, Ours, OursAtWidth, Vanilla, baselines
 
 pytestmark = pytest.mark.real_model
 
@@ -59,3 +59,16 @@ def test_a_prompt_is_computed_once(runtime: AnsweringRuntime) -> None:
     assert runtime.prefill(PROMPT) > 0
     assert len(runtime.prompt_tokens(PROMPT)) > 8
     assert runtime.answer(Ours(OURS), PROMPT, 1).decoded == 0
+
+
+def test_calls_held_to_a_grammar_have_the_same_tokens_on_every_side(runtime: AnsweringRuntime) -> None:
+    function = {
+        "name": "get_weather_of_the_coming_days",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    }
+    asked = {"role": "user", "content": "What is the weather in Oslo?"}
+    prompt = Prompt((asked,), ({"type": "function", "function": function},))
+    vanilla = runtime.answer(Vanilla(), prompt, TOKENS)
+    assert vanilla.passes == vanilla.decoded > 8
+    for side in (*baselines(), Ours(), Ours("none", without=GRAMMAR)):
+        assert runtime.answer(side, prompt, TOKENS).token_ids == vanilla.token_ids, side.name

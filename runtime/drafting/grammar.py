@@ -90,6 +90,7 @@ class GrammarDrafter(DraftCompleter):
         self._end_token = end_token
         self._history = history
         self._expected: list[tuple[int, list[_Step]]] = []
+        self._split: tuple[int, tuple[int, ...]] | None = None
 
     def append(self, token: int) -> None:
         """See :meth:`Drafter.append`; the matcher has accepted the token."""
@@ -101,6 +102,9 @@ class GrammarDrafter(DraftCompleter):
             self._history.values.put(position.context, position.value)
 
     def _learn(self, token: int) -> None:
+        if self._split is not None:
+            whole, parts = self._split
+            self._learn_split(whole, (*parts, token))
         if not self._expected:
             return
         drafted, rivals = self._expected.pop(0)
@@ -108,6 +112,19 @@ class GrammarDrafter(DraftCompleter):
             self._history.learn(step.token_class, accepted=step.token == token)
         if token != drafted:
             self._expected = []
+            self._history.splits.pop(token, None)
+            if self._split is None:
+                self._learn_split(drafted, (token,))
+
+    def _learn_split(self, whole: int, parts: tuple[int, ...]) -> None:
+        """Note that the model wrote ``parts`` where the token ``whole`` was drafted."""
+        expected, written = self._texts.token_bytes[whole], self._texts.of(parts)
+        self._split = None
+        if written == expected:
+            if len(parts) > 1:
+                self._history.splits[whole] = parts
+        elif expected.startswith(written):
+            self._split = (whole, parts)
 
     def complete(self, draft: Draft) -> Draft:
         """See :meth:`DraftCompleter.complete`."""

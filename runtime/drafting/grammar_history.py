@@ -32,16 +32,23 @@ class GrammarHistory:
         """Begin without any draft."""
         self.values: Final = _Newest[bytes]()
         """The text that stood last behind a forced text, where the grammar left a choice."""
+        self.splits: Final[dict[int, tuple[int, ...]]] = {}
+        """The tokens that the model writes instead of one of the tokenizer's, such as those of a tag."""
         self._tokens = _Newest[tuple[int, ...]]()
         self._rates: dict[TokenClass, list[float]] = {}
 
     def tokenize(self, text: bytes, texts: TokenTexts) -> tuple[int, ...]:
-        """Return :meth:`TokenTexts.tokenize` of ``text``, which takes up to a millisecond, once only."""
+        """Return the tokens in which the model writes ``text``.
+
+        The tokenizer, which takes up to a millisecond, is asked once for each text.
+        """
         tokens = self._tokens.get(text)
         if tokens is None:
             tokens = texts.tokenize(text)
             self._tokens.put(text, tokens)
-        return tokens
+        if not self.splits:
+            return tokens
+        return tuple(part for token in tokens for part in self.splits.get(token, (token,)))
 
     def probability(self, token_class: TokenClass) -> float:
         """Return the probability that a token of a class is accepted."""

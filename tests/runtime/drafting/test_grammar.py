@@ -202,6 +202,23 @@ def test_probabilities_are_learned(begin: Callable[..., Answer]) -> None:
     assert sum(again.probabilities[:1]) < first.probabilities[0] / 2
 
 
+def test_texts_are_drafted_in_the_tokens_in_which_the_model_writes_them(
+    begin: Callable[..., Answer], tokenizer: Tokenizer, texts: TokenTexts
+) -> None:
+    bytewise = [texts.byte_token(byte) for byte in b"</tool_call>"]
+    call = '\n{"name": "set_light", "arguments": {"state": "on", "room": "hall"}}\n'
+    first = begin(ToolChoice([LIGHT], required=True)).write(OPENING + call)
+    (tag, end) = first.complete().tokens
+    for token in bytewise:
+        first.append(token)
+        first.complete()
+    again = begin(ToolChoice([LIGHT], required=True), history=first.history).write(OPENING + call)
+    assert list(again.complete().tokens[: len(bytewise)]) == bytewise
+    again.append(tag)
+    third = begin(ToolChoice([LIGHT], required=True), history=first.history).write(OPENING + call)
+    assert third.complete().tokens == (tag, end), "the last way of writing counts"
+
+
 def test_drafts_are_cut_at_the_first_token_that_is_not_allowed(
     begin: Callable[..., Answer], tokenizer: Tokenizer
 ) -> None:

@@ -54,12 +54,18 @@ class Measured:
         for name, side in _GAINS.items():
             if all(side in each.answers for each in heavy):
                 found[name] = _ratio(heavy, side)
-        found["no_match_slowdown_pct"] = statistics.median(self.no_match_slowdowns)
-        found["batch8_drafting_ratio"] = statistics.median(self.batch_ratios)
+        found |= {name: statistics.median(values) for name, values in self.repetitions().items()}
         if self.agent_turns:
             vanilla = sum(each.vanilla_s for each in self.agent_turns)
             found["agent_turn_end_to_end_ratio"] = vanilla / sum(each.ours_s for each in self.agent_turns)
         return found
+
+    def repetitions(self) -> dict[str, list[float]]:
+        """Return what was measured several times, by the figure that is its median."""
+        return {
+            "no_match_slowdown_pct": self.no_match_slowdowns,
+            "batch8_drafting_ratio": self.batch_ratios,
+        }
 
     def sam_at_equal_width(self, results: Sequence[SetResult]) -> float:
         """Return SAM's tokens a pass in these sets where it verifies as many tokens as our side at width."""

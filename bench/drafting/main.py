@@ -23,7 +23,15 @@ from .index_costs import index_costs
 from .peers import open_peers
 from .prompt_sets import LoadedSets, Prompt, PromptSet, load_sets
 from .sides import NEEDED, Ours, OursAtWidth, Side, Vanilla, baselines, reduced
-from .tables import ablation_table, acceptance_table, breakdown_table, latency_table, sides_table
+from .tables import (
+    ablation_table,
+    acceptance_table,
+    agent_table,
+    breakdown_table,
+    latency_table,
+    repetitions_table,
+    sides_table,
+)
 
 if TYPE_CHECKING:
     from ..common.bench_model import BenchModel
@@ -176,6 +184,8 @@ def _tables(model: str, measured: Measured) -> tuple[Table, ...]:
         ablation_table(model, heavy, engine),
         acceptance_table(heavy, measured.at_width, [measured.sam_at_equal_width([each]) for each in heavy]),
         breakdown_table(results),
+        repetitions_table(measured.repetitions()),
+        *([agent_table(measured.agent_turns)] if measured.agent_turns else []),
     )
 
 

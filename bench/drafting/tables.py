@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
+from .agent_turns import AgentTurn
 from .comparison import SetResult
 from .sides import OURS, PROMPT_LOOKUP, SAM, VANILLA
 
@@ -105,4 +106,32 @@ def breakdown_table(results: Sequence[SetResult]) -> Table:
         title="a request's time in ms (sd.npu, Fig. 13)",
         columns=("set", "side", "prefill", "decode", "drafting"),
         rows=tuple(rows),
+    )
+
+
+def repetitions_table(measured: Mapping[str, Sequence[float]]) -> Table:
+    """The spread of the figures that are medians of repetitions, by figure."""
+    return Table(
+        title="repetitions",
+        columns=("figure", "median", "min", "max", "repetitions"),
+        rows=tuple(
+            (figure, *spread_cells(values, 3), len(values)) for figure, values in measured.items() if values
+        ),
+    )
+
+
+def agent_table(turns: Sequence[AgentTurn]) -> Table:
+    """Each turn of the recorded agents, prefill included."""
+    return Table(
+        title="an agent's turns, prefill included",
+        columns=("conversation", "vanilla s", "ours s", "share of vanilla's time behind the first token"),
+        rows=tuple(
+            (
+                each.conversation,
+                round(each.vanilla_s, 3),
+                round(each.ours_s, 3),
+                round(each.decode_share, 2),
+            )
+            for each in turns
+        ),
     )

@@ -69,6 +69,12 @@ def test_every_figure_of_a_small_run(tmp_path: Path) -> None:
     assert ablation.columns[1:3] == (VANILLA, "PLD")
     assert [row[0] for row in acceptance.rows] == ["reply", "edit"]
     assert [row[1] for row in breakdown.rows] == [VANILLA, OURS] * 3
+    tables = {table.title: table for table in report.tables}
+    assert [row[0] for row in tables["repetitions"].rows] == [
+        "no_match_slowdown_pct",
+        "batch8_drafting_ratio",
+    ]
+    assert [row[0] for row in tables["an agent's turns, prefill included"].rows] == ["x", "x"]
     assert "summary (spec_bench.jsonl is not in --workloads)" in report.method
     assert "an agent's turns, x" in lines
 

@@ -172,7 +172,8 @@ class LocalRuntime:
                 state_pool=self._state_pool,
             )
             saver = self._new_saver(config)
-            self._histories = AppHistories(saver) if config.retrieval_drafts else None
+            drafts = config.retrieval_drafts or config.grammar_drafts
+            self._histories = AppHistories(saver) if drafts else None
             self._token_texts = (
                 None
                 if self._tokenizer.token_bytes is None
@@ -377,15 +378,16 @@ class LocalRuntime:
         history = (
             self._histories.of(request.prefix_salt, request.app) if self._histories is not None else None
         )
+        retrieves = self.config.retrieval_drafts
         pending = PendingGeneration(
             self._engine,
             request,
             listener=listener,
-            drafters=self._drafters(request, history, tool_cache),
+            drafters=self._drafters(request, history if retrieves else None, tool_cache),
             completer=self._completer(request, history),
             tool_cache=tool_cache,
         )
-        if history is not None:
+        if history is not None and retrieves:
             pending.output.add_done_callback(functools.partial(_remember, history))
         return pending
 

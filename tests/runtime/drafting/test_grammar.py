@@ -378,6 +378,10 @@ def test_a_forced_call_takes_few_forward_passes(
     assert answer.token_ids == plain_answers[0].token_ids
     assert json.dumps(answer.tool_calls[0].arguments)
     assert steps <= len(answer.token_ids) / 2
+    middle = runtime.statistics().engine
+    again = runtime.generate(MESSAGES, max_tokens=80, **FORCED_CALL)
+    assert again.token_ids == answer.token_ids
+    assert runtime.statistics().engine.steps - middle.steps < steps, "the app's values are known now"
 
 
 def test_a_grammar_drafter_that_fails_costs_only_its_drafts(

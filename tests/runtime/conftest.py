@@ -161,3 +161,11 @@ def hold() -> Iterator[Callable[[LocalRuntime], Gate]]:
 def gate(runtime: LocalRuntime, hold: Callable[[LocalRuntime], Gate]) -> Gate:
     """A gate before the kernels of the shared runtime."""
     return hold(runtime)
+
+
+@pytest.fixture
+def whole_drafts() -> Iterator[None]:
+    """Verify whole drafts, whatever a forward pass takes on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentrt.runtime.scheduler.batch_builder.shorten_drafts", lambda *_: None)
+        yield

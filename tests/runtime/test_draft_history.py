@@ -13,6 +13,8 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.drafting.history_store import HistoryStore
 from agentrt.runtime.drafting.suffix_index import SEPARATOR
 
+pytestmark = pytest.mark.usefixtures("whole_drafts")
+
 QUESTION = [{"role": "user", "content": "Tell me about the weather in Oslo, in Bergen and in Tromsø."}]
 OPTIONS: dict[str, Any] = {"max_tokens": 48, "temperature": 0, "ignore_eos": True}
 WAIT_S = 60.0

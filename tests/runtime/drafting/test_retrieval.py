@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from agentrt.runtime.drafting.acceptance import AcceptanceRates
@@ -114,3 +116,41 @@ def test_rates_follow_what_is_learned() -> None:
     other = AcceptanceRates.classify(match_length=40, count=1, total=4)
     assert other != token_class
     assert rates.probability(other) == AcceptanceRates().probability(other)
+
+
+def test_a_draft_goes_on_with_another_source_where_one_ends() -> None:
+    text = list(range(200, 208))
+    history = AppHistory()
+    history.add([*text, 20, 21])
+    source = drafter([*text[4:], 20, 21, 22, 23], history)
+    assert drafted(source, *text)[:4] == [20, 21, 22, 23]
+
+
+def test_no_token_is_drafted_that_is_hardly_ever_reached() -> None:
+    source = drafter([7, *range(50)] * 3)
+    for unseen in range(1000, 1400):
+        for token in (7, unseen):
+            assert math.prod(source.draft().probabilities) >= 0.02
+            source.append(token)
+
+
+def test_every_source_learns_from_the_next_token() -> None:
+    history = AppHistory()
+    history.add([10, 11, 12, 13, 30])
+    source = drafter([12, 13, 40], history)
+    token_class = AcceptanceRates.classify(match_length=2, count=1, total=1)
+    before = history.prompt_rates.probability(token_class)
+    assert drafted(source, 10, 11, 12, 13)[0] == 30, "from the history, whose match is longer"
+    source.append(30)
+    assert history.prompt_rates.probability(token_class) < before
+
+
+def test_few_places_are_told_from_many() -> None:
+    rates = AcceptanceRates()
+    few, many = (AcceptanceRates.classify(match_length=4, count=total, total=total) for total in (1, 4))
+    for _ in range(100):
+        rates.learn(few, accepted=False)
+        rates.learn(many, accepted=True)
+    assert rates.probability(few) < 0.2 < 0.8 < rates.probability(many)
+    between = AcceptanceRates.classify(match_length=4, count=2, total=2)
+    assert 0.3 < rates.probability(between) < 0.7, "as both together, before any of its own was verified"

@@ -11,6 +11,8 @@ from agentrt.runtime import Generation, LocalRuntime
 from tests.runtime.engine.test_engine import PROMPT, submit
 from tests.runtime.engine.test_speculative_decoding import ScriptedDrafter
 
+pytestmark = pytest.mark.usefixtures("whole_drafts")
+
 TOKENS = 40
 SHORT = PROMPT[:30]  # within one KV block, so that it is one chunk under any profile
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from .agent_turns import AgentTurn
 from .comparison import SetResult
 from .equal_width import RecordedAnswer, sam_tokens_a_pass
 from .peers import GENAI_LOOKUP
 from .sides import OURS, SUFFIX_DECODING, VANILLA
-
-_GAINS: Final[Mapping[str, str]] = {
-    "calibration_gain": f"{OURS} without calibration",
-    "reuse_gain": f"{OURS} without reuse",
-}
-"""Figures that are our speed over that of a side without one technique."""
 
 
 @dataclass
@@ -51,9 +44,6 @@ class Measured:
         found["accept_len_vs_sam_equal_width"] = self._acceptance_ratio()
         found["speed_vs_suffix_rule"] = _ratio(heavy, SUFFIX_DECODING)
         found["slowest_set_vs_vanilla"] = min(each.speedup(OURS) for each in self.results)
-        for name, side in _GAINS.items():
-            if all(side in each.answers for each in heavy):
-                found[name] = _ratio(heavy, side)
         found |= {name: statistics.median(values) for name, values in self.repetitions().items()}
         if self.agent_turns:
             vanilla = sum(each.vanilla_s for each in self.agent_turns)

@@ -69,6 +69,7 @@ SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 WIDTH: Final = 8
 """Draft tokens of a forward pass where acceptance is compared."""
 _MEMORY_BYTES: Final = 2**30
+_NO_LOGITS: Final = "calibration_gain and reuse_gain (the runtime drafts nothing from logits: decision 0035)"
 
 
 def run(
@@ -192,7 +193,7 @@ def _tables(model: str, measured: Measured) -> tuple[Table, ...]:
 def _method(size: Size, loaded: LoadedSets, measured: Measured) -> str:
     heavy = ", ".join(each.name for each in measured.context_heavy)
     others = ", ".join(each.name for each in measured.results if not each.context_heavy)
-    left_out = f" Left out: {'; '.join(loaded.left_out)}." if loaded.left_out else ""
+    left_out = "; ".join((*loaded.left_out, _NO_LOGITS))
     return (
         f"The model generates every answer, greedily, up to its end token or {size.max_tokens} tokens. All "
         f"sides take turns at every prompt: {size.context_heavy} prompts of each context-heavy set ({heavy}) "
@@ -214,5 +215,5 @@ def _method(size: Size, loaded: LoadedSets, measured: Measured) -> str:
         f"computed in virtual time, on {MACHINE} with a prompt of {PROMPT_TOKENS} tokens. "
         "draft_ms_p99_at_32k is CPU time of appending a token and drafting the next ones behind a prompt of "
         "32,768 tokens, with a full history, and memory_overhead_mb what both indexes take; their text is "
-        f"drawn at random.{left_out}"
+        f"drawn at random. Left out: {left_out}."
     )

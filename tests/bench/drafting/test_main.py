@@ -76,6 +76,7 @@ def test_every_figure_of_a_small_run(tmp_path: Path) -> None:
     ]
     assert [row[0] for row in tables["an agent's turns, prefill included"].rows] == ["x", "x"]
     assert "summary (spec_bench.jsonl is not in --workloads)" in report.method
+    assert "calibration_gain and reuse_gain" in report.method
     assert "an agent's turns, x" in lines
 
 

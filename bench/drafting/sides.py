@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from .baselines.ngram_map import NgramMap
-from .baselines.predictor import Baseline, FixedWidthDrafter
+from .baselines.predictor import Baseline, FixedWidthDrafter, sure
 from .baselines.prompt_lookup import PromptLookup
 from .baselines.suffix_automaton import SuffixAutomatonDecoding
 from .baselines.suffix_decoding import SuffixDecoding
@@ -118,7 +118,7 @@ class OursAtWidth(Ours):
 
 
 class _FirstTokens:
-    """The first tokens of the best draft of several drafters, with probability 1."""
+    """The first tokens of the best draft of several drafters, all of which are verified."""
 
     def __init__(self, drafters: list[Drafter], width: int, vocabulary_size: int) -> None:
         from agentrt.runtime.drafting.drafter import Draft
@@ -132,7 +132,7 @@ class _FirstTokens:
 
     def draft(self) -> Draft:
         tokens = self._sources.draft().tokens[: self._width]
-        return self._new_draft(tokens, (1.0,) * len(tokens))
+        return self._new_draft(tokens, sure(len(tokens)))
 
 
 class _NoAnswers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import abc
 
 import numpy as np
 import pytest
@@ -15,6 +15,11 @@ from agentrt.bench.drafting.baselines.prompt_lookup import PromptLookup
 from agentrt.bench.drafting.baselines.suffix_automaton import SuffixAutomaton, SuffixAutomatonDecoding
 from agentrt.bench.drafting.baselines.suffix_decoding import SuffixDecoding
 from agentrt.bench.drafting.baselines.token_recycling import TokenRecycling
+from agentrt.priority import Priority
+from agentrt.runtime.drafting.drafter import Draft
+from agentrt.runtime.scheduler.batch import ScheduledChunk
+from agentrt.runtime.scheduler.draft_lengths import shorten_drafts
+from agentrt.runtime.scheduler.sequence import Sequence
 
 
 def test_prompt_lookup_takes_the_first_place_of_the_longest_n_gram() -> None:
@@ -27,7 +32,7 @@ def test_prompt_lookup_takes_the_first_place_of_the_longest_n_gram() -> None:
     assert len(PromptLookup([1, *range(2, 30), 1]).predict()) == 10
 
 
-def longest_repeated_suffix(tokens: Sequence[int]) -> tuple[int, int]:
+def longest_repeated_suffix(tokens: abc.Sequence[int]) -> tuple[int, int]:
     """By comparing with every earlier place: the length, and the position behind its first occurrence."""
     for length in range(len(tokens) - 1, 0, -1):
         for end in range(length, len(tokens)):
@@ -128,4 +133,13 @@ def test_short_and_repetitive_prompts(prompt: list[int]) -> None:
 def test_the_engine_is_to_verify_all_that_a_baseline_predicts() -> None:
     draft = FixedWidthDrafter(PromptLookup([1, 2, 3, 1, 2])).draft()
     assert draft.tokens == (3, 1, 2)
-    assert draft.probabilities == (1.0, 1.0, 1.0)
+    chunk = ScheduledChunk(sequence_of(draft), 1, True, draft.tokens)
+    chunks = [chunk]
+    shorten_drafts(chunks, lambda shape: float(shape.tokens))  # each token costs as much as a forward pass
+    assert chunks == [chunk]
+
+
+def sequence_of(draft: Draft) -> Sequence:
+    sequence = Sequence(0, Priority.REACTIVE, [1])
+    sequence.draft = draft
+    return sequence

@@ -76,11 +76,19 @@ def serve(
             max=_YEAR_S,
         ),
     ] = None,
+    drafts: Annotated[
+        bool,
+        typer.Option(
+            "--drafts",
+            help="Draft tokens from prompts, earlier answers and grammars, and verify several in one forward "
+            "pass.",
+        ),
+    ] = False,
     history_folder: Annotated[
         Path | None,
         typer.Option(
             help="Folder that keeps the answers of each app, as token ids, to draft later ones from after a "
-            "restart. By default they are kept in memory only.",
+            "restart, with --drafts. By default they are kept in memory only.",
             show_default=False,
         ),
     ] = None,
@@ -100,7 +108,12 @@ def serve(
     names = names_of_models(given, served_model_name or [])
     tokens, created = choose_tokens(token_file, no_auth, uds)
     config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
-    runtime_config = RuntimeConfig(memory_bytes=memory_mib * 2**20, history_folder=history_folder)
+    runtime_config = RuntimeConfig(
+        memory_bytes=memory_mib * 2**20,
+        retrieval_drafts=drafts,
+        grammar_drafts=drafts,
+        history_folder=history_folder,
+    )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with bind(config) as listener:
         models = [PooledModel.find(each, runtime_config, own) for each, own in zip(given, names, strict=True)]

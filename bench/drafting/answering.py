@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .prompt_sets import Prompt
 from .sides import Side, Vanilla
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from agentrt.runtime.output.generation import Generation
     from agentrt.runtime.request.request import Request
     from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
+
+DRAFTS: Final[dict[str, Any]] = {"retrieval_drafts": True, "grammar_drafts": True}
+"""The settings with which the runtime drafts."""
 
 
 @dataclass(slots=True)

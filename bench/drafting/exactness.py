@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .answering import AnsweringRuntime
+from .answering import DRAFTS, AnsweringRuntime
 from .prompt_sets import PromptSet
 from .sides import Side, Vanilla
 
@@ -29,7 +29,8 @@ def share_of_identical_answers(
     from agentrt.runtime import LocalRuntime, RuntimeConfig
 
     equal = tried = 0
-    with LocalRuntime.open(model, RuntimeConfig(memory_bytes=memory_bytes, **EXACT)) as opened:
+    config = RuntimeConfig(memory_bytes=memory_bytes, **EXACT, **DRAFTS)
+    with LocalRuntime.open(model, config) as opened:
         runtime = AnsweringRuntime(opened)
         for each in sets:
             progress(f"{each.name}, in float32")

@@ -13,7 +13,7 @@ from ..common.machine import Machine, describe_machine
 from ..common.report import BenchReport, Table
 from .agent_turns import FILE as AGENT_TURNS
 from .agent_turns import measure_agent_turns
-from .answering import AnsweringRuntime
+from .answering import DRAFTS, AnsweringRuntime
 from .comparison import compare_sides
 from .exactness import share_of_identical_answers
 from .extremes import BATCH, batch_ratios, no_match_slowdowns
@@ -94,7 +94,8 @@ def run(
     machine, size = describe_machine(), SIZES[quick]
     models = open_given_models([model, *drafts[:1]], progress)
     loaded = load_sets(workloads, size.context_heavy, size.others)
-    with LocalRuntime.open(models[model].path, RuntimeConfig(memory_bytes=_MEMORY_BYTES)) as opened:
+    config = RuntimeConfig(memory_bytes=_MEMORY_BYTES, **DRAFTS)
+    with LocalRuntime.open(models[model].path, config) as opened:
         runtime = AnsweringRuntime(opened)
         loaded = _fitting(loaded, runtime, size)
         measured = _measure(runtime, models, model, drafts, loaded, machine, size, progress)

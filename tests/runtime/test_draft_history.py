@@ -20,6 +20,9 @@ OPTIONS: dict[str, Any] = {"max_tokens": 48, "temperature": 0, "ignore_eos": Tru
 WAIT_S = 60.0
 
 
+DRAFTS = {"retrieval_drafts": True, "grammar_drafts": True}
+
+
 def stored(runtime: LocalRuntime, folder: Path, app: str) -> list[int]:
     return HistoryStore(folder, runtime._tokenizer.fingerprint()).load(app).tolist()
 
@@ -38,12 +41,12 @@ def wait_until_loaded(runtime: LocalRuntime, app: str) -> None:
 def test_the_answers_of_an_app_draft_after_a_restart(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path
 ) -> None:
-    with open_runtime(history_folder=tmp_path) as runtime:
+    with open_runtime(history_folder=tmp_path, **DRAFTS) as runtime:
         first = runtime.generate(QUESTION, app="notes", **OPTIONS)
         alone = runtime.statistics().engine
     assert stored(runtime, tmp_path, "notes") == [*first.token_ids, SEPARATOR]
 
-    with open_runtime(history_folder=tmp_path) as runtime:
+    with open_runtime(history_folder=tmp_path, **DRAFTS) as runtime:
         wait_until_loaded(runtime, "notes")
         again = runtime.generate(QUESTION, app="notes", **OPTIONS)
         with_history = runtime.statistics().engine
@@ -59,7 +62,7 @@ def test_nothing_is_written_without_a_folder_or_a_name(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path, app: str
 ) -> None:
     settings = {} if app else {"history_folder": tmp_path}
-    with open_runtime(**settings) as runtime:
+    with open_runtime(**settings, **DRAFTS) as runtime:
         runtime.generate(QUESTION, app=app, **OPTIONS)
         assert not [each for each in threading.enumerate() if each.name == "agentrt-histories"]
     assert list(tmp_path.iterdir()) == []
@@ -68,7 +71,7 @@ def test_nothing_is_written_without_a_folder_or_a_name(
 def test_without_retrieval_drafts_nothing_is_kept(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path
 ) -> None:
-    with open_runtime(history_folder=tmp_path, retrieval_drafts=False) as runtime:
+    with open_runtime(history_folder=tmp_path, grammar_drafts=True) as runtime:
         runtime.generate(QUESTION, app="notes", **OPTIONS)
     assert list(tmp_path.iterdir()) == []
 
@@ -81,7 +84,7 @@ def test_a_folder_that_cannot_be_used_fails_no_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     folder = tmp_path / "histories"
-    with open_runtime(history_folder=folder) as runtime:
+    with open_runtime(history_folder=folder, **DRAFTS) as runtime:
         file = HistoryStore(folder, runtime._tokenizer.fingerprint()).file_of("notes")
         if obstacle == "a file":
             folder.write_text("no folder")

@@ -106,7 +106,7 @@ def test_a_call_is_answered_and_the_answer_goes_on(
 def test_a_drafted_call_takes_one_forward_pass(
     open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any]
 ) -> None:
-    runtime = open_runtime(retrieval_drafts=False, grammar_drafts=False)
+    runtime = open_runtime()
     plain = runtime.generate(QUESTION, **options)
     middle = runtime.statistics().engine
     generation = last(answer(runtime, {("get_weather", "Ljubljana"): OUTPUT}, **options))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentrt.bench.drafting.answering import AnsweringRuntime
+from agentrt.bench.drafting.answering import DRAFTS, AnsweringRuntime
 from agentrt.bench.drafting.exactness import EXACT
 from agentrt.bench.drafting.prompt_sets import Prompt
 from agentrt.bench.drafting.sides import GRAMMAR, HISTORY, OURS, Ours, OursAtWidth, Vanilla, baselines
@@ -22,7 +22,7 @@ TOKENS = 32
 def runtime() -> Iterator[AnsweringRuntime]:
     from agentrt.runtime import LocalRuntime, RuntimeConfig
 
-    with LocalRuntime.open("nano", RuntimeConfig(**EXACT)) as opened:
+    with LocalRuntime.open("nano", RuntimeConfig(**EXACT, **DRAFTS)) as opened:
         yield AnsweringRuntime(opened)
 
 

@@ -348,14 +348,14 @@ EXACT = {"dynamic_quantization_group_size": 0}
 
 @pytest.fixture(scope="module")
 def exact_runtime() -> Any:
-    with open_exact(**EXACT) as runtime:
+    with open_exact(grammar_drafts=True, retrieval_drafts=True, **EXACT) as runtime:
         yield runtime
 
 
 @pytest.fixture(scope="module")
 def plain_answers() -> Any:
     """The answers without any draft."""
-    with open_exact(grammar_drafts=False, retrieval_drafts=False, **EXACT) as runtime:
+    with open_exact(**EXACT) as runtime:
         yield [runtime.generate(MESSAGES, **{"max_tokens": 80} | options) for options in OPTIONS]
 
 
@@ -371,7 +371,7 @@ def test_the_tokens_are_the_same(exact_runtime: LocalRuntime, plain_answers: Any
 def test_a_forced_call_takes_few_forward_passes(
     open_runtime: Callable[..., LocalRuntime], plain_answers: Any
 ) -> None:
-    runtime = open_runtime(retrieval_drafts=False, **EXACT)
+    runtime = open_runtime(grammar_drafts=True, **EXACT)
     before: EngineStatistics = runtime.statistics().engine
     answer = runtime.generate(MESSAGES, max_tokens=80, **FORCED_CALL)
     steps = runtime.statistics().engine.steps - before.steps

@@ -103,9 +103,9 @@ def test_drafts_across_the_boundaries_of_a_call(
 ) -> None:
     question = [{"role": "user", "content": "What is the weather in Oslo? And in Bergen?"}]
     options: dict[str, Any] = {"tools": [weather_tool], "max_tokens": 96}
-    expected = open_runtime(retrieval_drafts=False).generate(question, **options)
+    expected = open_runtime().generate(question, **options)
     assert expected.tool_calls
-    runtime = open_runtime()
+    runtime = open_runtime(retrieval_drafts=True, grammar_drafts=True)
     for _ in range(3):
         generation = runtime.generate(question, app="notes", **options)
         assert generation.token_ids == expected.token_ids

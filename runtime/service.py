@@ -26,7 +26,6 @@ from .drafting.acceptance import AcceptanceRates
 from .drafting.app_history import AppHistories, AppHistory
 from .drafting.drafter import DraftCompleter, Drafter
 from .drafting.grammar import GrammarDrafter
-from .drafting.grammar_history import GrammarHistory
 from .drafting.history_saver import HistorySaver
 from .drafting.history_store import HistoryStore
 from .drafting.prediction import PredictionDrafter
@@ -171,8 +170,10 @@ class LocalRuntime:
                 share_sampled=not arena.quantised_keys,
                 state_pool=self._state_pool,
             )
+            # A hybrid model verifies no drafts: its state behind a rejected token could not be taken back.
+            self._verifies_drafts = self._state_pool is None
             saver = self._new_saver(config)
-            drafts = config.retrieval_drafts or config.grammar_drafts
+            drafts = self._verifies_drafts and (config.retrieval_drafts or config.grammar_drafts)
             self._histories = AppHistories(saver) if drafts else None
             self._token_texts = (
                 None
@@ -325,7 +326,7 @@ class LocalRuntime:
             self._salts = contexts.salts
 
     def _new_saver(self, config: RuntimeConfig) -> HistorySaver | None:
-        if config.history_folder is None or not config.retrieval_drafts:
+        if config.history_folder is None or not (config.retrieval_drafts and self._verifies_drafts):
             return None
         return HistorySaver(HistoryStore(config.history_folder, self._tokenizer.fingerprint()))
 
@@ -396,7 +397,7 @@ class LocalRuntime:
     ) -> list[Drafter]:
         """Return the drafters of one request: every request's drafters are chosen here."""
         drafters: list[Drafter] = [] if tool_cache is None else [tool_cache]
-        if request.predicted_token_ids:
+        if request.predicted_token_ids and self._verifies_drafts:
             drafters.append(
                 PredictionDrafter(
                     request.predicted_token_ids[: request.max_total_tokens],
@@ -410,14 +411,16 @@ class LocalRuntime:
 
     def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
         """Return what completes the drafts of a request whose answer is held to a grammar."""
-        if request.grammar_matcher is None or self._token_texts is None or not self.config.grammar_drafts:
+        if request.grammar_matcher is None or self._token_texts is None:
+            return None
+        if history is None or not self.config.grammar_drafts:
             return None
         return GrammarDrafter(
             request.grammar_matcher,
             self._token_texts,
             request.prompt_token_ids,
             self._end_token_of(request),
-            GrammarHistory() if history is None else history.grammar,
+            history.grammar,
         )
 
     def _end_token_of(self, request: Request) -> int | None:

@@ -103,6 +103,8 @@ def serve(
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app
 
+    if history_folder is not None and not drafts:
+        raise typer.BadParameter("only --drafts needs one. Add it.", param_hint="--history-folder")
     exit_on_sigterm()
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])

@@ -222,6 +222,23 @@ def test_drafts_are_left_unverified(open_hybrid: Open, family: str) -> None:
     assert runtime.statistics().engine.drafted_tokens == 0
 
 
+def test_no_drafts_are_made_where_none_can_be_verified(open_hybrid: Open, tmp_path: Path) -> None:
+    runtime = open_hybrid(retrieval_drafts=True, grammar_drafts=True, history_folder=tmp_path / "histories")
+    chosen: list[object] = []
+    submit = runtime._engine.submit
+
+    def spy(request: Any, **options: Any) -> Any:
+        chosen.extend((*options["drafters"], options["completer"]))
+        return submit(request, **options)
+
+    runtime._engine.submit = spy  # type: ignore[method-assign]
+    question = [{"role": "user", "content": "again and again and again"}]
+    expected = {"type": "content", "content": "again and again"}
+    runtime.generate(question, app="notes", max_tokens=4, ignore_eos=True, prediction=expected)
+    assert chosen == [None]
+    assert not (tmp_path / "histories").exists()
+
+
 def test_the_budget_must_hold_the_states_of_a_sequence(open_hybrid: Open) -> None:
     with pytest.raises(ConfigurationError, match="memory_bytes=4096 is too little for this hybrid model"):
         open_hybrid(memory_bytes=4096)

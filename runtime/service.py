@@ -22,7 +22,7 @@ from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
 from .context.saved_contexts import SavedContexts
-from .drafting.acceptance import AcceptanceRates
+from .drafting.acceptance import AcceptanceModel
 from .drafting.app_history import AppHistories, AppHistory
 from .drafting.drafter import DraftCompleter, Drafter
 from .drafting.grammar import GrammarDrafter
@@ -402,7 +402,7 @@ class LocalRuntime:
                 PredictionDrafter(
                     request.predicted_token_ids[: request.max_total_tokens],
                     self._end_token_of(request),
-                    AcceptanceRates() if history is None else history.prediction_rates,
+                    AcceptanceModel() if history is None else history.of_predictions,
                 )
             )
         if history is not None:

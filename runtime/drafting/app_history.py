@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from .acceptance import AcceptanceRates
+from .acceptance import AcceptanceModel
 from .grammar_history import GrammarHistory
 from .history_saver import HistorySaver
 from .suffix_index import SEPARATOR, SuffixIndex
@@ -20,10 +20,10 @@ _MAX_APPS: Final = 64
 class Source:
     """An index to retrieve drafts from, with the acceptance of its drafts so far."""
 
-    def __init__(self, index: SuffixIndex, rates: AcceptanceRates) -> None:
-        """``rates`` may be shared by several sources of one app."""
+    def __init__(self, index: SuffixIndex, acceptance: AcceptanceModel) -> None:
+        """``acceptance`` may be shared by several sources of one app."""
         self.index = index
-        self.rates = rates
+        self.acceptance = acceptance
 
 
 class AppHistory:
@@ -35,12 +35,12 @@ class AppHistory:
 
     def __init__(self, save: Callable[[Sequence[int]], None] | None = None) -> None:
         """Begin with no answer; ``save`` is called with each one that is added."""
-        self.prompt_rates: Final = AcceptanceRates()
+        self.of_prompts: Final = AcceptanceModel()
         """Acceptance of what is retrieved from the app's prompts."""
-        self.prediction_rates: Final = AcceptanceRates()
+        self.of_predictions: Final = AcceptanceModel()
         """Acceptance of what the app predicts."""
         self.grammar: Final = GrammarHistory()
-        self._rates = AcceptanceRates()
+        self._of_answers = AcceptanceModel()
         self._save = save
         self._newest = self._new_source()
         self._older: Source | None = None
@@ -70,10 +70,10 @@ class AppHistory:
 
     def restore(self, answers: Sequence[int]) -> None:
         """Add answers of an earlier process, each followed by :data:`SEPARATOR`. Callable on any thread."""
-        self._restored = Source(SuffixIndex(len(answers), answers), self._rates)
+        self._restored = Source(SuffixIndex(len(answers), answers), self._of_answers)
 
     def _new_source(self) -> Source:
-        return Source(SuffixIndex(_GENERATION_TOKENS), self._rates)
+        return Source(SuffixIndex(_GENERATION_TOKENS), self._of_answers)
 
 
 class AppHistories:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .acceptance import AcceptanceRates
+from .acceptance import AcceptanceModel, Evidence
 from .drafter import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
 from .suffix_index import MAX_MATCH, SuffixIndex
 
@@ -91,11 +91,11 @@ def count_accepted(prediction: Sequence[int], answer: Sequence[int]) -> int:
 class PredictionDrafter(Drafter):
     """Drafts the rest of the prediction."""
 
-    def __init__(self, prediction: Sequence[int], end_token: int | None, rates: AcceptanceRates) -> None:
-        """``end_token`` is expected behind the prediction; ``rates`` are those of the app's predictions."""
+    def __init__(self, prediction: Sequence[int], end_token: int | None, acceptance: AcceptanceModel) -> None:
+        """``end_token`` is expected behind the prediction; ``acceptance`` is learned from the app's ones."""
         end = () if end_token is None else (end_token,)
         self._prediction = Prediction((*prediction, *end))
-        self._rates = rates
+        self._acceptance = acceptance
 
     def observe(self, verified: Sequence[int], logits: NDArray[np.float32]) -> None:
         """See :meth:`Drafter.observe`; it needs no logits."""
@@ -104,8 +104,7 @@ class PredictionDrafter(Drafter):
         """See :meth:`Drafter.append`."""
         followed = self._prediction
         if followed.next is not None:
-            token_class = self._rates.classify(followed.agreeing, 1, 1)
-            self._rates.learn(token_class, accepted=token == followed.next)
+            self._acceptance.learn(_evidence(followed.agreeing), accepted=token == followed.next)
         followed.append(token)
 
     def draft(self) -> Draft:
@@ -115,7 +114,7 @@ class PredictionDrafter(Drafter):
         probabilities: list[float] = []
         reached = 1.0
         for depth in range(len(rest)):
-            probability = self._rates.probability(self._rates.classify(followed.agreeing + depth, 1, 1))
+            probability = self._acceptance.probability(_evidence(followed.agreeing + depth))
             reached *= probability
             if reached < _LEAST_REACHED:
                 break
@@ -123,3 +122,7 @@ class PredictionDrafter(Drafter):
         if not probabilities:
             return NO_DRAFT
         return Draft(tuple(rest[: len(probabilities)]), tuple(probabilities))
+
+
+def _evidence(agreeing: int) -> Evidence:
+    return Evidence(max(1, agreeing), 1, 1)

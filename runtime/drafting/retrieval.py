@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .acceptance import Evidence
 from .app_history import AppHistory, Source
 from .drafter import Draft, Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
@@ -31,8 +32,7 @@ class _Occurrences(NamedTuple):
     """The token at each of these positions."""
     token: int
     """The most frequent of them; of equally frequent ones the newest."""
-    token_class: int
-    """Its class in the acceptance rates of the source."""
+    evidence: Evidence
     probability: float
     """How likely it is to be accepted."""
 
@@ -53,9 +53,9 @@ def _occurrences(source: Source, length: int, ends: Sequence[int]) -> _Occurrenc
         count, total = counts[token], counts.total()
     elif token == SEPARATOR:
         return None
-    token_class = source.rates.classify(length, count, total)
-    probability = source.rates.probability(token_class)
-    return _Occurrences(source, length, ends, following, token, token_class, probability)
+    evidence = Evidence(length, count, total)
+    probability = source.acceptance.probability(evidence)
+    return _Occurrences(source, length, ends, following, token, evidence, probability)
 
 
 class _Expected:
@@ -73,7 +73,7 @@ class _Expected:
         """
         step = self._steps[self._place]
         right = token == step.token
-        step.source.rates.learn(step.token_class, accepted=right)
+        step.source.acceptance.learn(step.evidence, accepted=right)
         self._place += 1
         return right and self._place < len(self._steps)
 
@@ -91,7 +91,7 @@ class RetrievalDrafter(Drafter):
     @functools.cached_property
     def _own(self) -> Source:
         # Built when the answer begins: indexing a long prompt takes milliseconds.
-        return Source(SuffixIndex(self._max_tokens, self._prompt), self._history.prompt_rates)
+        return Source(SuffixIndex(self._max_tokens, self._prompt), self._history.of_prompts)
 
     @property
     def memory_bytes(self) -> int:

@@ -17,6 +17,7 @@ from ..context.block_hashes import BlockHashes
 from ..drafting.drafter import DraftCompleter, Drafter
 from ..drafting.sources import DraftSources
 from ..heg.kernel import KernelKind, Role
+from ..heg.profile import Profile
 from ..heg.refinement import ProfileRefiner
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
@@ -228,6 +229,7 @@ class Engine:
         self._platform.close()
         if self._profile is not None:
             self._profile.refine()
+            self._profile.save()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
         not_added: list[EngineRequest] = []
@@ -284,7 +286,12 @@ class Engine:
         self._reclaimed = True
         self._scheduler.check_integrity()
         self._platform.reclaim(0.0)
-        costs = None if self._profile is None else self._profile.refine()
+        if self._profile is not None:
+            self._use_costs(self._profile.refine())
+            self._profile.save()
+
+    def _use_costs(self, costs: Profile | None) -> None:
+        """Have the scheduler decide by refined ``costs``, if there are any."""
         if costs is not None:
             self._scheduler.use_costs(costs)
 
@@ -371,6 +378,8 @@ class Engine:
         if batch is not None:
             self._outputs.process_batch(batch, done.ended)
             self._platform.release(batch.context)
+            if self._profile is not None:
+                self._use_costs(self._profile.refine_if_due())
         if done.ended >= self._next_reclaim:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
             self._next_reclaim = done.ended + _RECLAIM_AFTER_S

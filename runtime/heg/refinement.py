@@ -24,6 +24,9 @@ _LARGEST_STEP: Final = 2.0
 """Factor by which one refinement changes a point at most."""
 _NOISE: Final = 1.05
 """Factor within which a profile is right."""
+_FIRST_REFINEMENT: Final = 64
+"""Kernels until the profile is refined for the first time while the model serves; then after twice as many,
+because less and less is left to refine."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ class ProfileRefiner:
         """Start with ``profile``, as ``store`` has it."""
         self.profile = profile
         self._store = store
+        self._stored = profile
+        self._observed, self._next = 0, _FIRST_REFINEMENT
         self._kernels: defaultdict[tuple[Role, KernelKind, int], deque[tuple[Kernel, BatchShape, float]]] = (
             defaultdict(lambda: deque(maxlen=_LATEST))
         )
@@ -45,12 +50,17 @@ class ProfileRefiner:
     def observe(self, role: Role, kernel: Kernel, shape: BatchShape, seconds: float) -> None:
         """Note that ``kernel`` took ``seconds`` on the XPU of ``role`` while no other kernel ran."""
         self._kernels[role, kernel.kind, shape.tokens.bit_length()].append((kernel, shape, seconds))
+        self._observed += 1
+
+    def refine_if_due(self) -> Profile | None:
+        """Refine :attr:`profile` if many kernels have run since the last time; None if it stays as it is."""
+        if self._observed < self._next:
+            return None
+        self._next = 2 * self._observed
+        return self.refine()
 
     def refine(self) -> Profile | None:
-        """Refine and store :attr:`profile`; None if it is right, or too few kernels have run.
-
-        A profile that was measured again meanwhile, or removed, stays as it is in the store.
-        """
+        """Refine :attr:`profile`; None if it is right, or too few kernels have run."""
         factors = self._factors()
         if all(1 / _NOISE <= factor <= _NOISE for factor in factors.values()):
             return None
@@ -66,12 +76,18 @@ class ProfileRefiner:
                 }
             }
         )
-        try:
-            self._store.replace(self.profile, refined)
-        except OSError as error:
-            _log.warning("the refined profile of a model could not be stored (%s)", error.strerror)
         self.profile = refined
         return refined
+
+    def save(self) -> None:
+        """Store :attr:`profile`, unless the store has one that was measured again meanwhile, or none."""
+        if self.profile is self._stored:
+            return
+        try:
+            self._store.replace(self._stored, self.profile)
+        except OSError as error:
+            _log.warning("the refined profile of a model could not be stored (%s)", error.strerror)
+        self._stored = self.profile
 
     def _factors(self) -> dict[_Point, float]:
         """By how much each point of the profile is to be changed, where enough kernels tell."""

@@ -22,7 +22,7 @@ MOST_TOKENS: Final = 2560
 """Most past and new tokens of a measured batch together."""
 SECONDS_PER_POINT: Final = 0.15
 """How long a point is measured at most, beyond ``_MIN_RUNS`` runs."""
-_MOST_SEQUENCES: Final = 16
+_MOST_SEQUENCES: Final = 32
 """Most sequences of a measured batch."""
 _MIN_RUNS, _MAX_RUNS = 2, 30
 _LEAST_S: Final = 0.03

@@ -36,10 +36,10 @@ from .layer_sample import LayerSample
 from .machine import PowerMeter
 from .platforms import Device
 
-BATCHES: Final = (1, 2, 4, 8, 16)
-"""Decode batches that are measured."""
-CHUNKS: Final = (32, 128, 512)
-"""Prefill chunks that are measured, up to ``max_chunk_tokens``; the shortest one in any case."""
+BATCHES: Final = (1, 2, 4, 6, 8, 16, 32)
+"""Decode batches that are measured: these curves also say what verifying draft tokens costs."""
+CHUNKS: Final = (128, 512)
+"""Prefill chunks that are measured, up to ``max_chunk_tokens``."""
 STATIC_CHUNKS: Final = (64, 128, 256)
 """Candidates for the static shape of token-level kernels."""
 
@@ -60,15 +60,16 @@ _ESTIMATED_WATTS: Final = 10.0
 def count_steps(devices: Mapping[Role, Device], max_chunk_tokens: int) -> int:
     """Return how many steps :class:`Profiler` reports, for a model that can be cut."""
     static = len(_static_chunks(max_chunk_tokens)) if Role.PREFILL in devices else 0
-    return 1 + len(BATCHES) + len(_chunks(max_chunk_tokens)) + 1 + static
+    chunks = [chunk for chunk in _chunks(max_chunk_tokens) if chunk not in BATCHES]
+    return 1 + len(BATCHES) + len(chunks) + 1 + static
 
 
 def _chunks(max_chunk_tokens: int) -> list[int]:
-    return [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [CHUNKS[0]]
+    return [chunk for chunk in CHUNKS if chunk <= max_chunk_tokens] or [BATCHES[-1]]
 
 
 def _static_chunks(max_chunk_tokens: int) -> list[int]:
-    return [chunk for chunk in STATIC_CHUNKS if chunk <= max_chunk_tokens] or [CHUNKS[0]]
+    return [chunk for chunk in STATIC_CHUNKS if chunk <= max_chunk_tokens] or [BATCHES[-1]]
 
 
 class Profiler:
@@ -145,7 +146,7 @@ class Profiler:
                 self._advance(f"{device.name}: decode of {batch}")
                 layer[batch], head[batch] = _measure_decode(bench, sample, batch)
             segment_s, entry_s = _measure_seams(bench, sample)
-            for chunk in self._chunks:
+            for chunk in (each for each in self._chunks if each not in layer):
                 self._advance(f"{device.name}: prefill of {chunk}")
                 layer[chunk] = _measure_layer(bench, sample, chunk)
             watts = self._watts(lambda: bench.run(self._chunks[-1], pieces=_chunk_places(sample)))

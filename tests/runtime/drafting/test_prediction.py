@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import EngineStatistics, LocalRuntime
-from agentrt.runtime.drafting.acceptance import AcceptanceRates
+from agentrt.runtime.drafting.acceptance import AcceptanceModel
 from agentrt.runtime.drafting.drafter import MAX_DRAFT_TOKENS, NO_DRAFT
 from agentrt.runtime.drafting.prediction import PredictionDrafter, count_accepted
 from tests.hypothesis_profiles import examples
@@ -21,7 +21,7 @@ MESSAGES = [{"role": "user", "content": "Tell me about the weather in Paris."}]
 
 
 def drafter(prediction: tuple[int, ...] = TEXT) -> PredictionDrafter:
-    return PredictionDrafter(prediction, END, AcceptanceRates())
+    return PredictionDrafter(prediction, END, AcceptanceModel())
 
 
 def followed(answer: tuple[int, ...], prediction: tuple[int, ...] = TEXT) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def test_followed_predictions_are_drafted_further() -> None:
 def test_an_answer_that_differs_is_found_again(answer: tuple[int, ...], rest: tuple[int, ...]) -> None:
     draft = followed(answer)
     assert draft
-    assert rest[: len(draft)] == draft
+    assert (*rest, END)[: len(draft)] == draft
 
 
 def test_of_several_places_the_nearest_is_taken() -> None:
@@ -80,7 +80,7 @@ def test_predictions_that_are_never_right_are_not_drafted_for_long() -> None:
 def test_behind_the_prediction_nothing_is_drafted() -> None:
     assert followed((*TEXT, 1, 2, 3)) == ()
     assert drafter(()).draft().tokens == (END,)
-    assert PredictionDrafter((), None, AcceptanceRates()).draft() == NO_DRAFT
+    assert PredictionDrafter((), None, AcceptanceModel()).draft() == NO_DRAFT
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from agentrt.runtime.drafting.acceptance import AcceptanceRates
+from agentrt.runtime.drafting.acceptance import Evidence
 from agentrt.runtime.drafting.app_history import AppHistories, AppHistory
 from agentrt.runtime.drafting.drafter import NO_DRAFT
 from agentrt.runtime.drafting.retrieval import RetrievalDrafter
@@ -45,12 +45,12 @@ def test_of_equally_frequent_continuations_the_newest_is_drafted() -> None:
     assert drafted(drafter([1, 2, 7, 30, 1, 2, 8, 31]), 1, 2)[0] == 8
 
 
-def test_a_longer_match_drafts_more_tokens() -> None:
+def test_more_tokens_are_expected_behind_a_longer_match() -> None:
     text = list(range(100, 200))
     short, long = drafter([*text, 5, 6]), drafter([*text, 5, 6])
     short_draft, long_draft = drafted(short, 110, 111), drafted(long, *range(100, 112))
     assert short_draft[0] == long_draft[0] == 112
-    assert len(long_draft) > len(short_draft)
+    assert long.draft().expected_tokens > short.draft().expected_tokens + 1
 
 
 def test_past_answers_of_the_app_are_drafted_from() -> None:
@@ -103,21 +103,6 @@ def test_generations_of_a_history_are_dropped_whole(monkeypatch: pytest.MonkeyPa
     assert drafted(drafter([1], history), 100, 200) == []
 
 
-def test_rates_follow_what_is_learned() -> None:
-    rates = AcceptanceRates()
-    token_class = AcceptanceRates.classify(match_length=4, count=2, total=2)
-    for _ in range(300):
-        rates.learn(token_class, accepted=True)
-    high = rates.probability(token_class)
-    for _ in range(300):
-        rates.learn(token_class, accepted=False)
-    assert high > 0.9
-    assert rates.probability(token_class) < 0.1
-    other = AcceptanceRates.classify(match_length=40, count=1, total=4)
-    assert other != token_class
-    assert rates.probability(other) == AcceptanceRates().probability(other)
-
-
 def test_a_draft_goes_on_with_another_source_where_one_ends() -> None:
     text = list(range(200, 208))
     history = AppHistory()
@@ -138,19 +123,8 @@ def test_every_source_learns_from_the_next_token() -> None:
     history = AppHistory()
     history.add([10, 11, 12, 13, 30])
     source = drafter([12, 13, 40], history)
-    token_class = AcceptanceRates.classify(match_length=2, count=1, total=1)
-    before = history.prompt_rates.probability(token_class)
+    evidence = Evidence(match_length=2, count=1, total=1)
+    before = history.of_prompts.probability(evidence)
     assert drafted(source, 10, 11, 12, 13)[0] == 30, "from the history, whose match is longer"
     source.append(30)
-    assert history.prompt_rates.probability(token_class) < before
-
-
-def test_few_places_are_told_from_many() -> None:
-    rates = AcceptanceRates()
-    few, many = (AcceptanceRates.classify(match_length=4, count=total, total=total) for total in (1, 4))
-    for _ in range(100):
-        rates.learn(few, accepted=False)
-        rates.learn(many, accepted=True)
-    assert rates.probability(few) < 0.2 < 0.8 < rates.probability(many)
-    between = AcceptanceRates.classify(match_length=4, count=2, total=2)
-    assert 0.3 < rates.probability(between) < 0.7, "as both together, before any of its own was verified"
+    assert history.of_prompts.probability(evidence) < before

@@ -67,6 +67,16 @@ def test_an_idle_engine_goes_on_by_refined_costs(
         assert scheduler._graph.cost_model is profile.profile
 
 
+def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> None:
+    with LocalRuntime.open("nano", config) as runtime:
+        profile = runtime._engine._profile
+        assert profile is not None
+        wrong = slow_decode_s(profile.profile)
+        runtime.generate(MESSAGES, max_tokens=120, ignore_eos=True)
+        assert slow_decode_s(profile.profile) < wrong
+        assert runtime._engine._scheduler._graph.cost_model is profile.profile
+
+
 def test_a_model_that_has_hardly_served_keeps_its_profile(config: RuntimeConfig, tmp_path: Path) -> None:
     before = stored(tmp_path)
     with LocalRuntime.open("nano", config) as runtime:

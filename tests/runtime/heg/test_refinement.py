@@ -120,7 +120,24 @@ def test_the_store_keeps_the_refined_profile(store: ProfileStore) -> None:
     observe(refiner, 0.006, 8)
     refined = refiner.refine()
     assert refined not in (None, made_up)
+    assert store.profile(made_up.fingerprint, lambda: made_up) == made_up  # refining is free of I/O
+    refiner.save()
     assert store.profile(made_up.fingerprint, lambda: made_up) == refined
+    observe(refiner, 0.004, 32)
+    again = refiner.refine()
+    refiner.save()
+    assert store.profile(made_up.fingerprint, lambda: made_up) == again != refined
+
+
+def test_while_it_serves_a_profile_is_refined_less_and_less_often(store: ProfileStore) -> None:
+    refiner = ProfileRefiner(profile(), store)
+    refined_after, wanted = [], 0.003
+    for kernels in range(1, 300):
+        observe(refiner, wanted, 1)
+        if refiner.refine_if_due() is not None:
+            refined_after.append(kernels)
+            wanted *= 1.5
+    assert refined_after == [64, 128, 256]
 
 
 @pytest.mark.parametrize("measured_again", [True, False])
@@ -135,6 +152,7 @@ def test_a_profile_that_was_measured_again_or_removed_meanwhile_stays(
         store.profile(made_up.fingerprint, lambda: newer)
     observe(refiner, 0.006, 8)
     assert refiner.refine() is not None
+    refiner.save()
     found = store.load(f"{made_up.fingerprint}.json", Profile)
     assert found == (newer if measured_again else None)
 

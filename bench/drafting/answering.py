@@ -66,6 +66,8 @@ class AnsweringRuntime:
         self._side: Side = Vanilla()
         self._counts = Counts()
         self._new_completer = runtime._completer
+        self._draft_lengths = runtime._scheduler._builder._draft_lengths
+        self._shorten = self._draft_lengths.shorten
         runtime._drafters = self._drafters  # type: ignore[method-assign]
         runtime._completer = self._completer  # type: ignore[method-assign]
 
@@ -92,6 +94,8 @@ class AnsweringRuntime:
         """Draft for the requests that start from now on as ``side`` does."""
         self._side = side
         self._runtime._histories = side.histories
+        shorten: Any = _keep_all if side.verifies_all else self._shorten
+        self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
         self._counts = Counts()
 
     def answer(self, side: Side, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
@@ -137,6 +141,10 @@ class AnsweringRuntime:
     def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
         chosen = self._new_completer(request, history) if self._side.follows_grammar else None
         return None if chosen is None else _TimedCompleter(chosen, self._counts)
+
+
+def _keep_all(*_: object) -> None:
+    """Cut no draft, in place of :meth:`DraftLengths.shorten`."""
 
 
 def _tools(prompt: Prompt) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from .baselines.ngram_map import NgramMap
-from .baselines.predictor import Baseline, FixedWidthDrafter, sure
+from .baselines.predictor import Baseline, FixedWidthDrafter
 from .baselines.prompt_lookup import PromptLookup
 from .baselines.suffix_automaton import SuffixAutomatonDecoding
 from .baselines.suffix_decoding import SuffixDecoding
@@ -36,6 +36,8 @@ class Side(Protocol):
     """What takes the place of the runtime's histories of apps; None for no history."""
     follows_grammar: bool
     """Whether drafts are completed by what the grammar of an answer forces."""
+    verifies_all: bool
+    """Whether all that is drafted is verified, rather than what the scheduler chooses."""
 
     def begin_app(self) -> None:
         """Forget all earlier requests: the next ones are of an app that has none."""
@@ -50,6 +52,7 @@ class Vanilla:
     name = VANILLA
     histories = None
     follows_grammar = False
+    verifies_all = False
 
     def begin_app(self) -> None:
         """See :meth:`Side.begin_app`."""
@@ -64,6 +67,7 @@ class BaselineSide:
 
     histories = None
     follows_grammar = False
+    verifies_all = True
 
     def __init__(self, name: str, begin: Callable[[], Baseline]) -> None:
         """``begin`` returns the baseline of an app without history."""
@@ -82,6 +86,8 @@ class BaselineSide:
 
 class Ours:
     """The runtime's own drafters, without those of some techniques."""
+
+    verifies_all = False
 
     def __init__(self, name: str = OURS, *, without: str | None = None) -> None:
         """``without`` is one of :data:`TECHNIQUES`."""
@@ -105,6 +111,8 @@ class Ours:
 
 class OursAtWidth(Ours):
     """The runtime's own drafters, of whose drafts the first ``width`` tokens are verified, likely or not."""
+
+    verifies_all = True
 
     def __init__(self, width: int, vocabulary_size: int) -> None:
         """The scheduler chooses nothing: this is what the drafts are worth, not what is verified of them."""
@@ -132,7 +140,7 @@ class _FirstTokens:
 
     def draft(self) -> Draft:
         tokens = self._sources.draft().tokens[: self._width]
-        return self._new_draft(tokens, sure(len(tokens)))
+        return self._new_draft(tokens, (1.0,) * len(tokens))
 
 
 class _NoAnswers:

@@ -21,7 +21,7 @@ class Evidence(NamedTuple):
     match_length: int
     """Tokens before it that occurred before, in the same order. Those that are drafted count: it is verified
     only if they were right."""
-    count: int
+    agreeing: int
     """Occurrences that continue with it."""
     total: int
     """All occurrences."""
@@ -30,7 +30,7 @@ class Evidence(NamedTuple):
     def features(self) -> tuple[float, float, float, float]:
         """A constant, and what makes the token more likely."""
         length, total = min(self.match_length, _MOST_COUNTED - 1), min(self.total, _MOST_COUNTED - 1)
-        return 1.0, _LOGARITHMS[length], self.count / self.total, _LOGARITHMS[total]
+        return 1.0, _LOGARITHMS[length], self.agreeing / self.total, _LOGARITHMS[total]
 
 
 class AcceptanceModel:

@@ -46,6 +46,10 @@ class CostModel(Protocol):
     def decode_tokens(self) -> int | None:
         """Tokens in the shorter static shape of these kernels, for decoding; None if they have only one."""
 
+    @property
+    def reshape_s(self) -> float:
+        """How much longer a forward pass of layers takes behind one with another number of tokens."""
+
     def estimate(
         self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
     ) -> KernelCost:

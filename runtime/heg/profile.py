@@ -97,6 +97,8 @@ class LayerCosts(_Frozen):
     """One layer's attention for one new token and one token of past."""
     attention_s: Seconds = 0.0
     """Fixed cost of an ATTENTION kernel, beside its pairs."""
+    reshape_s: Seconds = 0.0
+    """How much longer one layer takes in its first run with another number of tokens."""
 
     def attention(self, shape: BatchShape) -> float:
         """Return the seconds that one layer of ``shape`` spends on the tokens in the KV cache."""
@@ -164,6 +166,12 @@ class Profile(_Frozen):
         """See :attr:`CostModel.decode_tokens`."""
         decode = self._decode_groups
         return None if decode is None else decode.tokens
+
+    @property
+    def reshape_s(self) -> float:
+        """See :attr:`CostModel.reshape_s`."""
+        layers = self.xpus[Role.DECODE].layers
+        return 0.0 if layers is None else self.layers * layers.reshape_s
 
     @property
     def _decode_groups(self) -> DecodeGroups | None:

@@ -14,7 +14,7 @@ from ..heg.graph import ExecutionGraph
 from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
-from .draft_lengths import shorten_drafts
+from .draft_lengths import DraftLengths
 from .policy import Policy
 from .queues import RequestQueues, by_order
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
@@ -39,13 +39,15 @@ class BatchBuilder:
         self._block_manager = block_manager
         self._batches = batches
         self._max_batch_size = max_batch_size
+        self._draft_lengths = DraftLengths(graph.cost_model.reshape_s)
         self.update_costs()
         self._short_level: int | None = None
         self.evictions = 0
         """Times a running sequence lost its blocks to a more urgent one."""
 
     def update_costs(self) -> None:
-        """Take B_max from the present costs of the graph."""
+        """Take B_max, and what a change of shape takes, from the present costs of the graph."""
+        self._draft_lengths.reshape_s = self._graph.cost_model.reshape_s
         self._b_max = self._graph.max_decode_batch(self._policy.backfill_slowdown, limit=self._max_batch_size)
 
     def begin_round(self) -> None:
@@ -59,9 +61,12 @@ class BatchBuilder:
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
         """Start a batch of the ready sequences that fit in it; None if none is ready."""
         chunks = self._schedule_chunks(stage, level)
-        shorten_drafts(chunks, self._graph.decode_seconds)
+        self._draft_lengths.shorten(chunks, self._graph.decode_seconds)
         self._trim(chunks, self.kernel_limit_s(stage, level))
-        return self._batches.start(chunks, stage) if chunks else None
+        if not chunks:
+            return None
+        self._draft_lengths.note(shape_of(chunks).tokens)
+        return self._batches.start(chunks, stage)
 
     def evict_background_prompts(self) -> None:
         """Evict every background sequence in prefill, except those whose kernel is running."""

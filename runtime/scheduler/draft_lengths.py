@@ -9,34 +9,65 @@ from typing import Final
 from ..heg.kernel import BatchShape
 from .batch import ScheduledChunk, shape_of
 
-_WIDTHS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of draft tokens in a batch that are compared."""
+_WIDTHS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+"""Numbers of tokens in a batch that are compared, besides all and none of the draft tokens. They are few,
+because a device is slower the first time that it computes a number of tokens."""
 
 
-def shorten_drafts(chunks: list[ScheduledChunk], seconds: Callable[[BatchShape], float]) -> None:
-    """Cut the drafts in ``chunks`` so that the batch makes the most tokens per second.
+class DraftLengths:
+    """Cuts the drafts of batches so that they make the most tokens per second.
 
-    ``seconds`` estimates the time of a batch. The tokens that are the likeliest to be reached are verified,
-    whichever sequence they are of.
+    A forward pass takes longer if it has another number of tokens than the one before it. So the number of
+    tokens stays until the time that other numbers would have saved is what the change takes: that is never
+    worse than twice the best that can be known afterwards (the ski rental problem).
     """
-    order = sorted(_likelihoods(chunks), key=lambda each: -each[0])  # stable: a draft keeps its own order
-    if not order:
-        return
-    bare = shape_of([chunk._replace(draft=()) for chunk in chunks])
-    sampled = sum(chunk.samples for chunk in chunks)
-    expected = list(itertools.accumulate((likely for likely, _ in order), initial=float(sampled)))
 
-    def tokens_per_second(width: int) -> float:
-        shape = BatchShape(bare.tokens + width, bare.sequences, bare.past_tokens, bare.logits_rows + width)
-        return expected[width] / seconds(shape)
+    def __init__(self, reshape_s: float) -> None:
+        """``reshape_s`` is how much longer a forward pass with another number of tokens takes."""
+        self.reshape_s = reshape_s
+        self._tokens = 0
+        self._lost_s = 0.0
 
-    widths = [0, *(width for width in _WIDTHS if width < len(order)), len(order)]
-    best = max(widths, key=tokens_per_second)
-    lengths = [0] * len(chunks)
-    for _, place in order[:best]:
-        lengths[place] += 1
-    for place, length in enumerate(lengths):
-        chunks[place] = chunks[place]._replace(draft=chunks[place].draft[:length])
+    def note(self, tokens: int) -> None:
+        """Note that a batch of ``tokens`` tokens was started."""
+        if tokens != self._tokens:
+            self._tokens, self._lost_s = tokens, 0.0
+
+    def shorten(self, chunks: list[ScheduledChunk], seconds: Callable[[BatchShape], float]) -> None:
+        """Cut the drafts in ``chunks``.
+
+        ``seconds`` estimates the time of a batch. The tokens that are the likeliest to be reached are
+        verified, whichever sequence they are of.
+        """
+        order = sorted(_likelihoods(chunks), key=lambda each: -each[0])  # stable: a draft keeps its own order
+        if not order:
+            return
+        bare = shape_of([chunk._replace(draft=()) for chunk in chunks])
+        sampled = sum(chunk.samples for chunk in chunks)
+        expected = list(itertools.accumulate((likely for likely, _ in order), initial=float(sampled)))
+
+        def time_of(tokens: int) -> float:
+            drafted = tokens - bare.tokens
+            return seconds(BatchShape(tokens, bare.sequences, bare.past_tokens, bare.logits_rows + drafted))
+
+        def rate(tokens: int) -> float:
+            return expected[tokens - bare.tokens] / time_of(tokens)
+
+        longest = bare.tokens + len(order)
+        compared = [bare.tokens, *(each for each in _WIDTHS if bare.tokens < each < longest), longest]
+        tokens = max(compared, key=rate)
+        if bare.tokens <= self._tokens <= longest and tokens != self._tokens:
+            needed_s = expected[self._tokens - bare.tokens] / rate(tokens)
+            self._lost_s += max(0.0, time_of(self._tokens) - needed_s)
+            if self._lost_s < self.reshape_s:
+                tokens = self._tokens
+        _cut(chunks, [place for _, place in order[: tokens - bare.tokens]])
+
+
+def _cut(chunks: list[ScheduledChunk], verified: list[int]) -> None:
+    """Leave in each chunk as many draft tokens as its place is in ``verified``."""
+    for place, chunk in enumerate(chunks):
+        chunks[place] = chunk._replace(draft=chunk.draft[: verified.count(place)])
 
 
 def _likelihoods(chunks: list[ScheduledChunk]) -> Iterator[tuple[float, int]]:

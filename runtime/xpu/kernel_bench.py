@@ -30,6 +30,8 @@ _LEAST_S: Final = 0.03
 _AGREEING: Final = 3
 _AGREE: Final = 1.02
 """A point is measured once so many of its runs are within this factor of the quickest."""
+_RESHAPES: Final = 5
+"""How often each change of shape is measured, the first time included, which does not count."""
 _TIMEOUT_S: Final = 120.0
 
 
@@ -96,17 +98,7 @@ class KernelBench:
 
         ``pieces`` are places among those of the kind; None for all of them.
         """
-        each = tokens // sequences
-        inputs = BatchInputs(
-            token_ids=[1] * tokens,
-            position_ids=[past + at for _ in range(sequences) for at in range(each)],
-            past_lens=[past] * sequences,
-            subsequence_begins=list(range(0, tokens + 1, each)),
-            block_tables=[self._table] * sequences,
-            max_context_len=past + each,
-            sampled_rows=list(range(rows)),
-            states=[StateAccess((_MOST_SEQUENCES, row)) for row in range(sequences)],
-        )
+        inputs = self._inputs(tokens, sequences, rows, past)
         kernels = self._kernels(kind, range(self._counts[kind]) if pieces is None else pieces)
         self._run_once(inputs, kernels)  # allocates and repacks
         runs: list[list[float]] = []
@@ -116,6 +108,32 @@ class KernelBench:
         totals = [sum(run) for run in runs]
         self.spreads.append(statistics.median(totals) / min(totals) - 1)
         return [min(seconds) for seconds in zip(*runs, strict=True)]
+
+    def reshape_s(self, one: int, other: int, *, pieces: Sequence[int]) -> float:
+        """Return how much longer LAYERS ``pieces`` take together behind a run with other tokens than theirs.
+
+        Runs of ``one`` and of ``other`` tokens take turns, two at a time.
+        """
+        kernels = self._kernels(KernelKind.LAYERS, pieces)
+        shapes = [self._inputs(tokens, tokens, tokens, 0) for tokens in (one, other)]
+        longer: list[float] = []
+        for inputs in shapes * _RESHAPES:
+            first, second = (sum(self._run_once(inputs, kernels)) for _ in range(2))
+            longer.append(first - second)
+        return max(0.0, statistics.median(longer[len(shapes) :]))  # the first ones also allocate
+
+    def _inputs(self, tokens: int, sequences: int, rows: int, past: int) -> BatchInputs:
+        each = tokens // sequences
+        return BatchInputs(
+            token_ids=[1] * tokens,
+            position_ids=[past + at for _ in range(sequences) for at in range(each)],
+            past_lens=[past] * sequences,
+            subsequence_begins=list(range(0, tokens + 1, each)),
+            block_tables=[self._table] * sequences,
+            max_context_len=past + each,
+            sampled_rows=list(range(rows)),
+            states=[StateAccess((_MOST_SEQUENCES, row)) for row in range(sequences)],
+        )
 
     def _kernels(self, kind: KernelKind, pieces: Sequence[int]) -> tuple[Kernel, ...]:
         last = self._counts[kind] - 1

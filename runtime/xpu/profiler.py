@@ -48,6 +48,8 @@ _CHUNK_SEGMENTS: Final = 2
 """Inner segments that compute prefill chunks. These are bound by arithmetic: their weights may be cached."""
 _LARGEST_SEAM: Final = 0.5
 """The most that a seam can cost, in layers of a decode step; what is measured beyond is noise."""
+_RESHAPED: Final = (1, 4)
+"""Numbers of tokens between which a change of shape is measured."""
 _SATURATED: Final = 0.9
 """The shortest static chunk with this share of the best throughput is the turning point of §5.2."""
 _CHUNK_PER_DECODE: Final = 4
@@ -146,6 +148,9 @@ class Profiler:
                 self._advance(f"{device.name}: decode of {batch}")
                 layer[batch], head[batch] = _measure_decode(bench, sample, batch)
             segment_s, entry_s = _measure_seams(bench, sample)
+            reshape_s = bench.reshape_s(*_RESHAPED, pieces=sample.segments) / sum(
+                sample.layers[place] for place in sample.segments
+            )
             for chunk in (each for each in self._chunks if each not in layer):
                 self._advance(f"{device.name}: prefill of {chunk}")
                 layer[chunk] = _measure_layer(bench, sample, chunk)
@@ -170,6 +175,7 @@ class Profiler:
                 read_s=read_s,
                 pair_s=pair_s,
                 attention_s=attention_s,
+                reshape_s=reshape_s,
             ),
             peak_flops=flops,
             peak_bandwidth=bandwidth,

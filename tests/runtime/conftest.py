@@ -167,5 +167,5 @@ def gate(runtime: LocalRuntime, hold: Callable[[LocalRuntime], Gate]) -> Gate:
 def whole_drafts() -> Iterator[None]:
     """Verify whole drafts, whatever a forward pass takes on this machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agentrt.runtime.scheduler.batch_builder.shorten_drafts", lambda *_: None)
+        patch.setattr("agentrt.runtime.scheduler.draft_lengths.DraftLengths.shorten", lambda *_: None)
         yield

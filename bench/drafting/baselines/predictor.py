@@ -9,14 +9,6 @@ if TYPE_CHECKING:
     from agentrt.runtime.drafting.drafter import Draft
 
 
-def sure(count: int) -> tuple[float, ...]:
-    """Return probabilities for ``count`` tokens with which the scheduler verifies all of them.
-
-    The first is so large that a token is worth its time even at the price of a whole forward pass.
-    """
-    return (1e6, *[1.0] * (count - 1)) if count else ()
-
-
 class Predictor(Protocol):
     """Predicts the next tokens of one sequence, as many as its paper says."""
 
@@ -47,6 +39,6 @@ class FixedWidthDrafter:
         self._draft = Draft
 
     def draft(self) -> Draft:
-        """Return the predicted tokens as :func:`sure`, so that none is cut."""
+        """Return the predicted tokens."""
         tokens = tuple(self._predict())
-        return self._draft(tokens, sure(len(tokens)))
+        return self._draft(tokens, (1.0,) * len(tokens))

@@ -10,16 +10,10 @@ import pytest
 
 from agentrt.bench.drafting.baselines import ngram_map
 from agentrt.bench.drafting.baselines.ngram_map import NgramMap
-from agentrt.bench.drafting.baselines.predictor import FixedWidthDrafter
 from agentrt.bench.drafting.baselines.prompt_lookup import PromptLookup
 from agentrt.bench.drafting.baselines.suffix_automaton import SuffixAutomaton, SuffixAutomatonDecoding
 from agentrt.bench.drafting.baselines.suffix_decoding import SuffixDecoding
 from agentrt.bench.drafting.baselines.token_recycling import TokenRecycling
-from agentrt.priority import Priority
-from agentrt.runtime.drafting.drafter import Draft
-from agentrt.runtime.scheduler.batch import ScheduledChunk
-from agentrt.runtime.scheduler.draft_lengths import shorten_drafts
-from agentrt.runtime.scheduler.sequence import Sequence
 
 
 def test_prompt_lookup_takes_the_first_place_of_the_longest_n_gram() -> None:
@@ -128,18 +122,3 @@ def test_short_and_repetitive_prompts(prompt: list[int]) -> None:
     for baseline in (PromptLookup, SuffixAutomatonDecoding(), SuffixDecoding(), NgramMap, TokenRecycling()):
         predicted = list(baseline(prompt).predict())
         assert predicted == [1] * len(predicted)
-
-
-def test_the_engine_is_to_verify_all_that_a_baseline_predicts() -> None:
-    draft = FixedWidthDrafter(PromptLookup([1, 2, 3, 1, 2])).draft()
-    assert draft.tokens == (3, 1, 2)
-    chunk = ScheduledChunk(sequence_of(draft), 1, True, draft.tokens)
-    chunks = [chunk]
-    shorten_drafts(chunks, lambda shape: float(shape.tokens))  # each token costs as much as a forward pass
-    assert chunks == [chunk]
-
-
-def sequence_of(draft: Draft) -> Sequence:
-    sequence = Sequence(0, Priority.REACTIVE, [1])
-    sequence.draft = draft
-    return sequence

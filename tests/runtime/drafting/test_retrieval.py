@@ -123,7 +123,7 @@ def test_every_source_learns_from_the_next_token() -> None:
     history = AppHistory()
     history.add([10, 11, 12, 13, 30])
     source = drafter([12, 13, 40], history)
-    evidence = Evidence(match_length=2, count=1, total=1)
+    evidence = Evidence(match_length=2, agreeing=1, total=1)
     before = history.of_prompts.probability(evidence)
     assert drafted(source, 10, 11, 12, 13)[0] == 30, "from the history, whose match is longer"
     source.append(30)

@@ -11,7 +11,7 @@ from agentrt.priority import Priority
 from agentrt.runtime.drafting.drafter import Draft
 from agentrt.runtime.heg.kernel import BatchShape
 from agentrt.runtime.scheduler.batch import ScheduledChunk
-from agentrt.runtime.scheduler.draft_lengths import shorten_drafts
+from agentrt.runtime.scheduler.draft_lengths import DraftLengths
 from agentrt.runtime.scheduler.sequence import Sequence
 
 drafts = st.lists(st.lists(st.floats(0, 1), max_size=3).map(tuple), min_size=1, max_size=3)
@@ -35,7 +35,7 @@ def lengths(drafts: list[tuple[float, ...]], token_s: float) -> list[int]:
         assert shape.logits_rows == shape.tokens
         return 0.01 + token_s * (shape.tokens - bare)
 
-    shorten_drafts(chunks, seconds)
+    DraftLengths(reshape_s=0.0).shorten(chunks, seconds)
     return [len(chunk.draft) for chunk in chunks]
 
 
@@ -58,7 +58,7 @@ def test_certain_drafts_are_verified_whole() -> None:
 
 def test_without_drafts_nothing_is_estimated() -> None:
     chunks = chunks_with([(), ()])
-    shorten_drafts(chunks, lambda shape: 1 / 0)
+    DraftLengths(reshape_s=0.0).shorten(chunks, lambda shape: 1 / 0)
     assert [chunk.draft for chunk in chunks] == [(), ()]
 
 
@@ -72,6 +72,71 @@ def test_no_other_lengths_make_more_tokens_a_second(drafts: list[tuple[float, ..
         return (len(drafts) + sum(map(sum, reached))) / (0.01 + token_s * sum(chosen))
 
     best = max(map(rate, itertools.product(*(range(len(draft) + 1) for draft in drafts))))
-    # All widths up to 4 are compared, and some of the larger ones.
-    if sum(map(len, drafts)) <= 4:
+    # All numbers of tokens up to 6 are compared, and some of the larger ones.
+    if len(drafts) + sum(map(len, drafts)) <= 6:
         assert rate(tuple(lengths(drafts, token_s))) >= best * (1 - 1e-9)
+
+
+def chosen(lengths: DraftLengths, draft: tuple[float, ...]) -> int:
+    """Start a batch of one sequence; a pass takes 10 ms, and 1 ms for each token. Return its tokens."""
+    chunks = chunks_with([draft])
+    lengths.shorten(chunks, lambda shape: 0.01 + 0.001 * shape.tokens)
+    tokens = 1 + len(chunks[0].draft)
+    lengths.note(tokens)
+    return tokens
+
+
+LIKELY = (0.9, 0.9, 0.9)
+UNLIKELY = (0.01, 0.01, 0.01)
+
+
+def test_the_number_of_tokens_stays_until_a_change_has_paid() -> None:
+    lengths = DraftLengths(reshape_s=0.010)
+    assert chosen(lengths, LIKELY) == 4, "the first batch has no other one before it"
+    tokens = [chosen(lengths, UNLIKELY) for _ in range(10)]
+    assert tokens == [4, 4, 4, 1, 1, 1, 1, 1, 1, 1], "each pass with three tokens too many loses 3 ms"
+    tokens = [chosen(lengths, LIKELY) for _ in range(5)]
+    assert tokens == [1, 4, 4, 4, 4]
+
+
+def test_what_changes_soon_is_not_followed() -> None:
+    lengths = DraftLengths(reshape_s=0.010)
+    assert chosen(lengths, LIKELY) == 4
+    assert [chosen(lengths, each) for each in (UNLIKELY, LIKELY, UNLIKELY, LIKELY)] == [4, 4, 4, 4]
+
+
+def test_a_draft_that_is_too_short_to_stay_is_verified_as_it_pays() -> None:
+    lengths = DraftLengths(reshape_s=10.0)
+    assert chosen(lengths, LIKELY) == 4
+    assert chosen(lengths, (0.9,)) == 2
+    assert chosen(lengths, ()) == 1
+
+
+def test_a_prompt_chunk_between_two_batches_changes_the_shape_in_any_case() -> None:
+    lengths = DraftLengths(reshape_s=10.0)
+    assert chosen(lengths, LIKELY) == 4
+    lengths.note(512)
+    assert chosen(lengths, UNLIKELY) == 1
+
+
+@given(st.lists(st.lists(st.floats(0, 1), max_size=6).map(tuple), max_size=30), st.floats(0, 0.05))
+def test_staying_loses_at_most_one_change_for_each_change(
+    drafts: list[tuple[float, ...]], reshape_s: float
+) -> None:
+    lengths = DraftLengths(reshape_s)
+    lost = 0.0
+    last = 0
+    for draft in drafts:
+        reached = list(itertools.accumulate(draft, lambda left, right: left * right))
+        expected = list(itertools.accumulate(reached, initial=1.0))
+
+        def seconds(tokens: int) -> float:
+            return 0.01 + 0.001 * tokens
+
+        best = max(range(1, len(expected) + 1), key=lambda each: expected[each - 1] / seconds(each))
+        tokens = chosen(lengths, draft)
+        if tokens != last:
+            lost, last = 0.0, tokens
+        else:
+            lost += seconds(tokens) - expected[tokens - 1] * seconds(best) / expected[best - 1]
+        assert lost <= reshape_s + 1e-9

@@ -473,6 +473,8 @@ class FixedCosts:
     ) -> KernelCost:
         return KernelCost(seconds=0.001, bandwidth_share=0.1, bytes=0, watts=1.0, measured=False)
 
+    reshape_s = 0.0
+
     def estimate_load(self, kernel: Kernel) -> KernelCost:
         raise KeyError("there are no graphs to load")
 

@@ -29,6 +29,7 @@
     ├── WorkloadError                recorded conversations cannot be loaded
     │   ├── WorkloadNotFoundError    no recorded conversations at that path
     │   └── WorkloadFormatError      a line is malformed: ``.path`` and ``.line``
+    ├── ChunkFormatError             a stored KV block cannot be decoded; it is computed again
     ├── EngineError
     │   ├── RuntimeClosedError       the runtime was closed before or during the request
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
@@ -56,6 +57,7 @@ __all__ = [
     "BenchModelError",
     "BenchPeerError",
     "BenchProcessError",
+    "ChunkFormatError",
     "ConfigurationError",
     "DeadlineExceededError",
     "DeviceLostError",
@@ -262,6 +264,10 @@ class WorkloadFormatError(WorkloadError, ValueError):
         super().__init__(f"{os.fspath(path)}, line {line}: {problem}. Restore the file.")
         self.path = os.fspath(path)
         self.line = line
+
+
+class ChunkFormatError(AgentRTError, ValueError):
+    """The bytes of a stored KV block are damaged, or of another model, layout or version."""
 
 
 class EngineError(AgentRTError):

@@ -1,0 +1,158 @@
+"""Sections of a payload: caches of one format and one number of bits, coded together.
+
+A section's bytes are, each for all its caches, the bases of the scales, the codes of the scales, the zero
+points, and the planes of the codes of the numbers. A quantised block of 8 bits is copied instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import bit_planes, group_scales
+from .block_formats import BlockFormat, Bytes
+from .group_scales import Floats
+
+_COPIED_BITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Codes blocks of some caches."""
+
+    format: BlockFormat
+    bits: int
+    caches: tuple[int, ...]
+    """Places of the caches among all of the layout."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one block."""
+        if self._copies:
+            return len(self.caches) * self.format.block_bytes
+        heads, groups = self.format.groups
+        codes = self.format.tokens * self.format.size * self.bits // 8
+        return len(self.caches) * (4 + heads * (groups * (3 if self.format.keys else 2) + codes))
+
+    def encode(self, blocks: Bytes, payloads: Bytes) -> None:
+        """Encode ``blocks`` ``[blocks, caches, bytes of a block]`` into ``payloads`` ``[blocks, bytes]``."""
+        if self._copies:
+            payloads[...] = blocks.reshape(payloads.shape)
+            return
+        numbers, scales, zero_points = self._numbers(blocks)
+        parts = self._parts(payloads)
+        coded, offsets = self._write_groups(parts, numbers, scales, zero_points)
+        factors = scales / coded
+        codes = numbers * self.format.spread(factors)
+        codes += self.format.spread(offsets - zero_points * factors + np.float32(0.5))
+        np.clip(codes, 0, (1 << self.bits) - 1, out=codes)
+        for part, plane in zip(parts.planes, bit_planes.pack(codes.astype(np.uint8), self.bits), strict=True):
+            part[...] = plane
+
+    def decode(self, payloads: Bytes) -> Bytes:
+        """Return the blocks ``[blocks, caches, bytes of a block]`` of ``payloads``."""
+        shape = (len(payloads), len(self.caches), self.format.block_bytes)
+        if self._copies:
+            return payloads.reshape(shape)
+        parts = self._parts(payloads)
+        coded = parts.scales.reshape(*shape[:2], -1)
+        scales = group_scales.decode_scales(parts.bases, coded).reshape(parts.scales.shape)
+        offsets = self._zero_points(parts)
+        blocks = np.empty(shape, np.uint8)
+        if self.format.quantised:
+            bit_planes.unpack(parts.planes, self.bits, self.format.codes(blocks))
+            own_scales, own_zero_points = self.format.parameters(blocks)
+            own_scales[...], own_zero_points[...] = scales, offsets
+            return blocks
+        codes = np.empty((*shape[:2], self.format.heads, self.format.tokens, self.format.size), np.uint8)
+        bit_planes.unpack(parts.planes, self.bits, codes)
+        numbers = codes - self.format.spread(offsets)
+        numbers *= self.format.spread(scales)
+        self.format.write_numbers(numbers, blocks)
+        return blocks
+
+    @property
+    def _copies(self) -> bool:
+        return self.format.quantised and self.bits == _COPIED_BITS
+
+    def _numbers(self, blocks: Bytes) -> tuple[NDArray[Any], Floats, Floats]:
+        """Return what to code, and the scales and zero points that it has.
+
+        Codes of a quantised block are coded again as they are: only their scales are computed as numbers.
+        """
+        if self.format.quantised:
+            return self.format.codes(blocks), *self.format.parameters(blocks)
+        return self.format.numbers(blocks), np.ones((), np.float32), np.zeros((), np.float32)
+
+    def _write_groups(
+        self, parts: _Parts, numbers: NDArray[Any], scales: Floats, zero_points: Floats
+    ) -> tuple[Floats, Floats]:
+        """Write the scale and zero point of each group; return them as they will be decoded."""
+        keys = self.format.keys
+        axis = -2 if keys else -1
+        low = (numbers.min(axis) - zero_points) * scales
+        high = (numbers.max(axis) - zero_points) * scales
+        if not keys:  # so that the zero point of a token's values is one of their codes
+            low, high = np.minimum(low, 0), np.maximum(high, 0)
+        steps = (high - low) / np.float32((1 << self.bits) - 1)
+        if keys:
+            steps = np.maximum(steps, np.abs(low) / group_scales.MOST_ZERO_POINT)
+        bases, codes, coded = group_scales.encode_scales(steps.reshape(*steps.shape[:-2], -1))
+        coded = coded.reshape(steps.shape)
+        parts.bases[...], parts.scales[...] = bases, codes.reshape(steps.shape)
+        if keys:
+            parts.zero_points[...] = group_scales.encode_wide_zero_points(-low / coded)
+        else:
+            parts.zero_points[...] = group_scales.encode_narrow_zero_points(-low / coded, self.bits)
+        return coded, self._zero_points(parts)
+
+    def _zero_points(self, parts: _Parts) -> Floats:
+        if self.format.keys:
+            return group_scales.decode_wide_zero_points(parts.zero_points)
+        return group_scales.decode_narrow_zero_points(parts.zero_points, self.bits)
+
+    def _parts(self, payloads: Bytes) -> _Parts:
+        """Return views of the parts of ``payloads``."""
+        count = len(self.caches)
+        heads, groups = self.format.groups
+        shape = (len(payloads), count, heads, groups)
+        each = count * heads * groups
+        lengths = [4 * count, each, (2 if self.format.keys else 1) * each]
+        rows = [self.format.tokens * width // 8 for width, _ in bit_planes.planes_of(self.bits)]
+        lengths += [count * heads * rows_of_plane * self.format.size for rows_of_plane in rows]
+        bases, scales, zero_points, *planes = np.split(payloads, np.cumsum(lengths)[:-1], axis=1)
+        return _Parts(
+            bases.view(np.float32),
+            scales.reshape(shape),
+            (zero_points.view(np.int16) if self.format.keys else zero_points).reshape(shape),
+            [
+                plane.reshape(*shape[:3], rows_of_plane, self.format.size)
+                for plane, rows_of_plane in zip(planes, rows, strict=True)
+            ],
+        )
+
+
+def sections_of(formats: Sequence[BlockFormat], bits: Sequence[int]) -> list[Section]:
+    """Return the sections of a payload whose caches have these formats and bits, in order."""
+    caches: dict[tuple[BlockFormat, int], list[int]] = {}
+    for index, kind in enumerate(zip(formats, bits, strict=True)):
+        caches.setdefault(kind, []).append(index)
+    return [Section(each, width, tuple(indices)) for (each, width), indices in caches.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Views of the parts of a section's bytes."""
+
+    bases: Floats
+    """``[blocks, caches]``"""
+    scales: Bytes
+    """Codes, ``[blocks, caches, heads, groups]``"""
+    zero_points: NDArray[Any]
+    """Codes, ``[blocks, caches, heads, groups]``"""
+    planes: list[Bytes]
+    """``[blocks, caches, heads, rows, size]``"""

@@ -189,8 +189,8 @@ class Scheduler:
     def set_draft(self, sequence: Sequence, draft: Draft) -> None:
         """Have the next decode of a DECODE sequence verify ``draft``, which replaces any earlier draft.
 
-        It verifies as many of its tokens as are worth their time (:func:`shorten_drafts`). Sample from all
-        logits rows of its chunk, in order, as long as the sampled token equals the draft token, and call
+        It verifies as many of its tokens as are worth their time (:meth:`DraftLengths.shorten`). Sample from
+        all logits rows of its chunk, in order, as long as the sampled token equals the draft token, and call
         :meth:`accept_draft_token` for each that does.
         """
         sequence.draft = draft

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from .answering import Answer, AnsweringRuntime
 from .peers import Peer
 from .prompt_sets import PromptSet
-from .sides import VANILLA, Side
+from .sides import VANILLA, BaselineSide, Side
 
-_WARM_UP_TOKENS: Final = 16
+_MOST_DRAFT_TOKENS: Final = 32
+"""The longest drafts of any side, nearly always."""
+_WARM_UP_TOKENS: Final = 80
 _WARM_UP_APP: Final = "warm-up"
 """An app of its own, so that no prompt of a set is in the prefix cache."""
 
@@ -103,6 +105,26 @@ def compare_sides(
 
 
 def _warm_up(runtime: AnsweringRuntime, prompts: PromptSet, sides: Sequence[Side]) -> None:
-    """Let every side verify drafts once: the first forward pass of each length takes longer."""
+    """Verify drafts of every length: a process's first forward pass with a number of tokens takes longer."""
+    prompt, every_length = prompts.prompts[0], BaselineSide("warm-up", lambda: _Descending)
+    runtime.answer(every_length, prompt, _WARM_UP_TOKENS, app=_WARM_UP_APP, ignore_eos=True)
     for side in sides:
-        runtime.answer(side, prompts.prompts[0], _WARM_UP_TOKENS, app=_WARM_UP_APP)
+        runtime.answer(side, prompt, 1, app=_WARM_UP_APP)
+
+
+class _Descending:
+    """Predicts one token less each time, so that a forward pass has every number of tokens."""
+
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self._token = prompt[0]
+        self._left = _MOST_DRAFT_TOKENS
+
+    def observe(self, verified: Sequence[int], logits: Any) -> None:
+        pass
+
+    def append(self, token: int) -> None:
+        pass
+
+    def predict(self) -> Sequence[int]:
+        self._left = max(0, self._left - 1)
+        return [self._token] * (self._left + 1)

@@ -55,7 +55,7 @@ def test_text_in_which_nothing_repeats_shows_within_some_ten_tokens() -> None:
         model.learn(CHANCE, accepted=False)
     assert all(later < earlier for earlier, later in pairwise(probabilities))
     assert probabilities[15] < probabilities[0] / 2
-    assert probabilities[-1] < 0.05
+    assert probabilities[-1] < 0.06
 
 
 def test_what_was_learned_is_unlearned() -> None:

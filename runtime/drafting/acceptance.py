@@ -9,7 +9,7 @@ _PRIOR: Final = (-4.5, 1.2, 3.8, 0.7)
 """Weights of the features before anything was learned, fitted to answers of two models (decision 0038)."""
 _RATES: Final = (0.2, 0.04, 0.04, 0.04)
 """Learning rates. The first weight, by which all tokens become more or less likely, learns the quickest: text
-in which nothing repeats shows within some ten tokens."""
+in which nothing repeats shows within some twenty tokens."""
 _MOST_COUNTED: Final = 4096
 _LOGARITHMS: Final = (0.0, *(math.log(count) for count in range(1, _MOST_COUNTED)))
 """Of small numbers, which are needed some hundred times in a forward pass."""

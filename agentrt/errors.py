@@ -20,12 +20,19 @@
     ├── RequestError                 this request cannot be served (also a ValueError)
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
     │   ├── PromptTooLongError       the prompt exceeds the model's context or the KV arena
-    │   └── DeadlineExceededError    the request's own deadline passed (also a TimeoutError)
+    │   ├── DeadlineExceededError    the request's own deadline passed (also a TimeoutError)
+    │   ├── ContextNotFoundError     the app has no context of that id (also a LookupError)
+    │   └── ContextQuotaError        a quota of contexts is used up; ``.quota`` names it
     ├── PredictorError
     │   ├── PredictorPausedError     its endpoint is rate limited for ``.seconds``
     │   └── HistoryStoreError        the file of what a predictor has learned is unusable
     │       ├── HistoryCorruptError  the file is damaged or no history
     │       └── HistoryLockedError   another process holds the file
+    ├── ContextStoreError            the contexts on disk cannot be used (also an OSError)
+    │   ├── ContextStoreLockedError  another runtime holds the folder
+    │   ├── ContextKeyError          the key of encrypted contexts is missing, wrong or readable by others
+    │   ├── ContextDamagedError      the text of a context is damaged
+    │   └── ChunkDamagedError        stored KV is damaged or gone, and computed again
     ├── WorkloadError                recorded conversations cannot be loaded
     │   ├── WorkloadNotFoundError    no recorded conversations at that path
     │   └── WorkloadFormatError      a line is malformed: ``.path`` and ``.line``
@@ -57,8 +64,15 @@ __all__ = [
     "BenchModelError",
     "BenchPeerError",
     "BenchProcessError",
+    "ChunkDamagedError",
     "ChunkFormatError",
     "ConfigurationError",
+    "ContextDamagedError",
+    "ContextKeyError",
+    "ContextNotFoundError",
+    "ContextQuotaError",
+    "ContextStoreError",
+    "ContextStoreLockedError",
     "DeadlineExceededError",
     "DeviceLostError",
     "EngineError",
@@ -223,6 +237,24 @@ class DeadlineExceededError(RequestError, TimeoutError):
     """The request's deadline passed before it was answered; its KV blocks are free again."""
 
 
+class ContextNotFoundError(RequestError, LookupError):
+    """The app has no context of that id, or no longer."""
+
+    def __init__(self, context_id: str) -> None:
+        """``context_id`` is the id that was asked for."""
+        super().__init__(f"this app has no context {context_id!r}. Create it first.")
+
+
+class ContextQuotaError(RequestError):
+    """A quota of contexts is used up, so that no context can be created. Existing ones go on."""
+
+    def __init__(self, quota: str, limit: int, fix: str) -> None:
+        """``quota`` is the name of the setting and ``limit`` its value; ``fix`` says what to do."""
+        super().__init__(f"the limit of {limit} {quota} is reached. {fix}")
+        self.quota = quota
+        self.limit = limit
+
+
 class PredictorError(AgentRTError):
     """Base of errors of a predictor; they do not affect the model request."""
 
@@ -246,6 +278,26 @@ class HistoryCorruptError(HistoryStoreError):
 
 class HistoryLockedError(HistoryStoreError):
     """Another process has locked the file."""
+
+
+class ContextStoreError(AgentRTError, OSError):
+    """The contexts on disk cannot be read or written."""
+
+
+class ContextStoreLockedError(ContextStoreError):
+    """Another runtime, of this or another process, has the folder of contexts open."""
+
+
+class ContextKeyError(ContextStoreError):
+    """The key of encrypted contexts is missing, is not theirs, or other users can read it."""
+
+
+class ContextDamagedError(ContextStoreError):
+    """The text of a context is damaged or gone. Its file was set aside, and the context removed."""
+
+
+class ChunkDamagedError(ContextStoreError):
+    """A stored KV chunk is damaged or gone, and forgotten. Its tokens are computed again."""
 
 
 class WorkloadError(AgentRTError):

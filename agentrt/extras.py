@@ -11,6 +11,7 @@ from .errors import MissingExtraError
 
 Extra = Literal[
     "cli",
+    "encryption",
     "langgraph",
     "langchain-openai",
     "mcp",
@@ -28,6 +29,7 @@ Extra = Literal[
 
 MODULES: dict[Extra, tuple[str, ...]] = {
     "cli": ("rich", "typer"),
+    "encryption": ("cryptography",),
     "langgraph": ("langchain", "langchain_core", "langgraph", "langsmith"),
     "langchain-openai": ("langchain_openai",),
     "mcp": ("mcp",),
@@ -61,7 +63,7 @@ INCLUDES: dict[Extra, tuple[Extra, ...]] = {
     "gateway": ("cli",),
     "serve": ("gateway", "runtime"),
     "demo": ("cli", "langgraph", "runtime"),
-    "all": ("demo", "hub", "langchain-openai", "mcp", "openai", "otel", "serve"),
+    "all": ("demo", "encryption", "hub", "langchain-openai", "mcp", "openai", "otel", "serve"),
     "bench": ("all",),
 }
 """The extras that an extra includes."""

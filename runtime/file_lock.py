@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import time
 from collections.abc import Iterator
@@ -13,16 +14,19 @@ _RETRY_S: Final = 0.2
 
 
 @contextmanager
-def file_lock(file: Path) -> Iterator[None]:
-    """Hold the lock ``file``; wait while another thread or process holds it.
+def file_lock(file: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold the lock ``file``; wait while another thread or process holds it, or do not ``wait`` for it.
 
     The system releases it when a process ends, however it ends. The file stays.
 
     Raises:
+        BlockingIOError: another thread or process holds it, and this one is not to wait.
         OSError: the file cannot be created.
     """
     with file.open("ab") as stream:
         while not _acquired(stream.fileno()):
+            if not wait:
+                raise BlockingIOError(errno.EWOULDBLOCK, f"{file} is locked")
             _wait()
         yield
 

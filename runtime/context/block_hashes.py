@@ -1,9 +1,9 @@
 """Hashes by which the prefix cache finds complete KV blocks, salted so that only one app shares them.
 
 A block's keys and values depend on its tokens and on all tokens before them, and so does its hash: each hash
-is keyed by the one before it. The first key of the chain is the app's salt, a secret of this process. Another
-app's prompt cannot have an equal hash, and so cannot learn from its time to first token what this app has
-said.
+is keyed by the one before it. The first key of the chain is the app's salt, a secret of this process, or of
+its stored contexts. Another app's prompt cannot have an equal hash, and so cannot learn from its time to
+first token what this app has said.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ _HASH_BYTES = 16
 class PrefixSalts:
     """One secret salt per app, derived from a secret of this object. Thread-safe."""
 
-    def __init__(self) -> None:
-        """Draw the secret; salts of different objects differ."""
-        self._secret = secrets.token_bytes(_HASH_BYTES)
+    def __init__(self, secret: bytes | None = None) -> None:
+        """``secret`` is that of stored contexts (:attr:`ContextStore.secret`); by default a new one is drawn.
+
+        Salts of different secrets differ.
+        """
+        self._secret = secrets.token_bytes(_HASH_BYTES) if secret is None else secret
 
     def salt_for(self, app: str) -> bytes:
         """Return the salt of ``app``: always the same, and different from every other app's."""

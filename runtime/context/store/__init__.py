@@ -1,0 +1,1 @@
+"""Contexts on disk: their text, which is kept, and KV chunks, which can be recomputed."""

@@ -1,0 +1,117 @@
+"""Keys of encrypted stores: in a file that only its owner can read, or in the keyring of the system."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentrt.errors import ContextKeyError
+
+from .disk import Disk
+from .sealing import KEY_BYTES
+
+_SERVICE = "agentrt contexts"
+
+
+class KeySource(Protocol):
+    """Where the key of a store is kept."""
+
+    def load(self) -> bytes | None:
+        """Return the key, or None if there is none yet.
+
+        Raises:
+            ContextKeyError: it cannot be read, or other users can read it.
+        """
+
+    def create(self) -> bytes:
+        """Draw a key, keep it and return it.
+
+        Raises:
+            ContextKeyError: it cannot be kept.
+        """
+
+
+class KeyFile:
+    """A key in a file: 64 hexadecimal digits. Losing the file is losing the contexts."""
+
+    def __init__(self, path: Path) -> None:
+        """``path`` is created when the first store is; its folder exists."""
+        self._path = path
+
+    def load(self) -> bytes | None:
+        """See :meth:`KeySource.load`."""
+        try:
+            text = self._path.read_text(encoding="ascii")
+            mode = self._path.stat().st_mode
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ContextKeyError(
+                f"the key file {self._path} cannot be read: {error}. Restore it."
+            ) from error
+        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ContextKeyError(
+                f"other users may read the key file {self._path}. Run: chmod 600 {self._path}"
+            )
+        return _parsed(text, f"the key file {self._path}")
+
+    def create(self) -> bytes:
+        """See :meth:`KeySource.create`."""
+        key = secrets.token_bytes(KEY_BYTES)
+        try:
+            Disk().put(self._path, key.hex().encode() + b"\n")
+            Disk().sync_folder(self._path.parent)
+        except OSError as error:
+            raise ContextKeyError(
+                f"the key file {self._path} cannot be created: {error.strerror}. Name a file in a "
+                "folder that you may write."
+            ) from error
+        return key
+
+
+class KeyringKey:
+    """A key in the keyring of the system, through the package keyring."""
+
+    def __init__(self, name: str) -> None:
+        """``name`` tells it from other keys of agentrt."""
+        self._name = name
+
+    def load(self) -> bytes | None:
+        """See :meth:`KeySource.load`."""
+        found = self._call("get_password", _SERVICE, self._name)
+        return None if found is None else _parsed(found, f"the key {self._name!r} in the keyring")
+
+    def create(self) -> bytes:
+        """See :meth:`KeySource.create`."""
+        key = secrets.token_bytes(KEY_BYTES)
+        self._call("set_password", _SERVICE, self._name, key.hex())
+        return key
+
+    def _call(self, function: str, *arguments: str) -> Any:
+        try:
+            # Not a dependency: who keeps the key in a file does not need it.
+            keyring = importlib.import_module("keyring")
+        except ModuleNotFoundError:
+            raise ContextKeyError(
+                "keyring is not installed. Run: pip install keyring, or keep the key in a file."
+            ) from None
+        try:
+            return getattr(keyring, function)(*arguments)
+        except keyring.errors.KeyringError as error:
+            raise ContextKeyError(
+                f"the keyring of the system cannot be used: {error}. Unlock it, or keep the key in a file."
+            ) from error
+
+
+def _parsed(text: str, what: str) -> bytes:
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ContextKeyError(f"{what} is not {2 * KEY_BYTES} hexadecimal digits. Restore it.")
+    return key

@@ -1,0 +1,139 @@
+"""Disks that fail, and the contents of stores."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+
+from agentrt.errors import ChunkDamagedError
+from agentrt.runtime.context.store.chunks import Chunk
+from agentrt.runtime.context.store.disk import Disk
+from agentrt.runtime.context.store.store import ContextStore
+
+FINGERPRINT = b"a model"
+
+
+class CrashError(BaseException):
+    """The process was killed."""
+
+
+class FailingDisk(Disk):
+    """A disk whose ``fail_at``-th step does not happen; counts its steps from 0.
+
+    A write of n bytes is n + 1 steps, so that it may be torn after each of its bytes.
+    """
+
+    def __init__(self, fail_at: int, fail: Callable[[], BaseException]) -> None:
+        self.steps = 0
+        self._fail_at = fail_at
+        self._fail = fail
+
+    def write(self, stream: FileIO, content: bytes) -> None:
+        written = self._fail_at - self.steps
+        if 0 <= written <= len(content):
+            super().write(stream, content[:written])
+        self.steps += len(content)
+        self._step()
+        super().write(stream, content)
+
+    def sync(self, stream: FileIO) -> None:
+        self._step()
+        super().sync(stream)
+
+    def cut(self, stream: FileIO, length: int) -> None:
+        self._step()
+        super().cut(stream, length)
+
+    def rename(self, file: Path, target: Path) -> None:
+        self._step()
+        super().rename(file, target)
+
+    def remove(self, file: Path) -> None:
+        self._step()
+        super().remove(file)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._step()
+        super().sync_folder(folder)
+
+    def _step(self) -> None:
+        failing = self._fails()
+        self.steps += 1
+        if failing:
+            raise self._fail()
+
+    def _fails(self) -> bool:
+        raise NotImplementedError
+
+
+class CrashingDisk(FailingDisk):
+    """A process that is killed at a step: no later step happens either."""
+
+    def __init__(self, fail_at: int) -> None:
+        super().__init__(fail_at, CrashError)
+
+    def _fails(self) -> bool:
+        return self.steps >= self._fail_at
+
+
+class FullDisk(Disk):
+    """A disk on which some bytes are left; removing files frees theirs."""
+
+    def __init__(self, left: int, code: int = errno.ENOSPC) -> None:
+        self.left = left
+        self._code = code
+
+    def write(self, stream: FileIO, content: bytes) -> None:
+        fitting = content[: max(0, self.left)]
+        super().write(stream, fitting)
+        self.left -= len(fitting)
+        if len(fitting) < len(content):
+            raise OSError(self._code, os.strerror(self._code))
+
+    def cut(self, stream: FileIO, length: int) -> None:
+        before = os.fstat(stream.fileno()).st_size
+        super().cut(stream, length)
+        self.left += before - length
+
+    def remove(self, file: Path) -> None:
+        freed = file.stat().st_size if file.exists() else 0
+        super().remove(file)
+        self.left += freed
+
+
+def chunk(number: int, size: int = 20, level: int = 0) -> Chunk:
+    """Return a chunk whose content follows from its number."""
+    return Chunk(number.to_bytes(16, "big"), level, number / 2, bytes([number % 256]) * size)
+
+
+Contents = dict[str, dict[str, tuple[list[bytes], set[bytes]]]]
+"""App -> id -> text, and the hashes of the chunks that the context uses and that can be read."""
+
+
+def contents(store: ContextStore, apps: tuple[str, ...] = ("notes", "mail")) -> Contents:
+    """Read everything; each chunk must be the one of its number."""
+    return {
+        app: {
+            context.id: (context.read_text(), readable(store, app, context.block_hashes))
+            for context in store.contexts(app)
+        }
+        for app in apps
+    }
+
+
+def readable(store: ContextStore, app: str, block_hashes: list[bytes]) -> set[bytes]:
+    """Return those of the hashes whose chunks can be read."""
+    found = set()
+    for block_hash in block_hashes:
+        location = store.locate(app, block_hash)
+        if location is not None:
+            try:
+                read = store.read(location)
+            except ChunkDamagedError:
+                continue
+            assert read == chunk(int.from_bytes(block_hash, "big"), len(read.payload), read.level)
+            found.add(block_hash)
+    return found

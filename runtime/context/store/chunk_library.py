@@ -33,7 +33,7 @@ from .record_file import RecordFile
 from .record_format import FileKind, FileStart, NewRecord, Record, RefusedError
 from .refusals import Refusals
 from .sealing import SealBrokenError
-from .usage import Quota, Usage
+from .usage import QUOTAS, Quota, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -205,10 +205,13 @@ class ChunkLibrary:
 
     def make_room(self, app: str, added: int) -> Quota | None:
         """Drop chunks until the app may have ``added`` more bytes, or return the quota in the way."""
-        while quota := self._usage.exceeded(app, added):
-            if not self._drop_one(quota, app):
-                return quota
-        return None
+        in_the_way = None
+        for quota in QUOTAS:
+            while self._usage.exceeds(quota, app, added):
+                if not self._drop_one(quota, app):
+                    in_the_way = quota
+                    break
+        return in_the_way
 
     def freeing_space(self, write: Callable[[], _T]) -> _T:
         """Return what ``write`` returns. While the disk is full, drop chunks and call it again."""

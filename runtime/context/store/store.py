@@ -290,7 +290,7 @@ class ContextStore:
         for name in sorted(texts, key=used_ns.__getitem__, reverse=True):
             self._load_context(name, used_ns[name], has_chunks=name in chunks)
         for name in chunks.difference(texts):
-            logger.info("The chunks of the context %s are deleted, as its text was.", name)
+            logger.info("The chunks of the context %s are deleted, as its text is gone.", name)
             self._disk.remove(self._folder / f"{name}{chunk_library.SUFFIX}")
         for app in list(self._contexts):
             self._chunks.make_room(app, 0)

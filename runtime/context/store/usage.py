@@ -6,9 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Quota = Literal["bytes_per_app", "disk_bytes"]
+QUOTAS: Final[tuple[Quota, ...]] = ("bytes_per_app", "disk_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,15 @@ class Usage:
         limit: int | None = getattr(self._quotas, quota)
         return limit
 
+    def exceeds(self, quota: Quota, app: str, added: int) -> bool:
+        """Return whether ``added`` more bytes of the app would exceed a quota."""
+        used = self._app_bytes[app] if quota == "bytes_per_app" else self._text_bytes + self._chunk_bytes
+        limit = self.limit(quota)
+        return limit is not None and used + added > limit
+
     def exceeded(self, app: str, added: int) -> Quota | None:
-        """Return the quota that the app would exceed with ``added`` more bytes, or None."""
-        app_limit, limit = self._quotas.bytes_per_app, self._quotas.disk_bytes
-        if app_limit is not None and self._app_bytes[app] + added > app_limit:
-            return "bytes_per_app"
-        if limit is not None and self._text_bytes + self._chunk_bytes + added > limit:
-            return "disk_bytes"
-        return None
+        """Return a quota that ``added`` more bytes of the app would exceed, or None."""
+        return next((quota for quota in QUOTAS if self.exceeds(quota, app, added)), None)
 
     def with_chunks(self, app: str | None = None) -> list[str]:
         """Return the contexts of one app, or of all, that have a file of chunks.

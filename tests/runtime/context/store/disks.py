@@ -20,23 +20,22 @@ class CrashError(BaseException):
     """The process was killed."""
 
 
-class FailingDisk(Disk):
-    """A disk whose ``fail_at``-th step does not happen; counts its steps from 0.
+class FaultyDisk(Disk):
+    """A disk whose step number ``fail_at`` raises an error; none by default.
 
-    A write of n bytes is n + 1 steps, so that it may be torn after each of its bytes.
+    A write is several steps: it fails with nothing, one byte, half or all of the content written.
     """
 
-    def __init__(self, fail_at: int, fail: Callable[[], BaseException]) -> None:
+    def __init__(self, fail_at: int = -1, error: Callable[[], BaseException] = CrashError) -> None:
         self.steps = 0
         self._fail_at = fail_at
-        self._fail = fail
+        self._error = error
 
     def write(self, stream: FileIO, content: bytes) -> None:
-        written = self._fail_at - self.steps
-        if 0 <= written <= len(content):
-            super().write(stream, content[:written])
-        self.steps += len(content)
-        self._step()
+        for written in (0, 1, len(content) // 2, len(content)):
+            if self._fail_at == self.steps:
+                super().write(stream, content[:written])
+            self._step()
         super().write(stream, content)
 
     def sync(self, stream: FileIO) -> None:
@@ -60,23 +59,18 @@ class FailingDisk(Disk):
         super().sync_folder(folder)
 
     def _step(self) -> None:
-        failing = self._fails()
         self.steps += 1
-        if failing:
-            raise self._fail()
-
-    def _fails(self) -> bool:
-        raise NotImplementedError
+        if self.steps - 1 == self._fail_at:
+            raise self._error()
 
 
-class CrashingDisk(FailingDisk):
-    """A process that is killed at a step: no later step happens either."""
+class KilledDisk(FaultyDisk):
+    """The disk of a process that is killed at a step: no later step happens."""
 
-    def __init__(self, fail_at: int) -> None:
-        super().__init__(fail_at, CrashError)
-
-    def _fails(self) -> bool:
-        return self.steps >= self._fail_at
+    def _step(self) -> None:
+        if 0 <= self._fail_at < self.steps:
+            raise CrashError
+        super()._step()
 
 
 class FullDisk(Disk):

@@ -1,0 +1,77 @@
+"""Files of records that end anywhere, and records that grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentrt.runtime.context.store.disk import Disk
+from agentrt.runtime.context.store.record_file import RecordFile
+from agentrt.runtime.context.store.record_format import FileKind, FileStart, NewRecord, RefusedError
+
+KEYS = [None, b"k" * 32]
+
+
+def create(path: Path, key: bytes | None) -> RecordFile:
+    return RecordFile.create(Disk(), path, FileStart.new(FileKind.TEXT, {"title": "x"}, key))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_file_that_ends_anywhere_has_the_records_that_are_complete(
+    tmp_path: Path, key: bytes | None
+) -> None:
+    path = tmp_path / "file"
+    file = create(path, key)
+    ends = [file.size]
+    for number in range(4):
+        file.append([NewRecord(number, b"meta" * number, [b"payload", b"x" * number])])
+        ends.append(file.size)
+    content = path.read_bytes()
+    for length in range(len(content) + 1):
+        path.write_bytes(content[:length])
+        if length < ends[0]:
+            with pytest.raises(RefusedError):
+                RecordFile.open(Disk(), path, FileKind.TEXT, key)
+            continue
+        reopened, records = RecordFile.open(Disk(), path, FileKind.TEXT, key)
+        assert len(records) == sum(end <= length for end in ends[1:])
+        assert path.stat().st_size == reopened.size == ends[len(records)]
+        (record,) = reopened.append([NewRecord(9, b"new", [b"content"])])
+        assert RecordFile.open(Disk(), path, FileKind.TEXT, key)[1] == [*records, record]
+        assert reopened.read([(record.payload_offset, record.payload_bytes)]) == [b"content"]
+
+
+def test_several_records_are_appended_together(tmp_path: Path) -> None:
+    file = create(tmp_path / "file", None)
+    written = file.append([NewRecord(number, bytes([number]), [b"x" * number]) for number in range(5)])
+    assert RecordFile.open(Disk(), file.path, FileKind.TEXT, None)[1] == written
+    assert file.read([(record.payload_offset, record.payload_bytes) for record in written]) == [
+        b"x" * number for number in range(5)
+    ]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_costs_are_what_appending_takes(tmp_path: Path, key: bytes | None) -> None:
+    file = create(tmp_path / "file", key)
+    for record in (NewRecord(1, b"", []), NewRecord(1, b"meta", [b"one", b"two"])):
+        before = file.size
+        file.append([record])
+        assert (
+            file.path.stat().st_size
+            == file.size
+            == before + file.cost(len(record.meta), record.payload_bytes)
+        )
+
+
+@pytest.mark.parametrize("content", [b"", b"agentrt", b"agentrt context\n", b"#!/bin/sh\n" * 100])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(RefusedError, match="is no file of a context"):
+        RecordFile.open(Disk(), tmp_path / "file", FileKind.TEXT, None)
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    create(tmp_path / "file", None)
+    with pytest.raises(RefusedError, match="is a file of another kind"):
+        RecordFile.open(Disk(), tmp_path / "file", FileKind.CHUNKS, None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agentrt.settings import Settings
 
@@ -82,19 +82,22 @@ class RuntimeConfig(Settings, strict=True):
     """Hold tool calls to the names and JSON schemas of the request's tools: from their opening tag on, if
     that is one token of the vocabulary, and in answers that begin like a call in JSON."""
 
-    retrieval_drafts: bool = False
-    """Draft tokens from the request's own text and from what its app has generated before, and verify several
-    in one forward pass where that is expected to save time. In float32 without quantised activations the
-    tokens of the answer are the same; otherwise a near tie of two tokens may be decided the other way."""
+    drafts: bool = False
+    """Draft tokens from the request's own text, from what its app has generated before, and from the grammar
+    that an answer is held to, and verify several in one forward pass where that is expected to save time. In
+    float32 without quantised activations the tokens of the answer are the same; otherwise a near tie of two
+    tokens may be decided the other way."""
 
     history_folder: Annotated[Path, Field(strict=False)] | None = None
     """Folder in which the answers of each named app (``app=``) are kept, as token ids that only the user can
-    read, so that :attr:`retrieval_drafts` has them after a restart. At most 512 KiB per app and 64 apps per
-    tokenizer. None keeps them in memory until the runtime is closed."""
+    read, so that :attr:`drafts` are made from them after a restart, too. At most 512 KiB per app and 64 apps
+    per tokenizer. None keeps them in memory until the runtime is closed."""
 
-    grammar_drafts: bool = False
-    """Draft what the grammar of an answer forces, and the likely values between: most of a tool call takes a
-    few forward passes then. The tokens are the same in the settings named at :attr:`retrieval_drafts`."""
+    @model_validator(mode="after")
+    def _histories_are_drafted_from(self) -> Self:
+        if self.history_folder is not None and not self.drafts:
+            raise ValueError("history_folder keeps answers to draft from. Set drafts=True, or leave it out.")
+        return self
 
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""

@@ -173,8 +173,7 @@ class LocalRuntime:
             # A hybrid model verifies no drafts: its state behind a rejected token could not be taken back.
             self._verifies_drafts = self._state_pool is None
             saver = self._new_saver(config)
-            drafts = self._verifies_drafts and (config.retrieval_drafts or config.grammar_drafts)
-            self._histories = AppHistories(saver) if drafts else None
+            self._histories = AppHistories(saver) if config.drafts and self._verifies_drafts else None
             self._token_texts = (
                 None
                 if self._tokenizer.token_bytes is None
@@ -326,7 +325,7 @@ class LocalRuntime:
             self._salts = contexts.salts
 
     def _new_saver(self, config: RuntimeConfig) -> HistorySaver | None:
-        if config.history_folder is None or not (config.retrieval_drafts and self._verifies_drafts):
+        if config.history_folder is None or not self._verifies_drafts:
             return None
         return HistorySaver(HistoryStore(config.history_folder, self._tokenizer.fingerprint()))
 
@@ -379,16 +378,15 @@ class LocalRuntime:
         history = (
             self._histories.of(request.prefix_salt, request.app) if self._histories is not None else None
         )
-        retrieves = self.config.retrieval_drafts
         pending = PendingGeneration(
             self._engine,
             request,
             listener=listener,
-            drafters=self._drafters(request, history if retrieves else None, tool_cache),
+            drafters=self._drafters(request, history, tool_cache),
             completer=self._completer(request, history),
             tool_cache=tool_cache,
         )
-        if history is not None and retrieves:
+        if history is not None:
             pending.output.add_done_callback(functools.partial(_remember, history))
         return pending
 
@@ -411,9 +409,7 @@ class LocalRuntime:
 
     def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
         """Return what completes the drafts of a request whose answer is held to a grammar."""
-        if request.grammar_matcher is None or self._token_texts is None:
-            return None
-        if history is None or not self.config.grammar_drafts:
+        if history is None or request.grammar_matcher is None or self._token_texts is None:
             return None
         return GrammarDrafter(
             request.grammar_matcher,

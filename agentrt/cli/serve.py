@@ -112,8 +112,7 @@ def serve(
     config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
     runtime_config = RuntimeConfig(
         memory_bytes=memory_mib * 2**20,
-        retrieval_drafts=drafts,
-        grammar_drafts=drafts,
+        drafts=drafts,
         history_folder=history_folder,
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from agentrt.runtime.request.request import Request
     from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
 
-DRAFTS: Final[dict[str, Any]] = {"retrieval_drafts": True, "grammar_drafts": True}
-"""The settings with which the runtime drafts."""
+DRAFTS: Final[dict[str, Any]] = {"drafts": True}
+"""The setting with which the runtime drafts."""
 
 
 @dataclass(slots=True)

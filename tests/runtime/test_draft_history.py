@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentrt.runtime import LocalRuntime
+from agentrt.errors import ConfigurationError
+from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.drafting.history_store import HistoryStore
 from agentrt.runtime.drafting.suffix_index import SEPARATOR
 
@@ -20,7 +21,7 @@ OPTIONS: dict[str, Any] = {"max_tokens": 48, "temperature": 0, "ignore_eos": Tru
 WAIT_S = 60.0
 
 
-DRAFTS = {"retrieval_drafts": True, "grammar_drafts": True}
+DRAFTS = {"drafts": True}
 
 
 def stored(runtime: LocalRuntime, folder: Path, app: str) -> list[int]:
@@ -68,12 +69,9 @@ def test_nothing_is_written_without_a_folder_or_a_name(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_retrieval_drafts_nothing_is_kept(
-    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
-) -> None:
-    with open_runtime(history_folder=tmp_path, grammar_drafts=True) as runtime:
-        runtime.generate(QUESTION, app="notes", **OPTIONS)
-    assert list(tmp_path.iterdir()) == []
+def test_a_folder_without_drafts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="drafts=True"):
+        RuntimeConfig(history_folder=tmp_path)
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "a damaged file"])

@@ -223,7 +223,7 @@ def test_drafts_are_left_unverified(open_hybrid: Open, family: str) -> None:
 
 
 def test_no_drafts_are_made_where_none_can_be_verified(open_hybrid: Open, tmp_path: Path) -> None:
-    runtime = open_hybrid(retrieval_drafts=True, grammar_drafts=True, history_folder=tmp_path / "histories")
+    runtime = open_hybrid(drafts=True, history_folder=tmp_path / "histories")
     chosen: list[object] = []
     submit = runtime._engine.submit
 

@@ -348,7 +348,7 @@ EXACT = {"dynamic_quantization_group_size": 0}
 
 @pytest.fixture(scope="module")
 def exact_runtime() -> Any:
-    with open_exact(grammar_drafts=True, retrieval_drafts=True, **EXACT) as runtime:
+    with open_exact(drafts=True, **EXACT) as runtime:
         yield runtime
 
 
@@ -371,7 +371,7 @@ def test_the_tokens_are_the_same(exact_runtime: LocalRuntime, plain_answers: Any
 def test_a_forced_call_takes_few_forward_passes(
     open_runtime: Callable[..., LocalRuntime], plain_answers: Any
 ) -> None:
-    runtime = open_runtime(grammar_drafts=True, **EXACT)
+    runtime = open_runtime(drafts=True, **EXACT)
     before: EngineStatistics = runtime.statistics().engine
     answer = runtime.generate(MESSAGES, max_tokens=80, **FORCED_CALL)
     steps = runtime.statistics().engine.steps - before.steps

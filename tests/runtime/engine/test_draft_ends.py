@@ -105,7 +105,7 @@ def test_drafts_across_the_boundaries_of_a_call(
     options: dict[str, Any] = {"tools": [weather_tool], "max_tokens": 96}
     expected = open_runtime().generate(question, **options)
     assert expected.tool_calls
-    runtime = open_runtime(retrieval_drafts=True, grammar_drafts=True)
+    runtime = open_runtime(drafts=True)
     for _ in range(3):
         generation = runtime.generate(question, app="notes", **options)
         assert generation.token_ids == expected.token_ids

@@ -167,18 +167,12 @@ class ChunkLibrary:
         self._usage.touch(owner.name)
         if self._fingerprint is None:
             return 0
-        new, known = self._split(owner, chunks)
-        while quota := self._usage.exceeded(owner.app, self._cost(owner, new, known)):
+        while quota := self._usage.exceeded(owner.app, self._cost(owner, chunks)):
             if not self._drop_one(quota, owner.app, keep=owner.name):
                 break
-            new, known = self._split(owner, chunks)
-        if self._usage.exceeded(owner.app, self._cost(owner, [], known)):
-            known = []
-        fitting = self._fitting(owner, new, known)
-        self._write(owner, new[:fitting], known)
-        if fitting == len(new):
-            return len(chunks)
-        return next(index for index, chunk in enumerate(chunks) if chunk is new[fitting])
+        count = self._fitting(owner, chunks)
+        self._write(owner, *self._plan(owner, chunks[:count]))
+        return count
 
     def refer_to(self, owner: Owner, block_hashes: Iterable[bytes]) -> list[bytes]:
         """Note that the context uses these chunks, and return those that are not stored.
@@ -187,11 +181,12 @@ class ChunkLibrary:
             OSError: the disk is full or fails; nothing is noted.
         """
         self._usage.touch(owner.name)
-        wanted = list(dict.fromkeys(block_hashes))
-        known = self._not_used(owner, wanted)
-        if self._usage.exceeded(owner.app, self._cost(owner, [], known)) is None:
+        wanted = dict.fromkeys(block_hashes)
+        missing = [each for each in wanted if self._index.locate(owner.app, each) is None]
+        known = [each for each in wanted if each not in missing and not self._uses(owner, each)]
+        if self._usage.exceeded(owner.app, self._record_cost(owner, [], known)) is None:
             self._write(owner, [], known)
-        return [each for each in wanted if self._index.locate(owner.app, each) is None]
+        return missing
 
     def drop(self, name: str) -> None:
         """Delete the file of a context, if it has one. Others inherit the chunks that they use.
@@ -238,23 +233,29 @@ class ChunkLibrary:
                 if found is not None and found.name == name:
                     self._index.remove(found)
 
-    def _split(self, owner: Owner, chunks: Sequence[Chunk]) -> tuple[list[Chunk], list[bytes]]:
-        """Return the chunks that are not stored, and the hashes of the others that are to be referred to."""
-        by_hash = {chunk.block_hash: chunk for chunk in reversed(chunks)}
-        wanted = list(dict.fromkeys(chunk.block_hash for chunk in chunks))
-        new = [by_hash[each] for each in wanted if self._index.locate(owner.app, each) is None]
-        return new, self._not_used(owner, wanted)
+    def _uses(self, owner: Owner, block_hash: bytes) -> bool:
+        return self._index.uses(owner.app, owner.name, block_hash)
 
-    def _not_used(self, owner: Owner, block_hashes: Iterable[bytes]) -> list[bytes]:
-        return [
-            each
-            for each in block_hashes
-            if self._index.locate(owner.app, each) is not None
-            and not self._index.uses(owner.app, owner.name, each)
-        ]
+    def _plan(self, owner: Owner, chunks: Sequence[Chunk]) -> tuple[list[Chunk], list[bytes]]:
+        """Return the chunks that are not stored, and the hashes to refer to.
 
-    def _cost(self, owner: Owner, chunks: Sequence[Chunk], references: Sequence[bytes]) -> int:
-        """Return the bytes that storing them takes."""
+        Where the context begins to use stored chunks, it refers to the new ones as well, in the order of
+        ``chunks``: this is the order of :meth:`used_by`.
+        """
+        unique: dict[bytes, Chunk] = {}
+        for chunk in chunks:
+            unique.setdefault(chunk.block_hash, chunk)
+        new = [each for each in unique.values() if self._index.locate(owner.app, each.block_hash) is None]
+        begun = [each for each in unique if not self._uses(owner, each)]
+        stored = [each for each in begun if self._index.locate(owner.app, each) is not None]
+        return new, begun if stored else []
+
+    def _cost(self, owner: Owner, chunks: Sequence[Chunk]) -> int:
+        """Return the bytes that storing ``chunks`` takes."""
+        return self._record_cost(owner, *self._plan(owner, chunks))
+
+    def _record_cost(self, owner: Owner, chunks: Sequence[Chunk], references: Sequence[bytes]) -> int:
+        """Return the bytes of the records, and of the file if there is none yet."""
         if not chunks and not references:
             return 0
         file = self._files.get(owner.name) or self._new_start(owner)
@@ -266,12 +267,12 @@ class ChunkLibrary:
             cost += file.cost(entry_bytes(len(chunks)), payload)
         return cost
 
-    def _fitting(self, owner: Owner, chunks: Sequence[Chunk], references: Sequence[bytes]) -> int:
+    def _fitting(self, owner: Owner, chunks: Sequence[Chunk]) -> int:
         """Return how many of the first chunks fit the quotas."""
         fewest, most = 0, len(chunks)
         while fewest < most:
             count = (fewest + most + 1) // 2
-            if self._usage.exceeded(owner.app, self._cost(owner, chunks[:count], references)):
+            if self._usage.exceeded(owner.app, self._cost(owner, chunks[:count])):
                 most = count - 1
             else:
                 fewest = count

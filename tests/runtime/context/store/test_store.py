@@ -157,6 +157,21 @@ def test_hashes_are_found_again_after_a_restart(tmp_path: Path) -> None:
     assert PrefixSalts().salt_for("notes") != salt
 
 
+def test_a_context_knows_the_order_of_its_chunks(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        store.create("notes", "a").append_chunks([chunk(2), chunk(4)])
+        context = store.create("notes", "b")
+        context.append_chunks([chunk(number) for number in (1, 2, 3, 2, 1)])
+        context.refer_to([chunk(number).block_hash for number in (9, 4, 1)])
+        context.append_chunks([chunk(5)])
+        order = [chunk(number).block_hash for number in (1, 2, 3, 4, 5)]
+        assert context.block_hashes == order
+        store.delete("notes", "a")
+        assert context.block_hashes == order
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert store.get("notes", "b").block_hashes == order
+
+
 def test_no_app_finds_what_another_has_stored(tmp_path: Path) -> None:
     with ContextStore(tmp_path, FINGERPRINT) as store:
         store.create("notes", "a").append_chunks([chunk(1)])

@@ -1,0 +1,1 @@
+"""The bench of contexts that are kept in memory and on disk."""

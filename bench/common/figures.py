@@ -1,4 +1,4 @@
-"""Figures 5 to 8 of SpecTools, drawn again from reports of the speculation and toolcache benches.
+"""Figures of SpecTools (5 to 8) and sd.npu (10 and 13), drawn again from reports of the benches.
 
 ``python -m agentrt.bench.common.figures REPORT.json FOLDER`` writes them as SVG.
 """
@@ -140,6 +140,36 @@ def _sides(axes: Any, report: BenchReport) -> None:
     axes.legend(fontsize=7)
 
 
+def _drafting_latency(axes: Any, report: BenchReport) -> None:
+    table = _table(report, "ms a token by set")
+    sides = [side for side in table.columns[1:] if not str(side).startswith("ours without")]
+    width = 0.85 / len(sides)
+    for place, side in enumerate(sides):
+        column = table.columns.index(side)
+        bars = [(number, row[column]) for number, row in enumerate(table.rows) if row[column] is not None]
+        lefts = [number - 0.425 + (place + 0.5) * width for number, _ in bars]
+        axes.bar(lefts, [value for _, value in bars], width, label=side)
+    axes.set_xticks(range(len(table.rows)), [str(row[0]) for row in table.rows], rotation=45, fontsize=7)
+    axes.set(ylabel="ms a token")
+    axes.set_title("Decoding by set and drafts (sd.npu, Fig. 10)", fontsize=9)
+    axes.legend(fontsize=6, ncols=2)
+
+
+def _drafting_breakdown(axes: Any, report: BenchReport) -> None:
+    table = _table(report, "a request's time in ms")
+    labels = [f"{row[0]}, {row[1]}" for row in table.rows]
+    begins = [0.0] * len(labels)
+    for part in table.columns[2:]:
+        values: list[Any] = [row[table.columns.index(part)] for row in table.rows]
+        axes.barh(labels, values, left=begins, label=part)
+        begins = [begin + value for begin, value in zip(begins, values, strict=True)]
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=6)
+    axes.set(xlabel="ms a request")
+    axes.set_title("Where the time of a request goes (sd.npu, Fig. 13)", fontsize=9)
+    axes.legend(fontsize=7)
+
+
 _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
     "speculation": {
         "figure-5-throughput.svg": _throughput,
@@ -154,6 +184,10 @@ _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
         "real-models-figure-8-sides.svg": _sides,
     },
     "toolcache": {"figure-8-engine-side.svg": _engine_side},
+    "drafting": {
+        "sd-npu-figure-10.svg": _drafting_latency,
+        "sd-npu-figure-13.svg": _drafting_breakdown,
+    },
 }
 
 

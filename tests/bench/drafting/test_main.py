@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentrt.bench.common import figures as pictures
 from agentrt.bench.drafting import main as drafting
 from agentrt.bench.drafting.main import Size, run
 from agentrt.bench.drafting.sides import OURS, SAM, VANILLA
@@ -68,6 +69,9 @@ def test_every_figure_of_a_small_run(tmp_path: Path) -> None:
     assert [row[0] for row in latencies.rows] == ["calls", "reply", "edit"]
     assert ablation.columns[1:3] == (VANILLA, "PLD")
     assert [row[0] for row in acceptance.rows] == ["reply", "edit"]
+    drawn = [each.read_text(encoding="utf-8") for each in pictures.draw(report, tmp_path)]
+    assert len(drawn) == 2
+    assert all(name in picture for picture in drawn for name in ("reply", "edit"))
     assert [row[1] for row in breakdown.rows] == [VANILLA, OURS] * 3
     tables = {table.title: table for table in report.tables}
     assert [row[0] for row in tables["repetitions"].rows] == [

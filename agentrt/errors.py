@@ -21,8 +21,9 @@
     │   ├── InvalidRequestError      a field has a wrong value; ``.field`` names it
     │   ├── PromptTooLongError       the prompt exceeds the model's context or the KV arena
     │   ├── DeadlineExceededError    the request's own deadline passed (also a TimeoutError)
-    │   ├── ContextNotFoundError     the app has no context of that id (also a LookupError)
-    │   └── ContextQuotaError        a quota of contexts is used up; ``.quota`` names it
+    │   ├── ContextNotFoundError     the app has no such context (also a LookupError); ``.context_id``
+    │   ├── ContextQuotaError        the app has as much as it may have; ``.quota`` and ``.limit``
+    │   └── ContextBusyError         a call of the context is in progress; ``.context_id``
     ├── PredictorError
     │   ├── PredictorPausedError     its endpoint is rate limited for ``.seconds``
     │   └── HistoryStoreError        the file of what a predictor has learned is unusable
@@ -67,6 +68,7 @@ __all__ = [
     "ChunkDamagedError",
     "ChunkFormatError",
     "ConfigurationError",
+    "ContextBusyError",
     "ContextDamagedError",
     "ContextKeyError",
     "ContextNotFoundError",
@@ -238,21 +240,35 @@ class DeadlineExceededError(RequestError, TimeoutError):
 
 
 class ContextNotFoundError(RequestError, LookupError):
-    """The app has no context of that id, or no longer."""
+    """The app has no context of this id, or it was deleted while a call of it was in progress."""
 
     def __init__(self, context_id: str) -> None:
-        """``context_id`` is the id that was asked for."""
-        super().__init__(f"this app has no context {context_id!r}. Create it first.")
+        """``context_id`` is the id that was given. It may be that of another app's context."""
+        super().__init__(
+            f"there is no context {context_id!r}, or no longer. List the app's contexts, or make a new one."
+        )
+        self.context_id = context_id
 
 
 class ContextQuotaError(RequestError):
-    """A quota of contexts is used up, so that no context can be created. Existing ones go on."""
+    """The app has as many contexts, or as many bytes of them, as it may have. Nothing was stored."""
 
     def __init__(self, quota: str, limit: int, fix: str) -> None:
-        """``quota`` is the name of the setting and ``limit`` its value; ``fix`` says what to do."""
+        """``quota`` names what is limited to ``limit``; ``fix`` is a sentence."""
         super().__init__(f"the limit of {limit} {quota} is reached. {fix}")
         self.quota = quota
         self.limit = limit
+
+
+class ContextBusyError(RequestError):
+    """Another call of the context is in progress, and its answer comes first. The context is unchanged."""
+
+    def __init__(self, context_id: str) -> None:
+        """``context_id`` is the context of both calls."""
+        super().__init__(
+            f"a call of the context {context_id!r} is in progress. Wait for its answer, or use another one."
+        )
+        self.context_id = context_id
 
 
 class PredictorError(AgentRTError):

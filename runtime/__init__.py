@@ -21,6 +21,9 @@ from agentrt.extras import needs_extra
 if TYPE_CHECKING:
     from .config import RuntimeConfig
     from .context.saved_contexts import SavedContexts
+    from .context.table.context import Context, ContextKind
+    from .context.table.table import ContextTable
+    from .contexts import ContextService, ContextStream
     from .engine.engine_group import EngineGroup
     from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
@@ -45,6 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallAnswered",
+    "Context",
+    "ContextKind",
+    "ContextService",
+    "ContextStream",
+    "ContextTable",
     "EngineGroup",
     "EngineStatistics",
     "FinishReason",
@@ -70,6 +78,11 @@ __all__ = [
 
 _DEFINED_IN = {
     "CallAnswered": ".output.generation",
+    "Context": ".context.table.context",
+    "ContextKind": ".context.table.context",
+    "ContextService": ".contexts",
+    "ContextStream": ".contexts",
+    "ContextTable": ".context.table.table",
     "EngineGroup": ".engine.engine_group",
     "EngineStatistics": ".engine.statistics",
     "FinishReason": ".output.generation",

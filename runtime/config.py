@@ -99,6 +99,13 @@ class RuntimeConfig(Settings, strict=True):
             raise ValueError("history_folder keeps answers to draft from. Set drafts=True, or leave it out.")
         return self
 
+    contexts_per_app: int = Field(default=256, ge=1, le=1_000_000)
+    """Maximum number of contexts that an app may make (:class:`ContextService`). As many sessions and chains
+    of stored responses are kept besides; the least recently used ones give way to new ones."""
+
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    """Maximum number of tokens of one context, prompts and answers together; None for the model's own."""
+
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""
         chosen = replace(POLICIES[self.policy], max_waiting=self.max_waiting_requests)

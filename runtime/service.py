@@ -7,21 +7,23 @@ import functools
 import logging
 import os
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
-from agentrt.errors import ConfigurationError
+from agentrt.errors import ConfigurationError, PromptTooLongError
 
 from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
 from .context.saved_contexts import SavedContexts
+from .context.table.table import ContextTable
+from .contexts import ContextService
 from .drafting.acceptance import AcceptanceModel
 from .drafting.app_history import AppHistories, AppHistory
 from .drafting.drafter import DraftCompleter, Drafter
@@ -105,6 +107,7 @@ class LocalRuntime:
         on_step: OnOpeningStep = ignore_step,
         group: EngineGroup | None = None,
         contexts: SavedContexts | None = None,
+        context_table: ContextTable | None = None,
     ) -> None:
         """Load ``model``; see :meth:`open`."""
         _check_config(config)
@@ -144,6 +147,14 @@ class LocalRuntime:
             self.model_id = directory.model_id
             self.context_length = directory.context_length
             """Maximum number of tokens of prompt and answer together."""
+            self.context_table = (
+                ContextTable(config.contexts_per_app) if context_table is None else context_table
+            )
+            """The contexts of all apps; :meth:`bind` gives an app its own."""
+            self.max_context_tokens = min(
+                self.context_length, config.max_context_tokens or self.context_length
+            )
+            """Maximum number of tokens of one context."""
             self.call_format = (
                 ToolCallFormat.JSON_MESSAGE
                 if self._tokenizer.writes_tool_prompt
@@ -204,6 +215,7 @@ class LocalRuntime:
         on_step: OnOpeningStep = ignore_step,
         group: EngineGroup | None = None,
         contexts: SavedContexts | None = None,
+        context_table: ContextTable | None = None,
     ) -> Self:
         """Load ``"nano"``, ``"nano-draft"``, an OpenVINO model directory or a GGUF file, ready for requests.
 
@@ -213,13 +225,16 @@ class LocalRuntime:
         Open all models of a process with one ``group``: proactive requests of each then pause for reactive
         requests of the others. ``contexts`` are those of an earlier runtime (:meth:`suspend`): prompts of its
         apps find their blocks again. They are not used if the model's files or ``config`` have changed since.
+        ``context_table`` has the texts of the contexts, which outlive this runtime; None makes a new one.
 
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
             ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
                 this machine.
         """
-        return cls(model, RuntimeConfig() if config is None else config, on_step, group, contexts)
+        return cls(
+            model, RuntimeConfig() if config is None else config, on_step, group, contexts, context_table
+        )
 
     def close(self) -> None:
         """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
@@ -292,9 +307,17 @@ class LocalRuntime:
             return self._tokenizer.token_bytes[token]
         return self._tokenizer.decode([token]).encode("utf-8")
 
+    def bind(self, app: str) -> ContextService:
+        """Return the contexts of ``app``, which it can make, call and delete (LLMS, Table 1)."""
+        return ContextService(self, self.context_table, app)
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of ``text``."""
+        return len(self._tokenizer.encode(text))
+
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is complete."""
-        with self._submit(self._input_processor.process(messages, **options)) as pending:
+        with self._submit(self._prepare(messages, options)) as pending:
             return pending.generation()
 
     async def agenerate(
@@ -307,12 +330,12 @@ class LocalRuntime:
 
     def iter_stream(
         self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
-    ) -> Iterator[GenerationEvent]:
+    ) -> Generator[GenerationEvent, None, None]:
         """Generate one answer as events; the last is :class:`Finished`.
 
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        return self._events(self._input_processor.process(messages, **options))
+        return self._events(self._prepare(messages, options))
 
     def _restore(self, contexts: SavedContexts) -> None:
         """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
@@ -329,7 +352,7 @@ class LocalRuntime:
             return None
         return HistorySaver(HistoryStore(config.history_folder, self._tokenizer.fingerprint()))
 
-    def _events(self, request: Request) -> Iterator[GenerationEvent]:
+    def _events(self, request: Request) -> Generator[GenerationEvent, None, None]:
         pieces = Handover[str | ToolTurn]()
         with self._submit(request, pieces.put) as pending:
             pending.output.add_done_callback(lambda _: pieces.close())
@@ -365,9 +388,30 @@ class LocalRuntime:
             lambda listener: self._submit(request, listener, tool_cache), tool_outputs, owner=self
         )
 
+    def _prepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
+        """Return the checked request, which names its context. Blocks, for milliseconds."""
+        request = self._input_processor.process(messages, **options)
+        if request.context_id or request.session is not None:
+            request = self._limit_to_context(request)
+        if request.session is not None:
+            request = replace(request, context_id=self.context_table.session(request.app, request.session))
+        return request
+
+    def _limit_to_context(self, request: Request) -> Request:
+        tokens, limit = len(request.prompt_token_ids), self.max_context_tokens
+        if tokens >= limit:
+            raise PromptTooLongError(
+                tokens, limit, "a context", "Begin a new one, or raise max_context_tokens."
+            )
+        return replace(
+            request,
+            max_total_tokens=min(request.max_total_tokens, limit),
+            context_length=min(request.context_length, limit),
+        )
+
     async def _process(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
-        return await asyncio.to_thread(self._input_processor.process, messages, **options)
+        return await asyncio.to_thread(self._prepare, messages, options)
 
     def _submit(
         self,
@@ -386,6 +430,8 @@ class LocalRuntime:
             completer=self._completer(request, history),
             tool_cache=tool_cache,
         )
+        if request.context_id:
+            self.context_table.track(request.app, request.context_id, pending.output, pending.cancel)
         if history is not None:
             pending.output.add_done_callback(functools.partial(_remember, history))
         return pending

@@ -12,6 +12,9 @@ from starlette.exceptions import HTTPException
 
 from agentrt.errors import (
     AgentRTError,
+    ContextBusyError,
+    ContextNotFoundError,
+    ContextQuotaError,
     InvalidRequestError,
     ModelBudgetError,
     ModelLoadError,
@@ -72,6 +75,21 @@ def to_api_error(error: Exception) -> ApiError:
         return ApiError(400, str(error), param=error.field, code="invalid_value")
     if isinstance(error, PromptTooLongError):
         return ApiError(400, str(error), param="messages", code="context_length_exceeded")
+    if isinstance(error, ContextNotFoundError):
+        return ApiError(404, str(error), param="context_id", code="context_not_found")
+    if isinstance(error, ContextBusyError):
+        return ApiError(
+            409, str(error), param="context_id", code="context_busy", headers={"retry-after": "1"}
+        )
+    if isinstance(error, ContextQuotaError):
+        # Without retry-after, and OpenAI's clients do not try again: that cannot help.
+        return ApiError(
+            429,
+            str(error),
+            kind="insufficient_quota",
+            code="context_quota_exceeded",
+            headers={"x-should-retry": "false"},
+        )
     if isinstance(error, OverloadedError):
         return rate_limit_error(str(error))
     if isinstance(error, RuntimeClosedError):

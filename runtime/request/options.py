@@ -30,6 +30,11 @@ class GenerationOptions(TypedDict, total=False):
     app: str
     """Name of the requesting app. Requests of one app share the KV blocks of a common prompt prefix; requests
     of different apps share nothing, so that no timing reveals another app's prompts."""
+    session: str | None
+    """Name that the app gives the conversation which the messages are, at most 256 characters. The
+    conversation is then a context of the app, listed and deleted as others are (:class:`ContextService`)."""
+    context_id: str
+    """Id of the app's context that the messages continue. :class:`ContextService` sets it."""
     deadline_s: float | None
     """Seconds from now after which the request ends with :class:`DeadlineExceededError`."""
     max_tokens: int | None

@@ -20,6 +20,8 @@ from .request import Request
 from .sampling_params import SamplingParams
 from .validation import check_messages, check_prediction, check_tools
 
+MAX_SESSION_CHARACTERS = 256
+
 
 class InputProcessor:
     """Checks, renders and tokenizes requests for one model. Thread-safe; takes milliseconds per request."""
@@ -70,6 +72,8 @@ class InputProcessor:
         prediction: Mapping[str, Any] | None = None,
         priority: Priority | None = None,
         app: str = "",
+        session: str | None = None,
+        context_id: str = "",
         deadline_s: float | None = None,
         stop: str | Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
@@ -114,6 +118,8 @@ class InputProcessor:
             predicted_token_ids=self._predicted_tokens(check_prediction(prediction)),
             prefix_salt=self._salts.salt_for(_as_app(app)),
             app=app,
+            session=_as_session(session),
+            context_id=context_id,
             grammar_matcher=grammar_matcher,
             call_format=None if choice is None else self._call_format,
             tool_choice=choice,
@@ -187,6 +193,22 @@ def _as_app(app: object) -> str:
     if not isinstance(app, str):
         raise InvalidRequestError("app", f"{app!r} is not a name. Give a string, or leave it out.")
     return app
+
+
+def _as_session(session: object) -> str | None:
+    if session is None:
+        return None
+    if (
+        not isinstance(session, str)
+        or not session.isprintable()
+        or not 0 < len(session) <= MAX_SESSION_CHARACTERS
+    ):
+        raise InvalidRequestError(
+            "session",
+            f"{session!r:.80} is no name of a conversation. Give 1 to {MAX_SESSION_CHARACTERS} printable "
+            "characters, or leave it out.",
+        )
+    return session
 
 
 def _as_deadline(seconds: object) -> float | None:

@@ -45,6 +45,10 @@ class Request:
     app: str = ""
     """Name of the requesting app; empty if it has none. It stays the same when the process starts again, and
     salts do not."""
+    session: str | None = None
+    """The app's name for the conversation, if it has one."""
+    context_id: str = ""
+    """Id of the app's context that the request continues; empty if it continues none."""
     predicted_token_ids: tuple[int, ...] = ()
     """Token ids of the text that the caller predicts."""
     grammar_matcher: GrammarMatcher | None = None

@@ -78,6 +78,7 @@ EXPORTS = {
             "SavedContexts",
             "SamplingParams",
         ),
+        *("Context", "ContextKind", "ContextService", "ContextStream", "ContextTable"),
         *("Timing", "TokenLogprobs", "Usage"),
     },
     "agentrt.runtime.gateway": {"GatewayConfig", "bind", "create_gateway", "serve"},

@@ -1,0 +1,107 @@
+"""Stored responses, each the continuation of another: chains of turns in contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentrt.errors import ContextBusyError, ContextNotFoundError
+
+from .app_contexts import response_id
+from .context import Context, ContextKind, Message
+from .open_turn import OpenTurn
+from .table import ContextTable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response, and the conversation that ends with it."""
+
+    body: Mapping[str, Any]
+    context_id: str
+    turns: int
+    """Turns of the context up to this response."""
+    messages: tuple[Message, ...]
+    """The conversation: what came before, the response's input, its output."""
+
+
+class ResponseChains:
+    """The stored responses of each app. Thread-safe.
+
+    A response that continues another one is a turn of the same context, so that a chain has one text and one
+    KV cache. One that continues a response which is no longer the last of its context, or which another
+    request is continuing, begins a context of its own with a copy of the conversation.
+    """
+
+    def __init__(self, table: ContextTable) -> None:
+        """The responses are turns of contexts of ``table``."""
+        self._table = table
+
+    def find(self, app: str, id: str) -> StoredResponse | None:
+        """Return a response; None if ``app`` has no such response."""
+        context = self._table.find_response(app, id)
+        if context is None:
+            return None
+        turns = next(count for count, turn in enumerate(context.turns, 1) if response_id(turn) == id)
+        body = context.turns[turns - 1].response
+        assert body is not None
+        conversation = replace(context, turns=context.turns[:turns])
+        return StoredResponse(body, context.id, turns, conversation.messages)
+
+    def context_for(self, app: str, previous: StoredResponse | None) -> Context:
+        """Return a context whose text ends with ``previous``, a new one if need be. Blocks for the disk.
+
+        ``previous`` may be from another table.
+
+        Raises:
+            ContextQuotaError, ContextStoreError: see :meth:`ContextTable.create`.
+        """
+        if previous is not None:
+            context = self._table.find_response(app, previous.body["id"])
+            if context is not None and len(context.turns) == previous.turns and not context.running:
+                return context
+        messages = () if previous is None else previous.messages
+        return self._table.create(app, ContextKind.RESPONSES, messages)
+
+    def begin(self, app: str, context: Context) -> OpenTurn | None:
+        """Return the turn of the next response of ``context``; None if another request was faster.
+
+        Raises:
+            ContextNotFoundError: the context was deleted meanwhile.
+        """
+        try:
+            return self._table.begin_turn(app, context.id, len(context.turns))
+        except ContextBusyError:
+            return None
+
+    def close(self, app: str, turn: OpenTurn) -> None:
+        """End a turn, and delete its context if no response was stored in it. Blocks for the disk."""
+        turn.close()
+        self._delete_if_empty(app, turn.context_id)
+
+    def delete(self, app: str, id: str) -> bool:
+        """Delete a response; False if ``app`` has no such response. Blocks for the disk.
+
+        Responses that continue it keep the whole conversation.
+
+        Raises:
+            ContextBusyError: a request continues its chain.
+            ContextStoreError: the text cannot be written; the response stays.
+        """
+        stored = self.find(app, id)
+        if stored is None:
+            return False
+        with self._table.begin_turn(app, stored.context_id) as turn:
+            turns = [replace(each, response=None) if response_id(each) == id else each for each in turn.turns]
+            while turns and turns[-1].response is None:
+                turns.pop()
+            turn.replace(turns)
+        self._delete_if_empty(app, stored.context_id)
+        return True
+
+    def _delete_if_empty(self, app: str, context_id: str) -> None:
+        with suppress(ContextNotFoundError):
+            if not self._table.get(app, context_id).turns:
+                self._table.delete(app, context_id)

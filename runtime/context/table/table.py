@@ -1,0 +1,262 @@
+"""The contexts of all apps of one model: found by id, limited in number, continued by one call at a time."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from agentrt.errors import ContextBusyError, ContextNotFoundError, ContextQuotaError
+
+from .app_contexts import AppContexts, Entry
+from .context import Context, ContextKind, Message
+from .open_turn import OpenTurn
+from .text_store import StoredText, TextStore, decode_header, decode_turn, encode_header, has_text
+
+OnDelete: TypeAlias = Callable[[str, str], None]
+"""Receives the app and the id of a context that is no more."""
+
+
+def new_context_id() -> str:
+    """Return a fresh, unguessable id."""
+    return f"ctx_{secrets.token_hex(24)}"
+
+
+class ContextTable:
+    """The contexts of each app (LLMS §3.1). Thread-safe.
+
+    An app finds only its own contexts: the id of another app's is as unknown as one that was never given, and
+    finding out takes the same steps.
+
+    An app may make ``limit`` contexts; they stay until it deletes them. Sessions and chains of stored
+    responses are kept besides, ``limit`` of both together, and the least recently used one gives way.
+
+    With a store the texts survive the process. Methods block for the disk where they say so, and all of them
+    until the contexts of their app were read, which :meth:`load` does.
+    """
+
+    def __init__(
+        self, limit: int, store: TextStore | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """``limit`` counts contexts of an app; ``clock`` returns Unix time and may go backwards."""
+        self._limit = limit
+        self._store = store
+        self._clock = clock
+        self._latest = 0.0
+        self._apps: dict[str, AppContexts] = {}
+        self._listeners: list[OnDelete] = []
+        self._lock = threading.Lock()  # of the fields above and all entries; never held for I/O
+        self._changing = threading.RLock()  # held, also for I/O, while contexts come and go
+
+    def close(self) -> None:
+        """Close the store. May be called again."""
+        if self._store is not None:
+            self._store.close()
+
+    def on_delete(self, listener: OnDelete) -> None:
+        """Call ``listener`` for each context that is deleted from now on, on the thread that deletes it."""
+        self._listeners.append(listener)
+
+    def loaded(self, app: str) -> bool:
+        """Whether the contexts of ``app`` are in memory, so that finding them does not block."""
+        return self._store is None or app in self._apps
+
+    def load(self, app: str) -> None:
+        """Read the stored contexts of ``app``, unless that is done. Blocks for the disk."""
+        self._of(app)
+
+    def create(
+        self,
+        app: str,
+        kind: ContextKind = ContextKind.CONTEXT,
+        messages: Sequence[Message] = (),
+        session: str | None = None,
+    ) -> Context:
+        """Return a new context whose text begins with ``messages``. Blocks for the disk.
+
+        Raises:
+            ContextQuotaError: the app has made as many contexts as it may, or the store is full.
+            ContextStoreError: the context cannot be stored.
+        """
+        with self._changing:
+            contexts = self._of(app)
+            self._make_room(app, contexts, kind)
+            id, now = new_context_id(), self._now()
+            stored = None
+            if self._store is not None:
+                stored = self._store.create(app, id, encode_header(kind, session, now, messages))
+            entry = Entry(id, kind, session, now, now, tuple(messages), stored)
+            with self._lock:
+                contexts.add(entry)
+                return entry.snapshot()
+
+    def session(self, app: str, name: str) -> str:
+        """Return the id of the context of a session. It is created if it is new: that blocks for the disk.
+
+        Raises:
+            ContextQuotaError, ContextStoreError: see :meth:`create`.
+        """
+        contexts = self._of(app)
+        with self._lock:
+            entry = contexts.of_session(name)
+        if entry is not None:
+            return entry.id
+        with self._changing:  # another thread may have created it meanwhile
+            entry = contexts.of_session(name)
+            return self.create(app, ContextKind.SESSION, session=name).id if entry is None else entry.id
+
+    def get(self, app: str, context_id: str) -> Context:
+        """Return a context as it is now.
+
+        Raises:
+            ContextNotFoundError: ``app`` has no such context.
+        """
+        contexts = self._of(app)
+        with self._lock:
+            return _find(contexts, context_id).snapshot()
+
+    def contexts(self, app: str) -> list[Context]:
+        """Return the contexts of ``app``, the most recently used first."""
+        contexts = self._of(app)
+        with self._lock:
+            entries = list(contexts.entries.values())
+        return [entry.snapshot() for entry in reversed(entries)]
+
+    def find_response(self, app: str, response_id: str) -> Context | None:
+        """Return the context whose text has a stored response; None if ``app`` has no such response."""
+        contexts = self._of(app)
+        with self._lock:
+            entry = contexts.of_response(response_id)
+            return None if entry is None else entry.snapshot()
+
+    def delete(self, app: str, context_id: str) -> None:
+        """Delete a context and its text, and cancel the call that continues it. Blocks for the disk.
+
+        Raises:
+            ContextNotFoundError: ``app`` has no such context.
+            ContextStoreError: its text cannot be deleted; the context stays.
+        """
+        with self._changing:
+            contexts = self._of(app)
+            with self._lock:
+                entry = _find(contexts, context_id)
+                entry.deleted = True
+                contexts.remove(entry)
+                cancels = list(entry.running.values())
+            for cancel in cancels:
+                cancel()
+            try:
+                if self._store is not None:
+                    with entry.writing:
+                        self._store.delete(app, context_id)
+            except BaseException:
+                with self._lock:
+                    entry.deleted = False
+                    contexts.add(entry)
+                raise
+        for listener in self._listeners:
+            listener(app, context_id)
+
+    def begin_turn(self, app: str, context_id: str, turns: int | None = None) -> OpenTurn:
+        """Return the right to continue a context, until it is committed or closed.
+
+        ``turns`` is how many turns its text must have; None for any number.
+
+        Raises:
+            ContextNotFoundError: ``app`` has no such context.
+            ContextBusyError: another call continues it, or has continued it behind ``turns``.
+        """
+        contexts = self._of(app)
+        with self._lock:
+            entry = _find(contexts, context_id)
+            if entry.open_turn is not None or turns not in (None, len(entry.turns)):
+                raise ContextBusyError(context_id)
+            contexts.touch(entry, self._now())
+            entry.open_turn = turn = OpenTurn(contexts, entry, self._lock, self._now)
+            return turn
+
+    def track(self, app: str, context_id: str, output: Future[Any], cancel: Callable[[], None]) -> None:
+        """Count a request of a context as running until ``output`` is set.
+
+        ``cancel`` is called if the context is deleted before, unless it is a session, whose requests have the
+        whole conversation and need no context. A context that was deleted before is no error here: a call
+        learns it when it commits its turn.
+        """
+        contexts = self._of(app)
+        with self._lock:
+            entry = contexts.entries.get(context_id)
+            if entry is None:
+                return
+            contexts.touch(entry, self._now())
+            entry.running[output] = _do_nothing if entry.kind is ContextKind.SESSION else cancel
+
+        def end(_: Future[Any]) -> None:
+            with self._lock:
+                del entry.running[output]
+
+        output.add_done_callback(end)
+
+    def _of(self, app: str) -> AppContexts:
+        """Return the contexts of ``app``, and read them first if that has not been done."""
+        if (contexts := self._apps.get(app)) is not None:
+            return contexts
+        with self._changing:
+            if (contexts := self._apps.get(app)) is not None:
+                return contexts
+            contexts = AppContexts()
+            for stored in () if self._store is None else list(self._store.contexts(app)):
+                self._restore(app, contexts, stored)
+            self._apps[app] = contexts
+            return contexts
+
+    def _restore(self, app: str, contexts: AppContexts, stored: StoredText) -> None:
+        if not has_text(stored.header):
+            return
+        kind, session, created, messages = decode_header(stored.header)
+        turns = tuple(map(decode_turn, stored.read_text()))
+        if kind is ContextKind.RESPONSES and not turns:  # the process ended before its first response did
+            assert self._store is not None
+            self._store.delete(app, stored.id)
+            return
+        used = turns[-1].ended if turns else created
+        self._latest = max(self._latest, used)
+        contexts.add(Entry(stored.id, kind, session, created, used, messages, stored, turns))
+
+    def _make_room(self, app: str, contexts: AppContexts, kind: ContextKind) -> None:
+        """Delete the contexts that a new one of this kind replaces.
+
+        Raises:
+            ContextQuotaError: there are none, because the app has made all of them.
+        """
+        made_by_app = kind is ContextKind.CONTEXT
+        with self._lock:
+            surplus = contexts.count(made_by_app=made_by_app) - self._limit + 1
+        if made_by_app and surplus > 0:
+            raise ContextQuotaError(
+                "contexts of an app", self._limit, "Delete one, or raise contexts_per_app."
+            )
+        for _ in range(surplus):
+            with self._lock:
+                entry = contexts.least_recently_used()
+            if entry is None:  # all of them run: as many more as there are requests in progress
+                return
+            self.delete(app, entry.id)
+
+    def _now(self) -> float:
+        """Return the time, which does not go backwards."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+
+def _find(contexts: AppContexts, context_id: str) -> Entry:
+    entry = contexts.entries.get(context_id)
+    if entry is None:
+        raise ContextNotFoundError(context_id)
+    return entry
+
+
+def _do_nothing() -> None:
+    pass

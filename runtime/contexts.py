@@ -1,0 +1,284 @@
+"""ContextService: the contexts of one app, which it continues with prompts (LLMS, Table 1)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from contextlib import aclosing, closing
+from typing import Any, Final, Protocol, TypeAlias, Unpack
+
+from agentrt.errors import InvalidRequestError, PromptTooLongError
+
+from .context.table.context import Context, ContextKind
+from .context.table.open_turn import OpenTurn
+from .context.table.table import ContextTable
+from .output.answer_messages import AnswerMessages, answer_messages
+from .output.generation import Finished, Generation, GenerationEvent
+from .output.stream import GenerationStream
+from .request.options import GenerationOptions, Message
+from .request.validation import check_messages
+
+Prompt: TypeAlias = str | Message | Sequence[Message]
+"""What a call adds to a context: a user's text, or chat messages such as the outputs of tools."""
+
+_OPTIONS_OF_THE_SERVICE: Final = ("app", "session", "context_id")
+
+
+class ContextRuntime(Protocol):
+    """The runtime of a service, as :class:`LocalRuntime` is."""
+
+    max_context_tokens: int
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        ...
+
+    def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
+        """Generate one answer."""
+        ...
+
+    async def agenerate(
+        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
+    ) -> Generation:
+        """Generate one answer."""
+        ...
+
+    def iter_stream(
+        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
+    ) -> Generator[GenerationEvent, None, None]:
+        """Generate one answer as events."""
+        ...
+
+    async def start(
+        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
+    ) -> GenerationStream:
+        """Start one answer."""
+        ...
+
+
+class ContextService:
+    """The contexts of one app (``LLMService`` in LLMS, Table 1). Thread-safe.
+
+    ::
+
+        assistant = runtime.bind("assistant")
+        context = assistant.new_context("You are brief.")
+        print(assistant.call(context, "Hello!").text)
+        print(assistant.call(context, "What did I say?").text)
+        assistant.delete(context)
+
+    A context stays until the app deletes it. One call of it runs at a time: a second one raises
+    :class:`ContextBusyError` at once, since its prompt may depend on the answer of the first. A call that is
+    cancelled or fails leaves the context as it was. Deleting a context cancels the call in progress, which
+    raises :class:`ContextNotFoundError`.
+
+    Every way to call takes a context or its id, a prompt, and the options of :meth:`LocalRuntime.generate`
+    but for ``app``, ``session`` and ``context_id``. It raises the same errors and
+
+    - :class:`ContextNotFoundError`: the app has no such context, or it was deleted meanwhile;
+    - :class:`ContextBusyError`: another call of it is in progress.
+    """
+
+    def __init__(self, runtime: ContextRuntime, table: ContextTable, app: str) -> None:
+        """``app`` finds its contexts in ``table``; ``runtime`` generates."""
+        self._runtime = runtime
+        self._table = table
+        self.app = app
+
+    def new_context(self, system_prompt: str | None = None) -> Context:
+        """Return a new context, which begins with the system prompt if there is one.
+
+        Raises:
+            ContextQuotaError: the app has as many contexts as it may have.
+            PromptTooLongError: the system prompt leaves no room in the context.
+            ContextStoreError: the context cannot be stored.
+        """
+        messages = () if system_prompt is None else self._system_message(system_prompt)
+        return self._table.create(self.app, messages=messages)
+
+    async def anew_context(self, system_prompt: str | None = None) -> Context:
+        """Do as :meth:`new_context` does, without blocking the event loop."""
+        return await asyncio.to_thread(self.new_context, system_prompt)
+
+    def contexts(self) -> list[Context]:
+        """Return the app's contexts, sessions and chains of responses, the most recently used first."""
+        return self._table.contexts(self.app)
+
+    def get(self, context: Context | str) -> Context:
+        """Return a context as it is now.
+
+        Raises:
+            ContextNotFoundError: the app has no such context.
+        """
+        return self._table.get(self.app, _id_of(context))
+
+    def delete(self, context: Context | str) -> None:
+        """Delete a context for good, also one that runs.
+
+        Raises:
+            ContextNotFoundError: the app has no such context.
+            ContextStoreError: it cannot be deleted from the store, and stays.
+        """
+        self._table.delete(self.app, _id_of(context))
+
+    async def adelete(self, context: Context | str) -> None:
+        """Do as :meth:`delete` does, without blocking the event loop."""
+        await asyncio.to_thread(self.delete, context)
+
+    def call(
+        self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
+    ) -> Generation:
+        """Continue a context with ``prompt``, and block until the answer is complete and stored."""
+        added = _messages_of(prompt)
+        with self._begin(context) as turn:
+            generation = self._runtime.generate([*turn.messages, *added], **self._options(turn, options))
+            _end(turn, [*added, *answer_messages(generation)], generation)
+            return generation
+
+    async def acall(
+        self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
+    ) -> Generation:
+        """Do as :meth:`call` does, without blocking the event loop. Cancelling the task cancels the call."""
+        added = _messages_of(prompt)
+        await self._load()
+        with self._begin(context) as turn:
+            messages = [*turn.messages, *added]
+            generation = await self._runtime.agenerate(messages, **self._options(turn, options))
+            await asyncio.to_thread(_end, turn, [*added, *answer_messages(generation)], generation)
+            return generation
+
+    def iter_stream(
+        self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
+    ) -> Generator[GenerationEvent, None, None]:
+        """Continue a context with ``prompt``; yield the answer as events, of which the last is
+        :class:`Finished`, once it is stored.
+
+        The call starts with the first ``next``. Closing the iterator cancels it.
+        """
+        added, answer = _messages_of(prompt), AnswerMessages()
+        with self._begin(context) as turn:
+            messages = [*turn.messages, *added]
+            with closing(self._runtime.iter_stream(messages, **self._options(turn, options))) as events:
+                for event in events:
+                    answer.add(event)
+                    if isinstance(event, Finished):
+                        _end(turn, [*added, *answer.messages()], event.generation)
+                    yield event
+
+    async def stream(
+        self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
+    ) -> AsyncIterator[GenerationEvent]:
+        """Do as :meth:`iter_stream` does, without blocking the event loop.
+
+        Closing the iterator, or cancelling the task that waits for it, cancels the call.
+        """
+        stream = await self.start(context, prompt, **options)
+        async with aclosing(stream.events()) as events:
+            async for event in events:
+                yield event
+
+    async def start(
+        self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
+    ) -> ContextStream:
+        """Start a call and return once it is checked and accepted; read its events next, or cancel it."""
+        added = _messages_of(prompt)
+        await self._load()
+        turn = self._begin(context)
+        try:
+            messages = [*turn.messages, *added]
+            stream = await self._runtime.start(messages, **self._options(turn, options))
+        except BaseException:
+            turn.close()
+            raise
+        return ContextStream(stream, turn, added)
+
+    def _begin(self, context: Context | str) -> OpenTurn:
+        found = self.get(context)
+        if found.kind is not ContextKind.CONTEXT:
+            raise InvalidRequestError(
+                "context",
+                f"{found.id!r} is named by requests with the whole conversation, and cannot be called. Send "
+                "such a request, or make a context.",
+            )
+        return self._table.begin_turn(self.app, found.id)
+
+    async def _load(self) -> None:
+        if not self._table.loaded(self.app):
+            await asyncio.to_thread(self._table.load, self.app)
+
+    def _options(self, turn: OpenTurn, options: GenerationOptions) -> GenerationOptions:
+        for name in _OPTIONS_OF_THE_SERVICE:
+            if name in options:
+                raise InvalidRequestError(name, "is the service's own. Leave it out.")
+        return {**options, "app": self.app, "context_id": turn.context_id}
+
+    def _system_message(self, prompt: str) -> Sequence[Message]:
+        messages = check_messages([{"role": "system", "content": prompt}])
+        tokens, limit = self._runtime.count_tokens(prompt), self._runtime.max_context_tokens
+        if tokens >= limit:
+            raise PromptTooLongError(tokens, limit, "a context", "Shorten the system prompt.")
+        return messages
+
+
+class ContextStream:
+    """A call of a context in progress, whose events one task reads."""
+
+    def __init__(self, stream: GenerationStream, turn: OpenTurn, prompt: Sequence[Message]) -> None:
+        """``stream`` generates the answer to ``prompt``, with which ``turn`` continues the context."""
+        self._stream = stream
+        self._turn = turn
+        self._prompt = prompt
+        self.tool_outputs = stream.tool_outputs
+        """See :attr:`GenerationStream.tool_outputs`."""
+
+    async def events(self) -> AsyncGenerator[GenerationEvent, None]:
+        """Yield the events of the answer; the last is :class:`Finished`, once it is stored.
+
+        May be called once. Closing the iterator, or cancelling the task that waits for it, cancels the call.
+        """
+        answer = AnswerMessages()
+        try:
+            async with aclosing(self._stream.events()) as events:
+                async for event in events:
+                    answer.add(event)
+                    if isinstance(event, Finished):
+                        messages = [*self._prompt, *answer.messages()]
+                        await asyncio.to_thread(_end, self._turn, messages, event.generation)
+                    yield event
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """End the call in any state; without effect if it has ended."""
+        self._stream.cancel()
+        self._turn.close()
+
+
+def _end(turn: OpenTurn, messages: Sequence[Message], generation: Generation) -> None:
+    """Commit the turn of a complete answer; raise if the answer was cancelled with its context."""
+    if generation.finish_reason == "cancelled":
+        turn.check_context()
+        turn.close()
+    else:
+        turn.commit(messages, generation.usage.prompt_tokens + generation.usage.completion_tokens)
+
+
+def _id_of(context: object) -> str:
+    if isinstance(context, Context):
+        return context.id
+    if not isinstance(context, str):
+        raise InvalidRequestError("context", f"{context!r} is no context. Give a context or its id.")
+    return context
+
+
+def _messages_of(prompt: object) -> list[dict[str, Any]]:
+    """Return the messages of a prompt in normal form, with the arguments of calls as JSON texts."""
+    if isinstance(prompt, str):
+        prompt = {"role": "user", "content": prompt}
+    checked = check_messages([prompt] if isinstance(prompt, Mapping) else prompt)
+    for message in checked:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return checked

@@ -1,0 +1,52 @@
+"""``X-Session-ID``: it names the conversation of a stateless request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from agentrt.runtime import ContextService, LocalRuntime
+from tests.runtime.server.conftest import HELLO
+
+BODY = {"model": "nano", "messages": HELLO, "max_tokens": 2}
+
+
+@pytest.fixture
+def contexts(runtime: LocalRuntime) -> Iterator[ContextService]:
+    contexts = runtime.bind("local")
+    yield contexts
+    for context in contexts.contexts():
+        contexts.delete(context)
+
+
+def test_a_session_is_a_context_of_the_app(client: openai.OpenAI, contexts: ContextService) -> None:
+    headers = {"X-Session-ID": "thread 7"}
+    plain = client.chat.completions.create(model="nano", messages=HELLO, max_tokens=4)  # type: ignore[arg-type]
+    assert contexts.contexts() == []
+    for streamed in (False, True, True):
+        answer = client.with_options(default_headers=headers).chat.completions.create(
+            model="nano",
+            messages=HELLO,
+            max_tokens=4,
+            stream=streamed,  # type: ignore[call-overload]
+        )
+        if streamed:
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in answer)
+        else:
+            text = answer.choices[0].message.content
+        assert text == plain.choices[0].message.content
+    (context,) = contexts.contexts()
+    assert context.session == "thread 7"
+
+
+@pytest.mark.parametrize(
+    "headers", [[""], ["x" * 257], ["a", "b"], ["a\tb"]], ids=["empty", "long", "twice", "control"]
+)
+def test_a_wrong_header_is_refused(http: httpx.Client, contexts: ContextService, headers: list[str]) -> None:
+    response = http.post("/v1/chat/completions", json=BODY, headers=[("X-Session-ID", h) for h in headers])
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "x-session-id"
+    assert contexts.contexts() == []

@@ -1,0 +1,252 @@
+"""The contexts of an app on the real runtime, called in every way (LLMS, Table 1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
+from typing import Any
+
+import pytest
+
+from agentrt.errors import (
+    ContextBusyError,
+    ContextNotFoundError,
+    ContextQuotaError,
+    InvalidRequestError,
+    PromptTooLongError,
+)
+from agentrt.runtime import Context, ContextKind, ContextService, Finished, Generation, LocalRuntime
+from tests.runtime.conftest import Gate
+
+SYSTEM = "You help with notes, mail and the calendar."
+HELLO = {"role": "user", "content": "Hello!"}
+LONG: Any = {"max_tokens": 400, "ignore_eos": True}
+
+
+@pytest.fixture
+def service(runtime: LocalRuntime) -> Any:
+    """The contexts of an app, all of which are deleted after the test."""
+    service = runtime.bind("contexts")
+    yield service
+    for context in service.contexts():
+        service.delete(context)
+
+
+def iterated(service: ContextService, context: Context, prompt: Any, **options: Any) -> Generation:
+    *_, last = service.iter_stream(context, prompt, **options)
+    assert isinstance(last, Finished)
+    return last.generation
+
+
+def awaited(service: ContextService, context: Context, prompt: Any, **options: Any) -> Generation:
+    return asyncio.run(service.acall(context, prompt, **options))
+
+
+def streamed(service: ContextService, context: Context, prompt: Any, **options: Any) -> Generation:
+    async def run() -> Generation:
+        events = [event async for event in service.stream(context, prompt, **options)]
+        assert isinstance(events[-1], Finished)
+        return events[-1].generation
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+def test_a_context_is_the_conversation_of_its_calls(
+    call: Callable[..., Generation], service: ContextService, runtime: LocalRuntime
+) -> None:
+    context = service.new_context(SYSTEM)
+    messages: list[Any] = [{"role": "system", "content": SYSTEM}]
+    for question in ("Hello!", "What is the weather in Oslo?"):
+        messages.append({"role": "user", "content": question})
+        expected = runtime.generate(messages, max_tokens=30, app="stateless")
+        answer = call(service, context, question, max_tokens=30)
+        assert answer.token_ids == expected.token_ids
+        messages.append({"role": "assistant", "content": expected.text})
+    found = service.get(context)
+    assert list(found.messages) == messages
+    assert found.tokens == expected.usage.prompt_tokens + expected.usage.completion_tokens
+    assert answer.usage.cached_tokens > 0
+    assert not found.running
+
+
+@pytest.mark.parametrize("call", [ContextService.call, streamed])
+def test_a_tool_loop(
+    call: Callable[..., Generation],
+    service: ContextService,
+    runtime: LocalRuntime,
+    weather_tool: dict[str, Any],
+) -> None:
+    options = {"tools": [weather_tool], "max_tokens": 60}
+    context = service.new_context()
+    question = "What is the weather in Ljubljana?"
+    answer = call(service, context, question, **options)
+    (made,) = answer.tool_calls
+    (stored,) = service.get(context).messages[-1]["tool_calls"]
+    assert stored["id"] == made.id
+    output = {"role": "tool", "tool_call_id": made.id, "content": '{"temperature_c": 12}'}
+    final = call(service, context, output, **options)
+    assert "12" in final.text
+    messages = [{"role": "user", "content": question}, *service.get(context).messages[1:3]]
+    assert messages[-1] == output
+    assert runtime.generate(messages, **options).token_ids == final.token_ids
+
+
+def test_calls_answered_by_the_engine_are_messages_of_the_context(
+    service: ContextService, weather_tool: dict[str, Any]
+) -> None:
+    context = service.new_context()
+
+    async def run() -> None:
+        question = "What is the weather in Ljubljana?"
+        stream = await service.start(context, question, tools=[weather_tool], max_tokens=80)
+        assert stream.tool_outputs.put("get_weather", {"city": "Ljubljana"}, "12 C", 60)
+        async with aclosing(stream.events()) as events:
+            async for _ in events:
+                pass
+
+    asyncio.run(run())
+    question, call, output, answer = service.get(context).messages
+    assert question["role"] == "user"
+    assert output == {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "12 C"}
+    assert "12" in answer["content"]
+
+
+def test_a_second_call_is_refused_while_the_first_runs(service: ContextService, gate: Gate) -> None:
+    context = service.new_context()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(service.call, context, "Hello!", max_tokens=8)
+        gate.arrived()
+        with pytest.raises(ContextBusyError, match="Wait for its answer"):
+            service.call(context, "Are you there?")
+        with pytest.raises(ContextBusyError):
+            asyncio.run(service.acall(context, "Are you there?"))
+        assert service.get(context).running
+        gate.open()
+        first.result(60)
+    service.call(context, "Are you there?", max_tokens=4)
+    assert [message["content"] for message in service.get(context).messages[::2]] == [
+        "Hello!",
+        "Are you there?",
+    ]
+
+
+@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+def test_deleting_a_context_ends_its_call(
+    call: Callable[..., Generation], service: ContextService, gate: Gate
+) -> None:
+    context = service.new_context()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(call, service, context, "Hello!", **LONG)
+        gate.arrived()
+        service.delete(context)
+        gate.open()
+        with pytest.raises(ContextNotFoundError, match=context.id):
+            running.result(60)
+    assert len(gate.steps) < 20  # the generation was cancelled, too
+    assert service.contexts() == []
+
+
+def test_a_cancelled_call_leaves_the_context_as_it_was(service: ContextService, gate: Gate) -> None:
+    context = service.new_context(SYSTEM)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(service.acall(context, "Hello!", **LONG))
+        await asyncio.to_thread(gate.arrived)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        stream = await service.start(context, "Hello!", **LONG)
+        stream.cancel()
+
+    asyncio.run(cancelled())
+    gate.open()
+    with closing(service.iter_stream(context, "Hello!", **LONG)) as events:
+        next(events)
+    assert len(service.get(context).messages) == 1
+    service.call(context, "Hello!", max_tokens=2)
+    assert len(service.get(context).messages) == 3
+
+
+def test_a_call_that_is_refused_leaves_the_context_as_it_was(service: ContextService) -> None:
+    context = service.new_context()
+    wrong: Any = [
+        ("", {}),
+        (7, {}),
+        ([], {}),
+        ([{"role": "wizard", "content": "x"}], {}),
+        ("Hello!", {"temperature": -1}),
+        ("Hello!", {"app": "other"}),
+        ("Hello!", {"session": "x"}),
+        ("Hello!", {"context_id": "x"}),
+        ("Hello! " * 20_000, {}),
+    ]
+    for prompt, options in wrong:
+        for call in (ContextService.call, awaited, iterated, streamed):
+            with pytest.raises((InvalidRequestError, PromptTooLongError)):
+                call(service, context, prompt, **options)
+    assert service.get(context).messages == ()
+    assert not service.get(context).running
+
+
+def test_contexts_belong_to_their_app(runtime: LocalRuntime, service: ContextService) -> None:
+    context = service.new_context(SYSTEM)
+    other = runtime.bind("other")
+    for use in (other.get, other.delete, lambda each: other.call(each, "Hello!")):
+        with pytest.raises(ContextNotFoundError) as caught:
+            use(context)
+        assert caught.value.context_id == context.id
+    assert other.contexts() == []
+    assert [each.id for each in service.contexts()] == [context.id]
+
+
+def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callable[..., LocalRuntime]) -> None:
+    service = open_runtime(contexts_per_app=1, max_context_tokens=100).bind("app")
+    with pytest.raises(PromptTooLongError, match="a context holds 100"):
+        service.new_context("word " * 200)
+    context = service.new_context(SYSTEM)
+    with pytest.raises(ContextQuotaError, match="contexts_per_app"):
+        service.new_context()
+    answer = service.call(context, "Hello!", ignore_eos=True)
+    assert answer.finish_reason == "length"
+    assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 100
+    with pytest.raises(PromptTooLongError, match="raise max_context_tokens"):
+        service.call(context, "Hello!")
+    assert len(service.get(context).messages) == 3
+
+
+def test_a_session_is_a_context_of_its_requests(runtime: LocalRuntime, service: ContextService) -> None:
+    for _ in range(2):
+        runtime.generate([HELLO], app=service.app, session="chat 7", max_tokens=4)
+    (context,) = service.contexts()
+    assert (context.kind, context.session, context.messages) == (ContextKind.SESSION, "chat 7", ())
+    with pytest.raises(InvalidRequestError, match="cannot be called"):
+        service.call(context, "Hello!")
+    service.delete(context)
+    assert service.contexts() == []
+
+
+@pytest.mark.parametrize("session", ["", "x" * 257, "a\nb", 7])
+def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextService, session: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="session"):
+        runtime.generate([HELLO], app=service.app, session=session)
+    with pytest.raises(PromptTooLongError):
+        runtime.generate([{"role": "user", "content": "x " * 20_000}], app=service.app, session="fine")
+    assert service.contexts() == []
+
+
+def test_requests_of_one_session_run_side_by_side(
+    runtime: LocalRuntime, service: ContextService, gate: Gate
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        options: Any = {"app": service.app, "session": "s", "max_tokens": 4}
+        first = pool.submit(runtime.generate, [HELLO], **options)
+        gate.arrived()
+        second = pool.submit(runtime.generate, [HELLO], **options)
+        (context,) = service.contexts()
+        assert context.running
+        service.delete(context)  # its requests have the whole conversation, and go on
+        gate.open()
+        assert first.result(60).token_ids == second.result(60).token_ids

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import Any, Final, Protocol, TypeAlias, Unpack
@@ -17,7 +16,7 @@ from .output.answer_messages import AnswerMessages, answer_messages
 from .output.generation import Finished, Generation, GenerationEvent
 from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message
-from .request.validation import check_messages
+from .request.validation import plain_messages
 
 Prompt: TypeAlias = str | Message | Sequence[Message]
 """What a call adds to a context: a user's text, or chat messages such as the outputs of tools."""
@@ -214,7 +213,7 @@ class ContextService:
         return {**options, "app": self.app, "context_id": turn.context_id}
 
     def _system_message(self, prompt: str) -> Sequence[Message]:
-        messages = check_messages([{"role": "system", "content": prompt}])
+        messages = plain_messages([{"role": "system", "content": prompt}])
         tokens, limit = self._runtime.count_tokens(prompt), self._runtime.max_context_tokens
         if tokens >= limit:
             raise PromptTooLongError(tokens, limit, "a context", "Shorten the system prompt.")
@@ -273,12 +272,6 @@ def _id_of(context: object) -> str:
 
 
 def _messages_of(prompt: object) -> list[dict[str, Any]]:
-    """Return the messages of a prompt in normal form, with the arguments of calls as JSON texts."""
     if isinstance(prompt, str):
         prompt = {"role": "user", "content": prompt}
-    checked = check_messages([prompt] if isinstance(prompt, Mapping) else prompt)
-    for message in checked:
-        for call in message.get("tool_calls", ()):
-            function = call["function"]
-            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
-    return checked
+    return plain_messages([prompt] if isinstance(prompt, Mapping) else prompt)

@@ -29,9 +29,12 @@ from agentrt.toolcache import FinishedCall, ResultSource, TakeResult, current_re
 
 from .generations import ChunkConverter, chat_result, chat_result_in_blocks, is_call_answered
 from .messages import openai_messages
+from .scopes import langgraph_thread
 
 if TYPE_CHECKING:
     from agentrt.runtime import GenerationEvent
+
+_MAX_SESSION_CHARACTERS = 256
 
 
 class ChatAgentRT(BaseChatModel):
@@ -45,7 +48,8 @@ class ChatAgentRT(BaseChatModel):
     Give a ``runtime`` to share it and to decide when it closes; or only a ``model``, which is then opened
     at once and closes when this chat model and its copies are garbage-collected. The other fields are
     those of :meth:`LocalRuntime.generate`, and may also be given per request or by ``bind``. With
-    ``priority`` None, :func:`agentrt.current_priority` is used.
+    ``priority`` None, :func:`agentrt.current_priority` is used. In a LangGraph graph with a
+    ``thread_id``, the requests of the thread are a session: a context that the runtime lists (``session``).
 
     A streamed tool call comes whole, in one chunk: a streamed chunk cannot be taken back, and the first half
     of a malformed call would look like a call. Cancelling the task or closing the stream ends the
@@ -221,9 +225,16 @@ class ChatAgentRT(BaseChatModel):
         }
 
     def _options(self, stop: list[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        options = {**self._defaults(), **given, "stop": tuple(stop or ())}
+        options = {**self._defaults(), "session": _session(), **given, "stop": tuple(stop or ())}
         options["tool_choice"] = _tool_choice(options.get("tool_choice"))
         return options
+
+
+def _session() -> str | None:
+    """Return the thread of the running graph, if it can name a session."""
+    thread = langgraph_thread()
+    named = isinstance(thread, str) and thread.isprintable() and 0 < len(thread) <= _MAX_SESSION_CHARACTERS
+    return thread if named else None
 
 
 def _tool_choice(choice: Any) -> Any:

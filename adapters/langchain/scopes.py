@@ -1,8 +1,8 @@
-"""The run that a model request or tool call belongs to, as LangGraph reports it."""
+"""The run and the thread that a model request or tool call belongs to, as LangGraph reports them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from langchain_core.runnables.config import var_child_runnable_config
@@ -14,9 +14,19 @@ def langgraph_run() -> Hashable | None:
     It is the thread of a checkpointer, which also outlives an interrupted run, else the control object that
     LangGraph keeps for each run.
     """
-    settings: dict[str, Any] = (var_child_runnable_config.get() or {}).get("configurable") or {}
-    thread: str | None = settings.get("thread_id")
+    thread = langgraph_thread()
     if thread is not None:
         return "thread", thread
-    control: Hashable | None = getattr(settings.get("__pregel_runtime"), "control", None)
+    control: Hashable | None = getattr(_configurable().get("__pregel_runtime"), "control", None)
     return control
+
+
+def langgraph_thread() -> str | None:
+    """Return the ``thread_id`` of the running graph; None if it has none, or no graph runs."""
+    thread: str | None = _configurable().get("thread_id")
+    return thread
+
+
+def _configurable() -> Mapping[str, Any]:
+    settings: Mapping[str, Any] = (var_child_runnable_config.get() or {}).get("configurable") or {}
+    return settings

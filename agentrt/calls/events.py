@@ -34,6 +34,8 @@ class CallStarted:
 
     index: int
     name: str
+    id: str | None = None
+    """The id that the call will have, where its source gives it one."""
 
 
 @dataclass(frozen=True, slots=True)

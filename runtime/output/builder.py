@@ -9,6 +9,7 @@ from typing import Any
 
 from agentrt.calls import (
     CallFinished,
+    CallStarted,
     MessageParser,
     ParserEvent,
     TextDelta,
@@ -50,6 +51,7 @@ class GenerationBuilder:
         self._text: list[str] = []
         self._calls: list[ToolCall] = []
         self._answered: list[CallAnswered] = []
+        self._call_id = ""
 
     def feed(self, piece: str | ToolTurn) -> list[GenerationEvent]:
         """Return the events of the next piece of text, or of the tool turn answered after it."""
@@ -114,8 +116,11 @@ class GenerationBuilder:
                 recorded.append(event)
                 continue
             event = replace(event, index=event.index + len(self._answered))
-            if isinstance(event, CallFinished):
-                event = replace(event, call=replace(event.call, id=f"call_{secrets.token_hex(12)}"))
+            if isinstance(event, CallStarted):
+                self._call_id = f"call_{secrets.token_hex(12)}"
+                event = replace(event, id=self._call_id)
+            elif isinstance(event, CallFinished):
+                event = replace(event, call=replace(event.call, id=self._call_id))
                 self._calls.append(event.call)
             recorded.append(event)
         return recorded

@@ -103,7 +103,9 @@ class ModelPool:
             ModelError: see :meth:`LocalRuntime.open`.
         """
         first = self.models[0]
-        runtime = self._open_runtime(first.model, first.config, on_step=on_step)
+        runtime = self._open_runtime(
+            first.model, first.config, on_step=on_step, context_table=first.context_table
+        )
         first.memory_bytes = runtime.memory_bytes
         try:
             self._check_budget(first)
@@ -175,6 +177,7 @@ class ModelPool:
                     model.config,
                     on_step=self._check_not_stopping,
                     contexts=model.contexts,
+                    context_table=model.context_table,
                 )
                 await self._accept(model, runtime)
         except (ModelBudgetError, ModelTooLargeError, RuntimeClosedError):

@@ -12,6 +12,7 @@ from typing import Self
 
 from ..config import RuntimeConfig
 from ..context.saved_contexts import SavedContexts
+from ..context.table.table import ContextTable
 from ..model.directory import summarize_model
 from ..service import LocalRuntime
 
@@ -45,8 +46,10 @@ class PooledModel:
         """Maximum number of tokens of prompt and answer together; None until it was loaded once."""
         self.takes_tools = True
         """Whether requests may have tools; true until it was loaded once."""
+        self.context_table = ContextTable(config.contexts_per_app)
+        """The texts of the contexts of its apps, also while it is not loaded."""
         self.contexts: SavedContexts | None = None
-        """The contexts of its apps while it is not loaded."""
+        """The KV blocks of these contexts while it is not loaded."""
         self.requests = 0
         """Requests that use it or wait for it."""
         self.loads = 0
@@ -77,6 +80,7 @@ class PooledModel:
     def of(cls, runtime: LocalRuntime) -> Self:
         """Return the model that ``runtime`` has loaded."""
         model = cls(runtime.model_id, runtime.config, (runtime.model_id,), runtime.memory_bytes)
+        model.context_table = runtime.context_table
         model.set_loaded(runtime)
         return model
 

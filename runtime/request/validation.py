@@ -26,6 +26,22 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
     return [_check_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
+def plain_messages(messages: object) -> list[dict[str, Any]]:
+    """Return OpenAI chat messages as :func:`check_messages` does, but with arguments as JSON texts again.
+
+    They are what a conversation is stored as: JSON types only, in OpenAI's shape.
+
+    Raises:
+        InvalidRequestError: a field is wrong; it is named as ``messages[i]…``.
+    """
+    checked = check_messages(messages)
+    for message in checked:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
+    return checked
+
+
 def check_tools(tools: object) -> list[dict[str, Any]] | None:
     """Return a checked copy of OpenAI function definitions; None for an empty list.
 

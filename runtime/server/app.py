@@ -12,7 +12,7 @@ from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from ..pool.model_pool import ModelPool
 from ..service import LocalRuntime
-from . import chat, responses, status
+from . import chat, contexts, responses, status
 from .config import ServerConfig
 from .metrics import Metrics
 from .server_state import ServerState
@@ -26,8 +26,8 @@ def create_app(served: LocalRuntime | ModelPool, config: ServerConfig) -> FastAP
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
     app.state.server = ServerState(pool, config, Admission(config.max_requests), metrics)
     app.state.open_responses = OpenResponses()
-    for router in (chat.router, responses.router, tool_cache_route.router, status.router):
-        app.include_router(router)
+    for routes in (chat, contexts, responses, tool_cache_route, status):
+        app.include_router(routes.router)
     install_error_handlers(app)
     app.add_middleware(Guard, config=config)
     app.add_middleware(_ResponseCounter, metrics=metrics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,7 +125,6 @@ class ChoiceStream:
         self._progressive = metadata.runtime.constrains_calls
         self._extra_fields: dict[str, Any] = {"usage": None} if include_usage else {}
         self._in_call = False
-        self._call_ids: dict[int, str] = {}
         self._logprobs: list[TokenLogprobs] = []
         self.generation: Generation | None = None
         """The generation, once it has ended."""
@@ -146,20 +144,20 @@ class ChoiceStream:
         elif isinstance(event, CallStarted):
             if self._progressive:
                 self._in_call = True
-                yield self._new_call(event.index, event.name)
+                yield self._new_call(event.index, event.id, event.name)
         elif isinstance(event, CallArgumentsDelta):
             if self._progressive:
                 yield self._call(event.index, {"function": {"arguments": event.text}})
         elif isinstance(event, CallFinished):
             if not self._progressive:
                 arguments = json.dumps(event.call.arguments, ensure_ascii=False)
-                yield self._new_call(event.index, event.call.name, arguments)
+                yield self._new_call(event.index, event.call.id, event.call.name, arguments)
             self._in_call = False
         elif isinstance(event, CallAnswered):
             # An extension: OpenAI's chat completions have no field for a call that the server answered.
             result = {
                 "index": event.index,
-                "tool_call_id": self._call_ids[event.index],
+                "tool_call_id": event.call.id,
                 "name": event.call.name,
                 "content": event.output,
             }
@@ -168,8 +166,7 @@ class ChoiceStream:
             self.generation = event.generation
             yield self._chunk({}, self._metadata.finish_reason(event.generation))
 
-    def _new_call(self, index: int, name: str, arguments: str = "") -> dict[str, Any]:
-        id = self._call_ids[index] = f"call_{secrets.token_hex(12)}"
+    def _new_call(self, index: int, id: str | None, name: str, arguments: str = "") -> dict[str, Any]:
         function = {"name": name, "arguments": arguments}
         return self._call(index, {"id": id, "type": "function", "function": function})
 

@@ -1,69 +1,190 @@
-"""``POST /v1/responses``."""
+"""``/v1/responses``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from ..context.table.open_turn import OpenTurn
+from ..context.table.response_chains import ResponseChains, StoredResponse
 from ..http.disconnect import cancel_on_disconnect
-from ..http.errors import to_api_error
+from ..http.errors import ApiError, to_api_error
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
-from ..output.generation import Finished
+from ..output.generation import Finished, Generation
 from ..output.stream import GenerationStream
+from ..pool.stored_contexts import find_response
+from ..request.validation import plain_messages
 from .priority_header import header_priority, priority_headers
 from .responses_answer import Event, ResponseWriter, response_body
-from .responses_request import ResponsesRequest
+from .responses_request import ResponsesRequest, output_messages
 from .server_state import ServerState, server_state_of
+from .session_header import header_session
 
 router = APIRouter(route_class=StrictJsonRoute)
 
 
 @router.post("/v1/responses", summary="Generate a response")
 async def responses(body: ResponsesRequest, request: Request) -> Response:
-    """OpenAI's responses, whole or as typed server-sent events. Nothing is stored."""
-    state = server_state_of(request)
+    """OpenAI's responses, whole or as typed server-sent events.
+
+    A response is stored unless ``store`` is false, and another one continues it by ``previous_response_id``.
+    One that fails, or whose client disconnects, is not stored.
+    """
+    state, app = server_state_of(request), app_of(request)
     model = state.model(body.model)
     body.take_priority(header_priority(request))
     headers = priority_headers(body.runtime_priority)
-    messages, options = body.messages(), body.options()
-    options["app"] = app_of(request)
+    session = header_session(request)
+    previous = await _previous(request, body.previous_response_id)
+    added, options = body.input_messages(), body.options()
+    messages = body.messages(() if previous is None else previous.messages, added)
+    options["app"] = app
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit())
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)
-        writer = ResponseWriter(runtime, model.name, body)
+        turn = None
+        if body.is_stored:
+            chains = ResponseChains(runtime.context_table)
+            turn = await _begin_turn(chains, app, previous)
+            stack.push_async_callback(asyncio.to_thread, chains.close, app, turn)
+            options["context_id"] = turn.context_id
+        else:
+            options["session"] = session
+        answer = _Answer(ResponseWriter(runtime, model.name, body), added, turn)
         if not body.stream:
             generation = await cancel_on_disconnect(request, runtime.agenerate(messages, **options))
             state.metrics.record(model.name, generation)
-            return JSONResponse(response_body(writer, generation), headers=headers)
+            response = response_body(answer.writer, generation)
+            await answer.store(generation)
+            return JSONResponse(response, headers=headers)
         stream = await runtime.start(messages, **options)
         stack.callback(stream.cancel)
         outputs = stream.tool_outputs
-        stack.enter_context(open_responses_of(request).register(writer.id, app_of(request), outputs))
-        return EventStreamResponse(_events(state, writer, stream), stack.pop_all().aclose, headers)
+        stack.enter_context(open_responses_of(request).register(answer.writer.id, app, outputs))
+        return EventStreamResponse(_events(state, answer, stream), stack.pop_all().aclose, headers)
 
 
-async def _events(
-    state: ServerState, writer: ResponseWriter, stream: GenerationStream
-) -> AsyncGenerator[str, None]:
+@router.get("/v1/responses/{response_id}", summary="Show a stored response")
+async def get_response(response_id: str, request: Request, stream: Literal[False] | None = None) -> Response:
+    """Return a response as it was when it was complete. It cannot be streamed again."""
+    _, stored = await _find(request, response_id)
+    return JSONResponse(stored.body)
+
+
+@router.delete("/v1/responses/{response_id}", summary="Delete a stored response")
+async def delete_response(response_id: str, request: Request) -> Response:
+    """Delete a response. Those that continue it keep the whole conversation.
+
+    409 while it is being continued: the answer comes first.
+    """
+    chains, _ = await _find(request, response_id)
+    if not await asyncio.to_thread(chains.delete, app_of(request), response_id):
+        raise _not_found(response_id)
+    return JSONResponse({"id": response_id, "object": "response", "deleted": True})
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A response in progress, and where it is stored."""
+
+    writer: ResponseWriter
+    added: Sequence[Any]
+    """The messages of its input."""
+    turn: OpenTurn | None
+    """None if it is not to be stored."""
+
+    async def store(self, generation: Generation) -> None:
+        """Store the response, which is complete.
+
+        Raises:
+            ContextNotFoundError: its chain was deleted meanwhile.
+            ContextStoreError: it cannot be stored.
+        """
+        if self.turn is None:
+            return
+        if generation.finish_reason == "cancelled":
+            self.turn.check_context()
+            return
+        response = self.writer.response()
+        tokens = generation.usage.prompt_tokens + generation.usage.completion_tokens
+        messages = [*self.added, *output_messages(response["output"])]
+        await asyncio.to_thread(self.turn.commit, plain_messages(messages), tokens, response)
+
+
+async def _events(state: ServerState, answer: _Answer, stream: GenerationStream) -> AsyncGenerator[str, None]:
+    writer = answer.writer
     try:
         for event in writer.opening_events():
             yield _encode_event(event)
         async with aclosing(stream.events()) as generated:
             async for step in generated:
-                for event in writer.events(step):
-                    yield _encode_event(event)
+                events = list(writer.events(step))
                 if isinstance(step, Finished):
                     state.metrics.record(writer.model, step.generation)
+                    await answer.store(step.generation)  # before the client reads that it is complete
+                for event in events:
+                    yield _encode_event(event)
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as an event.
         yield _encode_event(writer.failure(to_api_error(error).body()["error"]))
         raise
+
+
+async def _begin_turn(chains: ResponseChains, app: str, previous: StoredResponse | None) -> OpenTurn:
+    while True:
+        context = await asyncio.to_thread(chains.context_for, app, previous)
+        # On the event loop, so that a cancelled request leaves no turn open.
+        if (turn := chains.begin(app, context)) is not None:
+            return turn
+
+
+async def _previous(request: Request, id: str | None) -> StoredResponse | None:
+    """Return the response that a request continues.
+
+    Raises:
+        ApiError: 400 as from OpenAI, the app has no such response.
+    """
+    if id is None:
+        return None
+    found = await _look_up(request, id)
+    if found is None:
+        raise ApiError(
+            400,
+            f"previous_response_id: there is no stored response {id!r}. Send the whole conversation.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    return found[1]
+
+
+async def _find(request: Request, id: str) -> tuple[ResponseChains, StoredResponse]:
+    found = await _look_up(request, id)
+    if found is None:
+        raise _not_found(id)
+    return found
+
+
+async def _look_up(request: Request, id: str) -> tuple[ResponseChains, StoredResponse] | None:
+    models = server_state_of(request).pool.models
+    return await asyncio.to_thread(find_response, models, app_of(request), id)
+
+
+def _not_found(id: str) -> ApiError:
+    return ApiError(
+        404,
+        f"there is no stored response {id!r}. Use the id of one of your responses that was stored.",
+        param="response_id",
+        code="response_not_found",
+    )
 
 
 def _encode_event(event: Event) -> str:

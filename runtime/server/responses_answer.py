@@ -29,7 +29,6 @@ class ResponseWriter:
         self._request = request
         self._created = int(time.time())
         self._items: list[dict[str, Any]] = []
-        self._call_ids: list[str] = []
         self._text: list[str] = []
         self._logprobs: list[dict[str, Any]] = []
         self._pending_logprobs: list[dict[str, Any]] = []
@@ -51,20 +50,19 @@ class ResponseWriter:
                 yield from self._add_text(event.text)
         elif isinstance(event, CallStarted):
             if self._runtime.constrains_calls:
-                yield from self._start_call(event.name)
+                yield from self._start_call(event.id, event.name)
         elif isinstance(event, CallArgumentsDelta):
             if self._runtime.constrains_calls:
                 yield from self._add_arguments(event.text)
         elif isinstance(event, CallFinished):
             if self._open_item("function_call") is None:
-                yield from self._start_call(event.call.name)
+                yield from self._start_call(event.call.id, event.call.name)
                 yield from self._add_arguments(json.dumps(event.call.arguments, ensure_ascii=False))
             yield from self._end_item("completed")
         elif isinstance(event, CallAnswered):
             yield from self._end_item("completed")
             result = {"type": "function_call_output", "id": f"fco_{secrets.token_hex(12)}"}
-            call_id = self._call_ids[event.index]
-            yield from self._start_item(result | {"call_id": call_id, "output": event.output})
+            yield from self._start_item(result | {"call_id": event.call.id, "output": event.output})
             yield from self._end_item("completed")
         elif isinstance(event, Finished):
             self._generation = event.generation
@@ -101,10 +99,10 @@ class ResponseWriter:
             "model": self.model,
             "output": self._items if generation is not None else [],
             "parallel_tool_calls": request.parallel_tool_calls is not False,
-            "previous_response_id": None,
+            "previous_response_id": request.previous_response_id,
             "reasoning": {"effort": None, "summary": None},
             "service_tier": request.served_tier,
-            "store": False,
+            "store": request.is_stored,
             "temperature": request.temperature or 0.0,
             "text": {"format": text_format or {"type": "text"}},
             "tool_choice": request.tool_choice or "auto",
@@ -125,11 +123,10 @@ class ResponseWriter:
         self._logprobs += logprobs
         yield self._part_event("response.output_text.delta", delta=text, logprobs=logprobs)
 
-    def _start_call(self, name: str) -> Iterator[Event]:
+    def _start_call(self, id: str | None, name: str) -> Iterator[Event]:
         yield from self._end_item("completed")
         call = {"type": "function_call", "id": f"fc_{secrets.token_hex(12)}", "name": name, "arguments": ""}
-        self._call_ids.append(f"call_{secrets.token_hex(12)}")
-        yield from self._start_item(call | {"call_id": self._call_ids[-1]})
+        yield from self._start_item(call | {"call_id": id})
 
     def _add_arguments(self, text: str) -> Iterator[Event]:
         self._text.append(text)
@@ -183,7 +180,7 @@ def response_body(writer: ResponseWriter, generation: Generation) -> dict[str, A
         steps.append(TextDelta(generation.text))
     for index, call in enumerate(generation.tool_calls):
         arguments = json.dumps(call.arguments, ensure_ascii=False)
-        steps += [CallStarted(index, call.name), CallArgumentsDelta(index, arguments)]
+        steps += [CallStarted(index, call.name, call.id), CallArgumentsDelta(index, arguments)]
         steps.append(CallFinished(index, call))
     for step in (*steps, Finished(generation)):
         for _ in writer.events(step):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -15,15 +15,11 @@ from .common_request import CommonRequest
 _TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
 
 
-def _refuse_stored(value: Any) -> None:
+def _refuse_conversation(value: Any) -> None:
     if value is not None:
         raise PydanticCustomError(
-            "not_stored", "nothing is stored here. Send the whole conversation as input."
+            "no_conversations", "there are none here. Send previous_response_id, or the whole conversation."
         )
-
-
-NotStored = Annotated[None, BeforeValidator(_refuse_stored)]
-"""A field that names a stored conversation; only null is accepted."""
 
 
 class TextOptions(BaseModel):
@@ -35,7 +31,7 @@ class TextOptions(BaseModel):
 
 
 class ResponsesRequest(CommonRequest):
-    """OpenAI's fields, as far as a server that stores nothing can support them."""
+    """OpenAI's fields, as far as they make sense for a local model."""
 
     input: str | list[Any]
     instructions: str | None = None
@@ -44,10 +40,12 @@ class ResponsesRequest(CommonRequest):
     text: TextOptions | None = None
     metadata: dict[str, str] | None = None
     include: list[str] | None = None
-    previous_response_id: NotStored = None
-    """Not supported, because nothing is stored: send the whole conversation."""
-    conversation: NotStored = None
-    """Not supported, because nothing is stored: send the whole conversation."""
+    previous_response_id: str | None = None
+    """The stored response that this one continues: its conversation, but not its ``instructions``."""
+    store: bool | None = None
+    """Whether the response can be continued and shown later; true by default, as for OpenAI."""
+    conversation: Annotated[None, BeforeValidator(_refuse_conversation)] = None
+    """Not supported; see ``previous_response_id``."""
     background: Literal[False] | None = None
 
     @property
@@ -68,20 +66,36 @@ class ResponsesRequest(CommonRequest):
             options["logprobs"] = self.top_logprobs or 0
         return options
 
-    def messages(self) -> list[Any]:
-        """Return instructions and input as chat messages.
+    @property
+    def is_stored(self) -> bool:
+        """Whether the response is stored."""
+        return self.store is not False
+
+    def input_messages(self) -> list[Any]:
+        """Return the input as chat messages.
 
         Raises:
             ApiError: 400, an item's type is not supported.
         """
-        messages: list[Any] = []
-        if self.instructions:
-            messages.append({"role": "system", "content": self.instructions})
         if isinstance(self.input, str):
-            return [*messages, {"role": "user", "content": self.input}]
+            return [{"role": "user", "content": self.input}]
+        messages: list[Any] = []
         for index, item in enumerate(self.input):
             _append_item(messages, item, f"input[{index}]")
         return messages
+
+    def messages(self, earlier: Sequence[Any], added: Sequence[Any]) -> list[Any]:
+        """Return the prompt: the instructions, the messages of the previous response, and the input's."""
+        instructions = [{"role": "system", "content": self.instructions}] if self.instructions else []
+        return [*instructions, *earlier, *added]
+
+
+def output_messages(items: Sequence[Any]) -> list[Any]:
+    """Return the output items of a response as chat messages."""
+    messages: list[Any] = []
+    for index, item in enumerate(items):
+        _append_item(messages, item, f"output[{index}]")
+    return messages
 
 
 def _chat_function(tool: Any) -> Any:

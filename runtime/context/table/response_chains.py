@@ -66,14 +66,10 @@ class ResponseChains:
         return self._table.create(app, ContextKind.RESPONSES, messages)
 
     def begin(self, app: str, context: Context) -> OpenTurn | None:
-        """Return the turn of the next response of ``context``; None if another request was faster.
-
-        Raises:
-            ContextNotFoundError: the context was deleted meanwhile.
-        """
+        """Return the turn of the next response of ``context``; None if it has been continued or deleted."""
         try:
             return self._table.begin_turn(app, context.id, len(context.turns))
-        except ContextBusyError:
+        except (ContextBusyError, ContextNotFoundError):
             return None
 
     def close(self, app: str, turn: OpenTurn) -> None:

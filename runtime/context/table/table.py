@@ -114,9 +114,17 @@ class ContextTable:
         Raises:
             ContextNotFoundError: ``app`` has no such context.
         """
+        context = self.find(app, context_id)
+        if context is None:
+            raise ContextNotFoundError(context_id)
+        return context
+
+    def find(self, app: str, context_id: str) -> Context | None:
+        """Return a context as it is now; None if ``app`` has no such context."""
         contexts = self._of(app)
         with self._lock:
-            return _find(contexts, context_id).snapshot()
+            entry = contexts.entries.get(context_id)
+            return None if entry is None else entry.snapshot()
 
     def contexts(self, app: str) -> list[Context]:
         """Return the contexts of ``app``, the most recently used first."""

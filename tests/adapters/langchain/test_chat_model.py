@@ -11,6 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
@@ -237,3 +238,27 @@ def test_speculation_beside_the_local_model(chat: ChatAgentRT) -> None:
     fast = create_agent(model, [get_weather], system_prompt=SYSTEM.text).invoke({"messages": [QUESTION]})
     assert [m.text for m in fast["messages"]] == [m.text for m in plain["messages"]]
     assert report_of(model).total.claims == 1
+
+
+def test_the_thread_of_a_graph_is_a_session(runtime: LocalRuntime) -> None:
+    chat = ChatAgentRT(runtime=runtime, max_tokens=4)
+    agent = create_agent(chat, [], checkpointer=InMemorySaver())
+    begin: Any = {"messages": [QUESTION]}
+    service = runtime.bind("")
+    sessions = lambda: sorted(str(context.session) for context in service.contexts())  # noqa: E731
+
+    def thread(name: str) -> Any:
+        return {"configurable": {"thread_id": name}}
+
+    chat.invoke([QUESTION])
+    assert sessions() == []
+    agent.invoke(begin, thread("one"))
+    agent.invoke(begin, thread("one"))
+    list(agent.stream(begin, thread("two"), stream_mode="messages"))
+    asyncio.run(agent.ainvoke(begin, thread("three")))
+    agent.invoke(begin, thread("x" * 300))  # too long for a name
+    assert sessions() == ["one", "three", "two"]
+    chat.bind(session="mine").invoke([QUESTION])
+    assert "mine" in sessions()
+    for context in service.contexts():
+        service.delete(context)

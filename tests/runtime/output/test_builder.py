@@ -49,6 +49,7 @@ def test_events_and_generation_of_a_call() -> None:
         CallStarted, CallFinished,
     ]  # fmt: skip
     assert events[-1] == CallFinished(0, call), "the same id in the event and in the generation"
+    assert [e.id for e in events if isinstance(e, CallStarted)] == [call.id]
 
 
 def test_call_ids_are_never_the_same() -> None:

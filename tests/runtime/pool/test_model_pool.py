@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from agentrt.errors import (
     ModelTooLargeError,
     RuntimeClosedError,
 )
-from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
+from agentrt.runtime import ContextTable, LocalRuntime, OpeningStep, RuntimeConfig
 from agentrt.runtime.engine.statistics import EngineStatistics
 from agentrt.runtime.pool.config import PoolConfig
 from agentrt.runtime.pool.model_pool import ModelPool
@@ -72,6 +73,7 @@ class Opener:
         self.opened: list[str] = []
         self.groups: set[Any] = set()
         self.contexts: list[Any] = []
+        self.tables: dict[str, list[ContextTable]] = defaultdict(list)
         self.errors: list[Exception] = []
         self.made: list[FakeRuntime] = []
         self.memory_bytes = SIZE
@@ -86,8 +88,10 @@ class Opener:
         *,
         on_step: Callable[[OpeningStep], None],
         group: Any,
+        context_table: ContextTable,
         contexts: Any = None,
     ) -> LocalRuntime:
+        self.tables[model].append(context_table)
         self.opened.append(model)
         self.groups.add(group)
         self.contexts.append(contexts)
@@ -382,3 +386,18 @@ def test_a_model_is_unloaded_although_its_contexts_cannot_be_saved(opener: Opene
         assert loaded(pool) == "b"
 
     run(main)
+
+
+def test_a_model_keeps_its_table_of_contexts(opener: Opener) -> None:
+    pool = pool_of(opener, "a b", fit=1)
+    made = pool.models[0].context_table.create("app")
+
+    async def main() -> None:
+        for name in "aba":
+            await use(pool, name)
+
+    run(main)
+    first, second = opener.tables["a"]
+    assert first is second is pool.models[0].context_table
+    assert opener.tables["b"] == [pool.models[1].context_table]
+    assert first.get("app", made.id) == made

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import openai
 import pytest
 
 from agentrt.runtime import ContextService, LocalRuntime
+from agentrt.runtime.http.identity import LOCAL_APP
+from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO
 
 BODY = {"model": "nano", "messages": HELLO, "max_tokens": 2}
 
 
 @pytest.fixture
-def contexts(runtime: LocalRuntime) -> Iterator[ContextService]:
-    contexts = runtime.bind("local")
-    yield contexts
-    for context in contexts.contexts():
-        contexts.delete(context)
+def contexts(server: Running, runtime: LocalRuntime) -> ContextService:
+    return runtime.bind(LOCAL_APP)
 
 
 def test_a_session_is_a_context_of_the_app(client: openai.OpenAI, contexts: ContextService) -> None:

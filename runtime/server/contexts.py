@@ -1,0 +1,174 @@
+"""``/v1/contexts``: the contexts of an app over HTTP (LLMS, Table 1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal, Unpack
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict
+
+from ..context.table.context import Context
+from ..contexts import ContextService, ContextStream
+from ..http.errors import ApiError
+from ..http.request_state import app_of
+from ..http.strict_json import StrictJsonRoute
+from ..output.generation import Generation
+from ..pool.pooled_model import PooledModel
+from ..pool.stored_contexts import find_context
+from ..request.options import GenerationOptions
+from ..service import LocalRuntime
+from .chat import answer_chat
+from .chat_request import ChatRequest
+from .server_state import server_state_of
+
+router = APIRouter(route_class=StrictJsonRoute)
+
+
+class NewContext(BaseModel):
+    """What a context begins with."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    model: str | None = None
+    """One of the served models' names; the first model if left out."""
+    system_prompt: str | None = None
+
+
+class ContextBody(BaseModel):
+    """A context. Times are Unix time in seconds."""
+
+    id: str
+    object: Literal["context"] = "context"
+    model: str
+    kind: Literal["context", "session", "responses"]
+    """Made by the app, named by ``X-Session-ID``, or a chain of stored responses."""
+    session: str | None
+    created_at: int
+    last_used_at: int
+    status: Literal["idle", "running"]
+    turns: int
+    tokens: int
+    """Tokens of the text after the last turn."""
+
+
+class ContextWithMessages(ContextBody):
+    """A context and its text."""
+
+    messages: list[dict[str, Any]]
+
+
+class ContextList(BaseModel):
+    """The contexts of an app, the most recently used first."""
+
+    object: Literal["list"] = "list"
+    data: list[ContextBody]
+
+
+class DeletedContext(BaseModel):
+    """A context that is no more."""
+
+    id: str
+    object: Literal["context"] = "context"
+    deleted: Literal[True] = True
+
+
+@router.post("/v1/contexts", summary="Make a context", response_model=ContextBody)
+async def create_context(body: NewContext, request: Request) -> Response:
+    """Return a new context of the app, which stays until it is deleted."""
+    state = server_state_of(request)
+    model = state.model(body.model)
+    with state.admission.admit(), state.pool.hold(model):
+        runtime = await state.load(model, request)
+        context = await runtime.bind(app_of(request)).anew_context(body.system_prompt)
+    return JSONResponse(_body(model, context).model_dump())
+
+
+@router.get("/v1/contexts", summary="List the contexts", response_model=ContextList)
+async def list_contexts(request: Request) -> Response:
+    """Return the app's contexts of all models, sessions and chains of responses among them."""
+    app, models = app_of(request), server_state_of(request).pool.models
+
+    def listed() -> list[ContextBody]:
+        return [_body(model, context) for model in models for context in model.context_table.contexts(app)]
+
+    found = await asyncio.to_thread(listed)
+    found.sort(key=lambda context: context.last_used_at, reverse=True)
+    return JSONResponse(ContextList(data=found).model_dump())
+
+
+@router.get("/v1/contexts/{context_id}", summary="Show a context", response_model=ContextWithMessages)
+async def get_context(context_id: str, request: Request) -> Response:
+    """Return a context and its messages; a session has none, since its requests have them."""
+    model, context = await _find(request, context_id)
+    messages = [dict(message) for message in context.messages]
+    fields = _body(model, context).model_dump() | {"messages": messages}
+    return JSONResponse(ContextWithMessages(**fields).model_dump())
+
+
+@router.delete("/v1/contexts/{context_id}", summary="Delete a context", response_model=DeletedContext)
+async def delete_context(context_id: str, request: Request) -> Response:
+    """Delete a context and its text. A call in progress ends with a 404, in its stream if it has begun."""
+    model, context = await _find(request, context_id)
+    await asyncio.to_thread(model.context_table.delete, app_of(request), context.id)
+    return JSONResponse(DeletedContext(id=context.id).model_dump())
+
+
+@router.post("/v1/contexts/{context_id}/chat/completions", summary="Continue a context")
+async def call_context(context_id: str, body: ChatRequest, request: Request) -> Response:
+    """OpenAI's chat completions with only the new messages: the context has those before.
+
+    The answer is part of the context before its end is sent. One call of a context runs at a time: a second
+    one is a 409. A call that fails, or whose client disconnects, leaves the context as it was.
+    """
+    model, context = await _find(request, context_id)
+    if body.model is not None and server_state_of(request).model(body.model) is not model:
+        message = f"the context is one of {model.name!r}. Leave the model out, or name this one."
+        raise ApiError(400, f"model: {message}", param="model", code="invalid_value")
+    if body.n not in (None, 1):
+        raise ApiError(400, "n: a context goes on with one answer. Leave it out.", param="n")
+    app = app_of(request)
+    return await answer_chat(
+        body, request, model, {}, lambda runtime: _ContextCalls(runtime, app, context.id)
+    )
+
+
+class _ContextCalls:
+    """One context in the place of a runtime."""
+
+    def __init__(self, runtime: LocalRuntime, app: str, context_id: str) -> None:
+        self._service: ContextService = runtime.bind(app)
+        self._context_id = context_id
+
+    async def agenerate(self, messages: Sequence[Any], **options: Unpack[GenerationOptions]) -> Generation:
+        return await self._service.acall(self._context_id, messages, **options)
+
+    async def start(self, messages: Sequence[Any], **options: Unpack[GenerationOptions]) -> ContextStream:
+        return await self._service.start(self._context_id, messages, **options)
+
+
+async def _find(request: Request, context_id: str) -> tuple[PooledModel, Context]:
+    """Return a context of the app and its model.
+
+    Raises:
+        ContextNotFoundError: the app has no such context. Finding out takes the same steps whether it is
+            another app's or unknown.
+    """
+    models = server_state_of(request).pool.models
+    return await asyncio.to_thread(find_context, models, app_of(request), context_id)
+
+
+def _body(model: PooledModel, context: Context) -> ContextBody:
+    return ContextBody(
+        id=context.id,
+        model=model.name,
+        kind=context.kind.value,
+        session=context.session,
+        created_at=int(context.created),
+        last_used_at=int(context.last_used),
+        status="running" if context.running else "idle",
+        turns=len(context.turns),
+        tokens=context.tokens,
+    )

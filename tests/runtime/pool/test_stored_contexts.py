@@ -1,0 +1,83 @@
+"""Contexts and responses are found whichever model has them, in the same steps whoever's they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from agentrt.errors import ContextNotFoundError
+from agentrt.runtime import RuntimeConfig
+from agentrt.runtime.context.table.response_chains import ResponseChains
+from agentrt.runtime.pool.pooled_model import PooledModel
+from agentrt.runtime.pool.stored_contexts import find_context, find_response
+
+UNKNOWN = "ctx_" + "0" * 48
+
+
+@pytest.fixture
+def models() -> list[PooledModel]:
+    return [PooledModel(name, RuntimeConfig(), [name], 0) for name in ("one", "two", "three")]
+
+
+def store(model: PooledModel, app: str, id: str) -> None:
+    chains = ResponseChains(model.context_table)
+    turn = chains.begin(app, chains.context_for(app, None))
+    assert turn is not None
+    turn.commit([], 1, {"id": id})
+
+
+def steps(call: Callable[[], object]) -> int:
+    """Return the number of lines that a call executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_a_context_is_found_whichever_model_has_it(models: list[PooledModel]) -> None:
+    made = [model.context_table.create("mine") for model in models]
+    for model, context in zip(models, made, strict=True):
+        assert find_context(models, "mine", context.id) == (model, context)
+    with pytest.raises(ContextNotFoundError):
+        find_context(models, "mine", UNKNOWN)
+
+
+def test_a_response_is_found_whichever_model_has_it(models: list[PooledModel]) -> None:
+    for model in models:
+        store(model, "mine", f"resp_{model.name}")
+    for model in models:
+        found = find_response(models, "mine", f"resp_{model.name}")
+        assert found is not None
+        assert found[1].body["id"] == f"resp_{model.name}"
+    assert find_response(models, "mine", "resp_four") is None
+
+
+def test_anothers_is_sought_in_the_same_steps_as_an_unknown_one(models: list[PooledModel]) -> None:
+    foreign = [model.context_table.create("other").id for model in models]
+    for model in models:
+        store(model, "other", f"resp_{model.name}")
+
+    def context(id: str) -> None:
+        with pytest.raises(ContextNotFoundError):
+            find_context(models, "mine", id)
+
+    def response(id: str) -> None:
+        assert find_response(models, "mine", id) is None
+
+    for look_up, ids in ((context, [*foreign, UNKNOWN]), (response, ["resp_one", "resp_three", "resp_four"])):
+        look_up(ids[0])  # the first call caches what later ones do not
+        assert len({steps(lambda id=id, look_up=look_up: look_up(id)) for id in ids}) == 1

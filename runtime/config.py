@@ -93,6 +93,20 @@ class RuntimeConfig(Settings, strict=True):
     read, so that :attr:`drafts` are made from them after a restart, too. At most 512 KiB per app and 64 apps
     per tokenizer. None keeps them in memory until the runtime is closed."""
 
+    context_folder: Annotated[Path, Field(strict=False)] | None = None
+    """Folder in which the contexts of each named app (``app=``) are kept: keys and values of what its
+    requests have computed, in files that only the user can read. The next prompt that begins alike is loaded
+    from there, also after a restart. Each model has a folder of its own in it, used by one runtime at a time.
+    Hybrid models keep no keys and values there. None keeps them in the KV arena, until its memory is
+    needed."""
+
+    context_memory_bytes: int = Field(default=0, ge=0, lt=2**63)
+    """Bytes of memory, beside the KV arena, for the contexts of named apps that the arena has no room for."""
+
+    context_disk_bytes: int | None = Field(default=None, ge=0, lt=2**63)
+    """Bytes of one model's contexts in :attr:`context_folder`; what was used longest ago is dropped first.
+    None is without limit."""
+
     @model_validator(mode="after")
     def _histories_are_drafted_from(self) -> Self:
         if self.history_folder is not None and not self.drafts:

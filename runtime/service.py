@@ -14,14 +14,19 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+import openvino as ov
+
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
 from agentrt.errors import ConfigurationError, PromptTooLongError
 
 from .config import RuntimeConfig
-from .context.block_hashes import PrefixSalts
 from .context.block_pool import BlockPool
+from .context.compression.codec import BlockCodec
 from .context.saved_contexts import SavedContexts
+from .context.store.fingerprint import kv_fingerprint
+from .context.store.store import ContextStore
+from .context.swap.swapper import SwapStatistics
 from .context.table.table import ContextTable
 from .contexts import ContextService
 from .drafting.acceptance import AcceptanceModel
@@ -40,6 +45,7 @@ from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
+from .kept_contexts import KeptContexts
 from .model.converted import conversion_errors
 from .model.directory import ModelDirectory, open_model_directory
 from .model.tokenizer import Tokenizer
@@ -56,7 +62,7 @@ from .toolcache.outputs import ToolOutputs
 from .toolcache.renderer import ToolTurnRenderer
 from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
-from .xpu.loading import load_model
+from .xpu.loading import LoadedModel, load_model
 from .xpu.warm_up import warm_up
 
 _log: Final = logging.getLogger(__name__)
@@ -79,6 +85,8 @@ class RuntimeStatistics:
     """State rows of a hybrid model; 0 for others."""
     free_state_rows: int
     """State rows that no request holds."""
+    contexts: SwapStatistics | None
+    """What was stored of contexts and loaded again; None if they stay in the KV arena."""
 
 
 class LocalRuntime:
@@ -108,6 +116,7 @@ class LocalRuntime:
         group: EngineGroup | None = None,
         contexts: SavedContexts | None = None,
         context_table: ContextTable | None = None,
+        context_store: ContextStore | None = None,
     ) -> None:
         """Load ``model``; see :meth:`open`."""
         _check_config(config)
@@ -137,9 +146,10 @@ class LocalRuntime:
             self._state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
             self._arena = arena
             self._platform = loaded.platform
-            self._salts = PrefixSalts()
+            self._kept = self._keep_contexts(directory, config, loaded, context_store)
+            self._salts = self._kept.salts
             self._contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
-            if contexts is not None and contexts.owner == self._contexts_owner:
+            if contexts is not None and contexts.owner == self._contexts_owner and self._kept.store is None:
                 self._restore(contexts)
             self.config = config
             self.memory_bytes = loaded.graph.footprint_bytes + arena.memory_bytes
@@ -180,6 +190,7 @@ class LocalRuntime:
                 max_batch_size=config.max_batch_size,
                 share_sampled=not arena.quantised_keys,
                 state_pool=self._state_pool,
+                swapper=self._kept.swapper,
             )
             # A hybrid model verifies no drafts: its state behind a rejected token could not be taken back.
             self._verifies_drafts = self._state_pool is None
@@ -198,13 +209,16 @@ class LocalRuntime:
                 self._tokenizer.detokenizer,
                 group,
                 ProfileRefiner(loaded.profile, ProfileStore(config.profile_folder)),
+                self._kept.swapper,
             )
         except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
             loaded.platform.close()
+            if hasattr(self, "_kept"):
+                self._kept.close()
             raise
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
-        self._finalizer = weakref.finalize(self, _close, self._engine, saver)
+        self._finalizer = weakref.finalize(self, _close, self._engine, saver, self._kept)
 
     @classmethod
     def open(
@@ -216,6 +230,7 @@ class LocalRuntime:
         group: EngineGroup | None = None,
         contexts: SavedContexts | None = None,
         context_table: ContextTable | None = None,
+        context_store: ContextStore | None = None,
     ) -> Self:
         """Load ``"nano"``, ``"nano-draft"``, an OpenVINO model directory or a GGUF file, ready for requests.
 
@@ -226,15 +241,17 @@ class LocalRuntime:
         requests of the others. ``contexts`` are those of an earlier runtime (:meth:`suspend`): prompts of its
         apps find their blocks again. They are not used if the model's files or ``config`` have changed since.
         ``context_table`` has the texts of the contexts, which outlive this runtime; None makes a new one.
+        ``context_store`` keeps the contexts in place of a folder in :attr:`RuntimeConfig.context_folder`; it
+        stays open when the runtime is closed.
 
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
+            ContextStoreError: the folder of contexts cannot be used, or another runtime uses it.
             ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
                 this machine.
         """
-        return cls(
-            model, RuntimeConfig() if config is None else config, on_step, group, contexts, context_table
-        )
+        settings = RuntimeConfig() if config is None else config
+        return cls(model, settings, on_step, group, contexts, context_table, context_store)
 
     def close(self) -> None:
         """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
@@ -244,7 +261,8 @@ class LocalRuntime:
         """Stop like :meth:`close`, and save the contexts of all apps for :meth:`open`.
 
         They are in a temporary file, at most as large as the KV arena; close them when they are not needed.
-        Those of a hybrid model are not saved, and computed again.
+        Those of a hybrid model are not saved, and computed again. With a folder of contexts those of named
+        apps are there, and nothing is in the temporary file.
 
         Raises:
             OSError: the file cannot be written; the runtime is closed all the same.
@@ -253,7 +271,8 @@ class LocalRuntime:
         self.close()
         self._scheduler.release_held_contexts()
         # Without their states the blocks of a hybrid model are of no use.
-        blocks = self._pool.cached_blocks() if caches and self._state_pool is None else {}
+        saved = bool(caches) and self._state_pool is None and self._kept.store is None
+        blocks = self._pool.cached_blocks() if saved else {}
         return SavedContexts.save(self._salts, self._contexts_owner, blocks, caches)
 
     def __enter__(self) -> Self:
@@ -281,6 +300,7 @@ class LocalRuntime:
             cached_blocks=self._pool.cached,
             state_rows=0 if self._state_pool is None else self._state_pool.total,
             free_state_rows=0 if self._state_pool is None else self._state_pool.free,
+            contexts=None if self._kept.swapper is None else self._kept.swapper.statistics(),
         )
 
     @contextmanager
@@ -336,6 +356,33 @@ class LocalRuntime:
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
         return self._events(self._prepare(messages, options))
+
+    def _keep_contexts(
+        self,
+        directory: ModelDirectory,
+        config: RuntimeConfig,
+        loaded: LoadedModel,
+        store: ContextStore | None,
+    ) -> KeptContexts:
+        """Open what keeps contexts beyond the arena, as ``config`` asks for it."""
+
+        def fingerprint() -> bytes:
+            properties = config.device_properties()
+            return kv_fingerprint(
+                [directory.graph, directory.graph.with_suffix(".bin")],
+                tokenizer=self._tokenizer.fingerprint(),
+                layout=loaded.layout,
+                platform=loaded.platform.name,
+                properties={name: properties[name] for name in properties if name != "INFERENCE_NUM_THREADS"},
+                openvino=ov.__version__,
+            )
+
+        kept = KeptContexts(config, directory.model_id, fingerprint, store)
+        if self._state_pool is None:
+            kept.swap(self._arena.rows(self._platform), BlockCodec(loaded.layout))
+        elif kept.store is not None:
+            _log.warning("%s is a hybrid model: its contexts are kept as texts only.", directory.model_id)
+        return kept
 
     def _restore(self, contexts: SavedContexts) -> None:
         """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
@@ -488,10 +535,11 @@ def _remember(history: AppHistory, output: Future[RequestOutput]) -> None:
         history.add(output.result().token_ids)
 
 
-def _close(engine: Engine, saver: HistorySaver | None) -> None:
+def _close(engine: Engine, saver: HistorySaver | None, kept: KeptContexts) -> None:
     engine.close()
     if saver is not None:
         saver.close()  # last: the engine ends all answers
+    kept.close()
 
 
 def _check_config(config: object) -> None:

@@ -75,6 +75,17 @@ class BlockPool:
             blocks.append(block)
         return blocks
 
+    def share(self, blocks: Sequence[int]) -> None:
+        """Take ``blocks``, which are held, for one more holder."""
+        for block in blocks:
+            if not self._holders[block]:
+                raise AssertionError(f"block {block} is shared, but has no holder")
+            self._holders[block] += 1
+
+    def find(self, block_hash: bytes) -> int | None:
+        """Return the block that is cached under ``block_hash``, held or not; None if there is none."""
+        return self._block_of.get(block_hash)
+
     def cache(self, block: int, block_hash: bytes) -> None:
         """Cache ``block``, which is held, complete and never written again, under ``block_hash``.
 

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
 
 from ..context.block_hashes import BlockHashes
+from ..context.swap.chunks import ChunkLoad
+from ..context.swap.swapper import Swapper
 from ..drafting.drafter import DraftCompleter, Drafter
 from ..drafting.sources import DraftSources
 from ..heg.kernel import KernelKind, Role
@@ -59,11 +61,13 @@ class Engine:
         new_detokenizer: Callable[[], Detokenizer],
         group: EngineGroup | None = None,
         profile: ProfileRefiner | None = None,
+        swapper: Swapper | None = None,
     ) -> None:
         """Take over ``platform`` and ``scheduler``, and start the thread.
 
         ``new_detokenizer`` is called on the threads that submit requests, once per request. ``group`` has the
-        engines that share this machine. ``profile`` is refined by the kernels that run.
+        engines that share this machine. ``profile`` is refined by the kernels that run. ``swapper`` is that
+        of the scheduler; close it after the engine.
         """
         self._profile = profile
         self._platform = platform
@@ -87,6 +91,8 @@ class Engine:
         """Record of every kernel, if set. Any thread may set and remove it at any time."""
         self._stopped = threading.Event()
         self._place = (group or EngineGroup()).join(self._wake, scheduler.policy.promoted_stride)
+        if swapper is not None:
+            swapper.start(self._post_loads, self._post_copied)
         self._start_thread()
 
     def submit(
@@ -175,6 +181,9 @@ class Engine:
             evictions=self._scheduler.evictions,
             rebuilds=self._rebuilds,
             graph_loads=self._graph_loads,
+            loaded_contexts=self._scheduler.loaded_sequences,
+            recomputed_chunks=self._scheduler.recomputed_chunks,
+            switch_s=self._scheduler.switch_s,
             seconds_since_progress=self._platform.now() - self._progress if busy else 0.0,
         )
 
@@ -195,6 +204,8 @@ class Engine:
             request.arrived,
             None if request.deadline_s is None else request.arrived + request.deadline_s,
             request.request_id,
+            request.app,
+            request.context_id,
         )
 
     def _start_thread(self, hung: Role | None = None) -> None:
@@ -355,6 +366,18 @@ class Engine:
     def _post_loaded(self, loaded: GraphLoaded) -> None:
         """Queue the end of a load; called on a thread of an XPU."""
         self._commands.put((self._graph_loaded, loaded))
+
+    def _post_loads(self, loads: abc.Sequence[ChunkLoad]) -> None:
+        """Queue the end of loads of chunks; called on a thread of the swapper."""
+        self._commands.put((self._chunks_loaded, loads))
+
+    def _post_copied(self, blocks: abc.Sequence[int]) -> None:
+        """Queue the release of blocks that were swapped out; called on a thread of the swapper."""
+        self._commands.put((self._scheduler.release_swapped_out, blocks))
+
+    def _chunks_loaded(self, loads: abc.Sequence[ChunkLoad]) -> None:
+        self._progress = self._platform.now()
+        self._scheduler.complete_loads(loads, self._progress)
 
     def _graph_loaded(self, loaded: GraphLoaded) -> None:
         if loaded.error is not None:

@@ -40,5 +40,11 @@ class EngineStatistics:
     """XPUs that were rebuilt because a kernel hung."""
     graph_loads: int
     """Graphs loaded by an NPU that decodes (:attr:`RuntimeConfig.npu_decoding`)."""
+    loaded_contexts: int
+    """Sequences for which stored chunks were loaded (LLMS §3.3)."""
+    recomputed_chunks: int
+    """Stored chunks that were computed all the same: it was quicker, or they were damaged."""
+    switch_s: float
+    """Seconds that these waited, together, from their admission until nothing was being loaded for them."""
     seconds_since_progress: float
-    """Seconds since the last kernel ended, 0 while the engine is idle: the measure of health."""
+    """Seconds since the last kernel or load ended, 0 while the engine is idle: the measure of health."""

@@ -42,6 +42,7 @@ class BatchBuilder:
         self._draft_lengths = DraftLengths(graph.cost_model.reshape_s)
         self.update_costs()
         self._short_level: int | None = None
+        self._now = 0.0
         self.evictions = 0
         """Times a running sequence lost its blocks to a more urgent one."""
 
@@ -50,12 +51,13 @@ class BatchBuilder:
         self._draft_lengths.reshape_s = self._graph.cost_model.reshape_s
         self._b_max = self._graph.max_decode_batch(self._policy.backfill_slowdown, limit=self._max_batch_size)
 
-    def begin_round(self) -> None:
-        """Begin a round of decisions at one point in time.
+    def begin_round(self, now: float) -> None:
+        """Begin a round of decisions at time ``now``.
 
         For the rest of the round, once a waiting sequence did not get its blocks, no sequence of a less
         urgent level is admitted: it would take them as soon as they are free.
         """
+        self._now = now
         self._short_level = None
 
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
@@ -80,6 +82,7 @@ class BatchBuilder:
         chunks: list[ScheduledChunk] = []
         evicted: set[Sequence] = set()
         budget: int | None = None
+        planned_for: Sequence | None = None
         blocks_short = self._short_level is not None and level > self._short_level
         for sequence in self._candidates(stage, level):
             if len(chunks) == self._max_batch_size:
@@ -89,15 +92,23 @@ class BatchBuilder:
                 continue
             if waiting:
                 self._block_manager.attach_cached_prefix(sequence)
+            elif sequence.needs_prefill:
+                self._block_manager.skip_cached(sequence)
             prefill = sequence.needs_prefill
             if prefill and budget is None:
                 # Each decode scheduled so far takes one token of the budget; the first prompt gets at least a
                 # block, so that it always advances.
                 budget = max(self._token_budget(sequence) - len(chunks), self._graph.block_tokens)
+                planned_for = sequence
             length = self._chunk_length(sequence, budget) if prefill and budget is not None else 1
             if length and self._reserve_blocks(sequence, length, chunks, evicted):
                 if waiting:
                     self._admit(sequence)
+                if prefill:
+                    length = self._block_manager.tokens_to_compute(sequence, length, self._now)
+                if not length:  # the next block of its prompt is being loaded
+                    budget = None if planned_for is sequence else budget
+                    continue
                 budget = None if budget is None else budget - length
                 samples = sequence.computed_tokens + length == len(sequence.tokens)
                 draft = self._draft_that_fits(sequence) if samples and not prefill else ()
@@ -201,6 +212,7 @@ class BatchBuilder:
         self._queues.admit(sequence)
         if sequence.cached_tokens is None:
             sequence.cached_tokens = sequence.computed_tokens
+        self._block_manager.begin_loads(sequence, self._now)
 
     def _reserve_blocks(
         self, sequence: Sequence, length: int, chunks: list[ScheduledChunk], evicted: set[Sequence]
@@ -246,7 +258,8 @@ class BatchBuilder:
         for victim in victims:
             self._evict(victim)
         evicted.update(victims)
-        return bool(victims)
+        # A load may have started since the victims were chosen, so that its block is not free yet.
+        return bool(victims) and self._block_manager.room_for(blocks, admitting=admitting)
 
     def _victims(
         self, blocks: int, sequence: Sequence, scheduled: set[Sequence], *, admitting: bool

@@ -4,7 +4,8 @@ Blocks are shared only where they hold what computing them again would write, up
 Quantised keys depend on which tokens were written together, so there a block whose tokens were written one by
 one (an answer's) differs from a prompt's, and only blocks that were filled by a prompt are shared.
 
-In a hybrid model a prefix can be reused only up to a checkpoint of its state (:mod:`.state_rows`).
+In a hybrid model a prefix can be reused only up to a checkpoint of its state (:mod:`.state_rows`), and no
+chunks are stored or loaded.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ..context.block_pool import BlockPool
+from .chunk_loads import ChunkLoads
 from .sequence import Sequence
 from .state_rows import ROWS_PER_SEQUENCE, StateManager
+from .swap_outs import SwapOuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,22 @@ class BlockManager:
         share: bool,
         share_sampled: bool,
         state_pool: BlockPool | None = None,
+        loads: ChunkLoads | None = None,
+        swap_outs: SwapOuts | None = None,
     ) -> None:
         """Create a manager of ``pool``, none of whose blocks are held.
 
         ``share`` enables the prefix cache; ``share_sampled`` says whether blocks with sampled tokens may be
-        shared (keys are not quantised). ``state_pool`` counts the state rows of a hybrid model.
+        shared (keys are not quantised). ``state_pool`` counts the state rows of a hybrid model. ``loads`` and
+        ``swap_outs`` move chunks of named apps into and out of ``pool``, where they are stored.
         """
         self._pool = pool
         self._states = None if state_pool is None else StateManager(state_pool, block_tokens)
         self._block_tokens = block_tokens
         self._share = share
         self._share_sampled = share_sampled
+        self._loads = loads
+        self._swap_outs = swap_outs
         self._held: dict[bytes, _HeldContext] = {}
 
     @property
@@ -82,13 +90,56 @@ class BlockManager:
         """
         checkpoint = None
         if sequence.block_hashes is not None and self._share:
-            tokens = sequence.tokens if self._share_sampled else sequence.tokens[: sequence.prompt_tokens]
-            reusable = (len(tokens) - 1) // self._block_tokens
-            hashes = sequence.block_hashes.compute(tokens, reusable)
+            tokens = len(sequence.tokens) if self._share_sampled else sequence.prompt_tokens
+            hashes = sequence.block_hashes.compute(sequence.tokens, (tokens - 1) // self._block_tokens)
             sequence.blocks, checkpoint = self._acquire_cached(hashes)
             sequence.computed_tokens = len(sequence.blocks) * self._block_tokens
         if self._states is not None:
             sequence.states = self._states.begin(checkpoint)
+
+    def begin_loads(self, sequence: Sequence, now: float) -> None:
+        """Load what is stored of an admitted sequence's prompt, behind its cached prefix."""
+        if self._loads is not None and (hashes := self._loadable(sequence)):
+            self._loads.begin(sequence, hashes, now)
+
+    def skip_cached(self, sequence: Sequence) -> None:
+        """Take the next blocks of a running prompt that are in the arena by now, where chunks are loaded.
+
+        Their tokens then count as computed.
+        """
+        before = sequence.computed_tokens
+        if self._loads is None or before % self._block_tokens:
+            return
+        hashes = self._loadable(sequence)
+        for position in range(before // self._block_tokens, len(hashes)):
+            found = self._pool.acquire_cached(hashes[position : position + 1])
+            if not found:
+                break
+            self._pool.release(sequence.blocks[position : position + 1])
+            sequence.blocks[position : position + 1] = found
+            sequence.computed_tokens += self._block_tokens
+        if not sequence.evicted and sequence.cached_tokens is not None:
+            sequence.cached_tokens += sequence.computed_tokens - before
+
+    def tokens_to_compute(self, sequence: Sequence, length: int, now: float) -> int:
+        """Return how many of the next ``length`` tokens of a prompt to compute now.
+
+        They end before the next block that is in the arena or being loaded; 0 if the next one is. Call
+        :meth:`skip_cached` before.
+        """
+        if self._loads is None or sequence.computed_tokens % self._block_tokens:
+            return length
+        return self._loads.tokens_to_compute(sequence, length, self._loadable(sequence), now)
+
+    def swap_out(self, sequence: Sequence) -> None:
+        """Have the complete blocks of a sequence that ends stored, and stop its loads."""
+        if self._loads is not None:
+            self._loads.abandon(sequence)
+        if self._swap_outs is None or not self._stores(sequence) or sequence.block_hashes is None:
+            return
+        complete = self._shared_tokens(sequence) // self._block_tokens
+        if complete:
+            self._swap_outs.begin(sequence, sequence.block_hashes.compute(sequence.tokens, complete))
 
     def room_for(self, blocks: int, *, admitting: bool, without: Collection[Sequence] = ()) -> bool:
         """Whether ``blocks`` blocks would be free if the sequences in ``without`` had none.
@@ -96,6 +147,8 @@ class BlockManager:
         ``admitting`` a sequence takes state rows as well, in a hybrid model.
         """
         tables = Counter(block for sequence in without for block in sequence.blocks)
+        if self._loads is not None and without:
+            tables.update(self._loads.released_by(without))
         if self._pool.free + self._pool.freed_by(tables) < blocks:
             return False
         if self._states is None or not admitting:
@@ -139,9 +192,8 @@ class BlockManager:
 
     def cache_full_blocks(self, sequence: Sequence, before: int) -> None:
         """Cache the blocks that were completed since ``before`` tokens were computed."""
-        computed = sequence.computed_tokens
-        shared = computed if self._share_sampled else min(computed, sequence.prompt_tokens)
-        first, last = before // self._block_tokens, shared // self._block_tokens
+        first = before // self._block_tokens
+        last = self._shared_tokens(sequence) // self._block_tokens
         if first >= last or sequence.block_hashes is None or not self._share:
             return
         hashes = sequence.block_hashes.compute(sequence.tokens, last)
@@ -150,6 +202,8 @@ class BlockManager:
 
     def release(self, sequence: Sequence) -> None:
         """Release all blocks and state rows of a sequence; cached ones can still be found."""
+        if self._loads is not None:
+            self._loads.abandon(sequence)
         self._pool.release(sequence.blocks)
         sequence.blocks = []
         sequence.computed_tokens = 0
@@ -164,6 +218,8 @@ class BlockManager:
         first discarded block, and writes tokens together or one by one as they were written before. In a
         hybrid model the state behind that token may be lost: the sequence then has no blocks left.
         """
+        if self._loads is not None:
+            self._loads.abandon(sequence)
         first = sequence.computed_tokens // self._block_tokens
         touched = self.blocks_for(sequence.computed_tokens + length)
         if quarantine:
@@ -234,7 +290,7 @@ class BlockManager:
         return min((context.until for context in self._held.values()), default=float("inf"))
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Check that ``sequences`` and the held contexts account for every block and state row.
+        """Check that ``sequences``, held contexts, loads and swap-outs account for every block and state row.
 
         Raises:
             AssertionError: always a bug.
@@ -242,12 +298,29 @@ class BlockManager:
         sequences = list(sequences)
         held = self._held.values()
         tables = [sequence.blocks for sequence in sequences]
-        self._pool.check_integrity([*tables, *(context.blocks for context in held)])
+        tables += [context.blocks for context in held]
+        tables += [part.held_blocks for part in (self._loads, self._swap_outs) if part is not None]
+        self._pool.check_integrity(tables)
         if self._states is not None:
             self._states.check_integrity(
                 [sequence.states for sequence in sequences if sequence.states is not None],
                 [context.checkpoint for context in held if context.checkpoint is not None],
             )
+
+    def _stores(self, sequence: Sequence) -> bool:
+        return self._share and bool(sequence.app)
+
+    def _shared_tokens(self, sequence: Sequence) -> int:
+        """The computed tokens whose blocks may be shared."""
+        computed = sequence.computed_tokens
+        return computed if self._share_sampled else min(computed, sequence.prompt_tokens)
+
+    def _loadable(self, sequence: Sequence) -> list[bytes]:
+        """The hashes of the prompt's blocks that need not be computed: all but that of its last token."""
+        if self._loads is None or not self._stores(sequence) or sequence.block_hashes is None:
+            return []
+        tokens = min(sequence.prompt_tokens, len(sequence.tokens) - 1)
+        return sequence.block_hashes.compute(sequence.tokens, tokens // self._block_tokens)
 
     def _acquire_cached(self, hashes: list[bytes]) -> tuple[list[int], int | None]:
         """Take the cached blocks of the longest prefix that can be reused, and the checkpoint behind it."""

@@ -160,6 +160,7 @@ class RequestQueues:
     def requeue(self, sequence: Sequence) -> None:
         """Move a running sequence, which has lost its blocks, back to its queue."""
         self._remove_running(sequence)
+        sequence.evicted = True
         self._enqueue(sequence)
 
     def finish(self, sequence: Sequence) -> None:
@@ -212,7 +213,7 @@ class RequestQueues:
                 if sequence.state is not SequenceState.WAITING or sequence.blocks or sequence.computed_tokens:
                     raise AssertionError(f"sequence {sequence.id} waits, but is {sequence.state} with blocks")
         for sequence in self.running:
-            if sequence.state not in (SequenceState.PREFILL, SequenceState.DECODE):
+            if sequence.state in (SequenceState.WAITING, SequenceState.FINISHED):
                 raise AssertionError(f"sequence {sequence.id} runs, but is {sequence.state}")
         if self.running != sorted(self.running, key=by_order):
             raise AssertionError("the running sequences are not in order")

@@ -15,6 +15,8 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
   a running sequence needs more than are free, the last sequences in the serving order are evicted: they wait
   again, and recompute what the prefix cache has lost. The first sequence in the order can take the blocks of
   all others, and every sequence alone fits the arena; so the first always advances and none is lost.
+- **Loads** (LLMS §3.3). What is stored of an admitted prompt is read into its blocks while others are
+  computed. A sequence that waits for a chunk is in no batch and delays none.
 
 None of this can change what a model says. Quantised keys depend on which tokens were written together. So a
 prompt chunk that is cut short ends on a block boundary, tokens that were sampled one by one are recomputed
@@ -27,20 +29,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..context.block_pool import BlockPool
+from ..context.swap.chunks import ChunkLoad, ChunkSwapper
+from ..context.swap.costs import LinearCost
 from ..drafting.drafter import NO_DRAFT, Draft
 from ..heg.cost_model import CostModel, KernelCost
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, GraphLoad, KernelKind, Role
+from ..heg.kernel import BatchContext, BatchShape, GraphLoad, KernelKind, Role
 from .active_kernels import ActiveKernels, ScheduledKernel
 from .batch import Batch
 from .batch_builder import BatchBuilder
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
+from .chunk_loads import ChunkLoads
 from .graph_switcher import GraphSwitcher, PrefillWork
 from .kernel_selector import KernelSelector
 from .policy import Policy, Preemption
 from .queues import RequestQueues
 from .sequence import Sequence, SequenceState
+from .swap_outs import SwapOuts
 
 
 class Scheduler:
@@ -55,17 +61,28 @@ class Scheduler:
         max_batch_size: int,
         share_sampled: bool,
         state_pool: BlockPool | None = None,
+        swapper: ChunkSwapper | None = None,
     ) -> None:
-        """``max_batch_size`` is in sequences. For the last two see :class:`BlockManager`."""
+        """``max_batch_size`` is in sequences. For the next two see :class:`BlockManager`.
+
+        ``swapper`` stores and loads the chunks of named apps; a hybrid model has none.
+        """
         self.policy = policy
         self._graph = graph
         self._restarts = policy.preemption is Preemption.RESTART
+        self._loads: ChunkLoads | None = None
+        self._swap_outs: SwapOuts | None = None
+        if swapper is not None:
+            self._loads = ChunkLoads(pool, graph.block_tokens, swapper, self._recompute_cost)
+            self._swap_outs = SwapOuts(pool, swapper)
         self._block_manager = BlockManager(
             pool,
             graph.block_tokens,
             share=policy.prefix_reuse,
             share_sampled=share_sampled,
             state_pool=state_pool,
+            loads=self._loads,
+            swap_outs=self._swap_outs,
         )
         self._queues = RequestQueues(policy, graph)
         self._batches = BatchesInProgress(graph, policy, self._queues, self._block_manager)
@@ -119,6 +136,21 @@ class Scheduler:
         return self._selector.preemptions
 
     @property
+    def loaded_sequences(self) -> int:
+        """Sequences for which chunks were loaded."""
+        return 0 if self._loads is None else self._loads.begun
+
+    @property
+    def recomputed_chunks(self) -> int:
+        """Stored chunks that were computed: because it was quicker, or because they were damaged."""
+        return 0 if self._loads is None else self._loads.recomputed
+
+    @property
+    def switch_s(self) -> float:
+        """Seconds from the admission of sequences until nothing was being loaded for them any more."""
+        return 0.0 if self._loads is None else self._loads.switch_s
+
+    @property
     def switches_graphs(self) -> bool:
         """Whether the PREFILL XPU has two graphs for each op group."""
         return self._switcher is not None
@@ -149,10 +181,13 @@ class Scheduler:
     def next_timeout(self) -> float:
         """The next time at which a deadline passes, a kernel counts as hung, or a held context expires.
 
-        Held contexts count only while sequences wait for their blocks.
+        Held contexts count only while sequences wait for their blocks. With loads, also the time at which a
+        sequence that waits for a chunk may find it quicker to compute it.
         """
         times = [self._hung_at(kernel) for kernel in self._active]
         times.append(self._queues.next_deadline)
+        if self._loads is not None:
+            times.append(self._loads.next_decision)
         if self.num_waiting:
             times.append(self._block_manager.next_expiry())
         return min(times)
@@ -176,9 +211,13 @@ class Scheduler:
         return shed
 
     def finish(self, sequence: Sequence) -> None:
-        """End a sequence in any state, for any reason; its blocks are released once it is in no batch."""
+        """End a sequence in any state, for any reason; its blocks are released once it is in no batch.
+
+        What it has computed is stored, where chunks are.
+        """
         if sequence.state is SequenceState.FINISHED:
             return
+        self._block_manager.swap_out(sequence)
         self._queues.finish(sequence)
         batch = self._batches.containing(sequence)
         if batch is None:
@@ -253,6 +292,16 @@ class Scheduler:
             self.finish(sequence)
         return given_up
 
+    def complete_loads(self, loads: Iterable[ChunkLoad], now: float) -> None:
+        """Note that the swapper has ended ``loads``; see their state."""
+        assert self._loads is not None
+        self._loads.complete(loads, now)
+
+    def release_swapped_out(self, blocks: Iterable[int]) -> None:
+        """Note that the swapper has copied ``blocks``."""
+        assert self._swap_outs is not None
+        self._swap_outs.release(blocks)
+
     def end_graph_load(self, load: GraphLoad, *, failed: bool) -> None:
         """Note that the PREFILL XPU has loaded a graph, or has ``failed`` to and keeps the former one."""
         assert self._switcher is not None
@@ -300,7 +349,9 @@ class Scheduler:
         """
         self._block_manager.release_expired(now)
         self._queues.promote_aged(now)
-        self._builder.begin_round()
+        self._builder.begin_round(now)
+        if self._loads is not None:
+            self._loads.begin_round()
         scheduled: list[ScheduledKernel] = []
         while True:
             running = self.num_running
@@ -329,6 +380,15 @@ class Scheduler:
             if batch.context.shape.tokens == static and groups:
                 return PrefillWork(max(0, chunks - 1), groups[0])
         return PrefillWork(chunks, None)
+
+    def _recompute_cost(self, past_tokens: int) -> LinearCost:
+        """Return T_re of LLMS §3.3: seconds by blocks, fitted to a short and a long chunk."""
+        size = self._graph.block_tokens
+        points = []
+        for blocks in (1, max(2, self._graph.max_chunk_tokens // size)):
+            seconds = self._graph.decode_seconds(BatchShape(blocks * size, 1, past_tokens, 0))
+            points.append((blocks, seconds))
+        return LinearCost.fit(points)
 
     def _hung_at(self, kernel: ScheduledKernel) -> float:
         return kernel.started + self.hang_timeout_s(kernel.cost)

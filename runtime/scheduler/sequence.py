@@ -9,6 +9,7 @@ from typing import Final
 from agentrt.priority import Priority
 
 from ..context.block_hashes import BlockHashes
+from ..context.swap.chunks import ChunkLoad
 from ..drafting.drafter import NO_DRAFT, Draft
 from .state_rows import StateRows
 
@@ -21,8 +22,9 @@ class SequenceState(enum.Enum):
 
                      admit                   all known tokens computed
         WAITING ──────────────▶ PREFILL ──────────────────────────────────────▶ DECODE
-           ▲                    │  ▲                                             │
-           │                    │  └── kernel failed, batch dropped, extended ───┤
+           ▲                    │  ▲ ▲                                           │
+           │    chunk is awaited▼  │ └── kernel failed, batch dropped, extended ─┤
+           │                  LOADING chunk loaded, damaged or withdrawn         │
            └───── evicted ──────┴─────────────────── evicted ────────────────────┤
                                                                                  ▼
         any state ── finish (end, length, cancel, deadline, shed, fault) ───▶ FINISHED
@@ -30,8 +32,9 @@ class SequenceState(enum.Enum):
     A sequence is *extended* by given tokens, those of a tool's output. They are computed as a prompt is, in
     chunks; decoding continues behind them.
 
-    PREFILL and DECODE sequences are *running*: they hold KV blocks, whether or not they are in a batch. A
-    WAITING sequence holds none, except while the batch builder tries to admit it: then it has the blocks of
+    PREFILL, LOADING and DECODE sequences are *running*: they hold KV blocks, whether or not they are in a
+    batch. A LOADING sequence is in none: the next block of its prompt is being loaded (:class:`ChunkLoads`).
+    A WAITING sequence holds none, except while the batch builder tries to admit it: then it has the blocks of
     its cached prefix, and releases them if the rest do not fit. A sequence whose batch is paused between two
     kernels keeps its state: being paused is a state of the :class:`Batch`, and nothing computed is lost. If a
     sequence finishes while it is in a batch, its blocks are released when the batch is completed or dropped.
@@ -41,6 +44,7 @@ class SequenceState(enum.Enum):
 
     WAITING = "waiting"
     PREFILL = "prefill"
+    LOADING = "loading"
     DECODE = "decode"
     FINISHED = "finished"
 
@@ -49,7 +53,7 @@ class SequenceState(enum.Enum):
 class Sequence:
     """The tokens of one request, its block table, and how many of its tokens have been computed.
 
-    The sampler's side appends to ``tokens``; every field below ``request_id`` belongs to the scheduler.
+    The sampler's side appends to ``tokens``; every field below ``context_id`` belongs to the scheduler.
     """
 
     id: int
@@ -65,6 +69,10 @@ class Sequence:
     platform's clock."""
     request_id: str = ""
     """Names the request in traces and error messages."""
+    app: str = ""
+    """The app under which its chunks are stored; empty stores none."""
+    context_id: str = ""
+    """The context under which they are stored; empty if the request names none."""
 
     prompt_tokens: int = field(init=False)
     state: SequenceState = SequenceState.WAITING
@@ -75,7 +83,12 @@ class Sequence:
     states: StateRows | None = None
     """Its state rows in a hybrid model; None while it is WAITING, and in all other models."""
     cached_tokens: int | None = None
-    """Prompt tokens found in the prefix cache when the sequence was first admitted; None before."""
+    """Prompt tokens that were not computed until it was first evicted: found in the prefix cache, or loaded.
+    None until it is admitted."""
+    evicted: bool = False
+    """Whether it has lost its blocks since it was first admitted."""
+    loads: dict[int, ChunkLoad] = field(default_factory=dict)
+    """The loads that it waits for, by place in the block table, ascending."""
     draft: Draft = NO_DRAFT
     """Draft tokens of which the next decode verifies some behind ``tokens`` (sd.npu §2.2)."""
     given: list[range] = field(default_factory=list)

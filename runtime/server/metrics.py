@@ -39,6 +39,9 @@ _ENGINE_COUNTERS: Final = (
         "Forward passes paused between two kernels for a more urgent one.",
         "preemptions",
     ),
+    ("agentrt_contexts_loaded", "Requests for which stored chunks were loaded.", "loaded_contexts"),
+    ("agentrt_chunks_recomputed", "Stored chunks that were computed all the same.", "recomputed_chunks"),
+    ("agentrt_context_switch_seconds", "Seconds that requests waited for their chunks.", "switch_s"),
     ("agentrt_requests_finished", "Finished requests.", "finished"),
     ("agentrt_requests_cancelled", "Cancelled requests.", "cancelled"),
 )

@@ -43,8 +43,8 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.drafting.drafter": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
     "agentrt.runtime.heg.graph": (set(), 6),
-    "agentrt.runtime.scheduler.scheduler": (set(), 25),
-    "agentrt.runtime.engine.simulation": (set(), 34),
+    "agentrt.runtime.scheduler.scheduler": (set(), 31),
+    "agentrt.runtime.engine.simulation": (set(), 40),
     # httpx loads rich where it is installed.
     "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 34),
 }

@@ -107,14 +107,7 @@ class Machine:
         self.state_pool = BlockPool(self.state_rows) if self.state_rows else None
         self.states: dict[int, tuple[int, ...] | None] = {self.state_rows: ()}
         """By state row, the tokens behind which the state in it is; None while it is being written."""
-        self.scheduler = Scheduler(
-            self.pool,
-            self.graph,
-            self.policy,
-            max_batch_size=self.batch,
-            share_sampled=self.share_sampled,
-            state_pool=self.state_pool,
-        )
+        self.scheduler = self._new_scheduler()
         self.now = 0.0
         self.running: dict[Role, Kernel] = {}
         self.log: list[Kernel] = []
@@ -124,6 +117,21 @@ class Machine:
         self.done: dict[Sequence, float] = {}
         self.given_up: list[Sequence] = []
         self._ids = 0
+
+    def _new_scheduler(self, **options: Any) -> Scheduler:
+        return Scheduler(
+            self.pool,
+            self.graph,
+            self.policy,
+            max_batch_size=self.batch,
+            share_sampled=self.share_sampled,
+            state_pool=self.state_pool,
+            **options,
+        )
+
+    def _end_kernel(self, kernel: Kernel) -> None:
+        """Write what the last kernel of a batch computes."""
+        self._access_states(kernel, written=True)
 
     def add(
         self,
@@ -175,7 +183,7 @@ class Machine:
         del self.running[role]
         self.now = kernel.end
         if kernel.scheduled.kernel.last:
-            self._access_states(kernel, written=True)
+            self._end_kernel(kernel)
         completed = self.scheduler.complete_kernel(role, self.now)
         for chunk in completed.chunks if completed else ():
             if chunk.samples:

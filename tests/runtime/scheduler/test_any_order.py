@@ -25,10 +25,11 @@ class AnyOrder(RuleBasedStateMachine):
     policy: Policy
     xpus: int
     state_rows = 0
+    machine_type: type[Machine] = Machine
 
     @initialize(share_sampled=st.booleans())
     def start(self, share_sampled: bool) -> None:
-        self.machine = Machine(
+        self.machine = self.machine_type(
             blocks=BLOCKS,
             batch=BATCH,
             xpus=self.xpus,
@@ -63,9 +64,16 @@ class AnyOrder(RuleBasedStateMachine):
     def schedule(self) -> None:
         self.machine.schedule()
         if not self.machine.running:
-            held = self.scheduler.next_timeout() < float("inf")  # for the next turn
-            assert held or not self.scheduler.num_waiting + self.scheduler.num_running, "a sequence could run"
+            unfinished = self.scheduler.num_waiting + self.scheduler.num_running
+            assert self.waits() or not unfinished, "a sequence could run"
         assert not self.machine.schedule(), "all kernels that may run have been started"
+
+    def waits(self) -> bool:
+        """Whether something other than a kernel lets sequences go on: here the end of a held context."""
+        return self.scheduler.next_timeout() < float("inf")
+
+    def settle(self) -> None:
+        """End what goes on beside the kernels."""
 
     def kernel_starts(self, kernel: Kernel) -> None:
         scheduled = kernel.scheduled
@@ -109,7 +117,8 @@ class AnyOrder(RuleBasedStateMachine):
         if not self.policy.by_priority or self.policy.time_share or self.xpus == 2:
             return
         batch = kernel.scheduled.batch
-        ready = [s for s in self.alive if not s.level and s.state is not SequenceState.WAITING]
+        not_ready = (SequenceState.WAITING, SequenceState.LOADING)
+        ready = [s for s in self.alive if not s.level and s.state not in not_ready]
         if batch.level and ready:
             assert any(s.promoted for s in self.alive), "a background kernel before a reactive one"
             assert self.reactive_in_a_row >= self.policy.promoted_stride
@@ -177,6 +186,7 @@ class AnyOrder(RuleBasedStateMachine):
         for _ in range(20_000):
             self.machine.step()
             self.scheduler.expire(self.machine.now)
+            self.settle()
             self.nothing_is_lost()
             if not self.alive:
                 break
@@ -185,6 +195,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert not self.alive
         while self.machine.step():
             pass
+        self.settle()
         self.machine.now += self.policy.tool_wait_s
         self.scheduler.schedule(self.machine.now)
         assert self.machine.pool.free == BLOCKS - self.quarantined

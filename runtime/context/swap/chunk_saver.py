@@ -1,0 +1,143 @@
+"""Copies, encodes and stores the chunks of ended requests, on threads of its own (LLMS §3.4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from agentrt.errors import AgentRTError
+
+from ..saved_contexts import Rows
+from ..store.chunks import Chunk
+from .chunks import OutgoingChunk, SwapOut
+from .codec import ChunkCodec
+from .memory_tier import MemoryTier
+from .worker import Worker
+
+_GROUP: Final = 32
+"""Chunks that are copied, encoded and stored together."""
+_MAX_UNWRITTEN_BYTES: Final = 256 * 2**20
+"""Bytes that may wait for the disk. A disk that is slower than the requests loses the chunks beyond it."""
+
+_log: Final = logging.getLogger(__name__)
+
+OnCopied: TypeAlias = Callable[[Sequence[int]], None]
+WriteChunks: TypeAlias = Callable[[SwapOut, Sequence[Chunk]], Sequence[Chunk]]
+"""Stores chunks of a request, and returns those that were new; called with none as well. Raises AgentRTError
+or OSError: they are not stored."""
+
+
+class ChunkSaver:
+    """Two threads: one copies and encodes, and never waits for the disk, the other one writes. Thread-safe.
+
+    So blocks are released at the speed of the memory, however slow the disk is.
+    """
+
+    def __init__(
+        self, rows: Sequence[Rows], codec: ChunkCodec, tier: MemoryTier, write: WriteChunks | None
+    ) -> None:
+        """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only."""
+        self._rows = rows
+        self._codec = codec
+        self._tier = tier
+        self._write = write
+        self._encoding = Worker("agentrt-swap-out")
+        self._writing = Worker("agentrt-store")
+        self._on_the_way: set[tuple[str, bytes]] = set()
+        self._on_copied: OnCopied = lambda blocks: None
+        self._unwritten_bytes = 0
+        self._warned = False
+        self.saved = self.saved_bytes = self.dropped = 0
+
+    def start(self, on_copied: OnCopied) -> None:
+        """Call ``on_copied``, on a thread of this object, with blocks that have been copied."""
+        self._on_copied = on_copied
+
+    def is_saving(self, app: str, block_hash: bytes) -> bool:
+        """Whether a chunk is on its way. Takes no lock."""
+        return (app, block_hash) in self._on_the_way
+
+    def save(self, swap_out: SwapOut) -> None:
+        """Queue the chunks of an ended request."""
+        self._on_the_way.update((swap_out.app, chunk.block_hash) for chunk in swap_out.chunks)
+        self._encoding.submit(partial(self._encode, swap_out))
+
+    def close(self, timeout_s: float) -> bool:
+        """Store what is queued and end the threads, each within ``timeout_s``; return whether all is done."""
+        encoded = self._encoding.close(timeout_s)
+        if encoded:
+            self._rows = ()  # the memory of the arena
+        return encoded and self._writing.close(timeout_s)
+
+    def _encode(self, swap_out: SwapOut) -> None:
+        for group in _groups(swap_out.chunks):
+            try:
+                encoded = self._encode_group(group)
+            except Exception:
+                self._finish(swap_out, group)
+                raise
+            for chunk in encoded:
+                self._tier.put(swap_out.app, chunk)
+            if self._write is None:
+                self._count(encoded)
+                self._finish(swap_out, group)
+            else:
+                self._queue_write(swap_out, group, encoded)
+
+    def _encode_group(self, group: Sequence[OutgoingChunk]) -> list[Chunk]:
+        blocks = [chunk.block for chunk in group]
+        try:
+            copies = [cache[blocks] for cache in self._rows]
+        finally:
+            self._on_copied(blocks)
+        payloads = self._codec.encode(copies, 0, [chunk.position for chunk in group])
+        return [
+            Chunk(chunk.block_hash, 0, 0.0, payload) for chunk, payload in zip(group, payloads, strict=True)
+        ]
+
+    def _queue_write(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]) -> None:
+        size = sum(len(chunk.payload) for chunk in encoded)
+        if self._unwritten_bytes + size > _MAX_UNWRITTEN_BYTES:
+            self._drop(swap_out, group, "the disk is slower than the requests")
+            return
+        self._unwritten_bytes += size
+        self._writing.submit(partial(self._write_group, swap_out, group, encoded, size))
+
+    def _write_group(
+        self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk], size: int
+    ) -> None:
+        assert self._write is not None
+        try:
+            self._count(self._write(swap_out, encoded))
+        except (AgentRTError, OSError) as error:
+            self._drop(swap_out, group, str(error))
+        finally:
+            self._unwritten_bytes -= size
+            self._finish(swap_out, group)
+
+    def _count(self, encoded: Sequence[Chunk]) -> None:
+        self.saved += len(encoded)
+        self.saved_bytes += sum(len(chunk.payload) for chunk in encoded)
+
+    def _drop(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], reason: str) -> None:
+        """Give up storing a group: its requests go on, and recompute it when they need it again."""
+        self._finish(swap_out, group)
+        self.dropped += len(group)
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "Contexts are not stored (%s), and are computed again once the memory has lost them. Free "
+                "disk space in RuntimeConfig.context_folder, or use a folder on a faster disk.",
+                reason,
+            )
+
+    def _finish(self, swap_out: SwapOut, group: Sequence[OutgoingChunk]) -> None:
+        self._on_the_way.difference_update((swap_out.app, chunk.block_hash) for chunk in group)
+
+
+def _groups(chunks: Sequence[OutgoingChunk]) -> Iterator[Sequence[OutgoingChunk]]:
+    """Yield the chunks in groups; one empty group for none, so that their context counts as used."""
+    for begin in range(0, max(1, len(chunks)), _GROUP):
+        yield chunks[begin : begin + _GROUP]

@@ -1,0 +1,72 @@
+"""T_re and T_IO: what a chunk costs to recompute and to read, as linear functions (LLMS §3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+_NEWEST_WEIGHT: Final = 0.3
+"""Weight of the newest observation in the geometric mean: one read that had to wait moves it little."""
+_LARGEST_FACTOR: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCost:
+    """Seconds as ``fixed_s`` for each operation and ``per_unit_s`` for each unit of its size."""
+
+    fixed_s: float
+    per_unit_s: float
+
+    def seconds(self, units: float, operations: int = 1) -> float:
+        """Return the seconds of ``operations`` operations of ``units`` units together; 0 for none."""
+        return operations * self.fixed_s + units * self.per_unit_s if operations else 0.0
+
+    def times(self, factor: float) -> LinearCost:
+        """Return the cost of a device that is ``factor`` times as slow."""
+        return LinearCost(self.fixed_s * factor, self.per_unit_s * factor)
+
+    @classmethod
+    def fit(cls, points: Sequence[tuple[float, float]]) -> Self:
+        """Return the line of least squares through ``(units, seconds)`` points; neither term is negative.
+
+        Seconds are weighted by their inverse, so that a small operation counts as much as a large one.
+        """
+        weights = [1 / max(seconds, 1e-9) ** 2 for _, seconds in points]
+        total = sum(weights)
+        mean_units = sum(w * units for w, (units, _) in zip(weights, points, strict=True)) / total
+        mean_s = sum(w * seconds for w, (_, seconds) in zip(weights, points, strict=True)) / total
+        spread = sum(w * (units - mean_units) ** 2 for w, (units, _) in zip(weights, points, strict=True))
+        common = sum(
+            w * (units - mean_units) * (seconds - mean_s)
+            for w, (units, seconds) in zip(weights, points, strict=True)
+        )
+        slope = max(0.0, common / spread) if spread else 0.0
+        if mean_s < slope * mean_units:  # through the origin
+            return cls(0.0, mean_s / mean_units)
+        return cls(mean_s - slope * mean_units, slope)
+
+
+class RefinedCost:
+    """A cost that was measured once and is corrected by a factor while it is used. Not thread-safe."""
+
+    def __init__(self, measured: LinearCost) -> None:
+        """Begin with ``measured``."""
+        self._measured = measured
+        self._factor = 1.0
+
+    @property
+    def present(self) -> LinearCost:
+        """The measured cost times the running mean of observed ÷ predicted seconds."""
+        return self._measured.times(self._factor)
+
+    def measure_again(self, measured: LinearCost) -> None:
+        """Replace the measurement; earlier observations do not count any more."""
+        self._measured, self._factor = measured, 1.0
+
+    def observe(self, units: float, operations: int, seconds: float) -> None:
+        """Note what ``operations`` operations took."""
+        predicted = self._measured.seconds(units, operations)
+        if predicted > 0:
+            factor = min(max(seconds / predicted, 1 / _LARGEST_FACTOR), _LARGEST_FACTOR)
+            self._factor *= (factor / self._factor) ** _NEWEST_WEIGHT

@@ -1,0 +1,142 @@
+"""The swapper: chunks between the KV arena, the memory tier and the store (LLMS §3.4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agentrt.errors import ChunkDamagedError
+
+from ..saved_contexts import Rows
+from ..store.chunks import Chunk
+from ..store.store import ContextStore
+from .chunk_loader import ChunkLoader, OnEnded
+from .chunk_saver import ChunkSaver, OnCopied
+from .chunks import ChunkLoad, SwapOut
+from .codec import ChunkCodec
+from .context_files import ContextFiles
+from .costs import LinearCost
+from .memory_tier import MemoryTier
+
+_CLOSE_S: Final = 10.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapStatistics:
+    """A snapshot of the tiers below the KV arena. Counters only grow."""
+
+    chunks_out: int
+    """Chunks that were stored."""
+    bytes_out: int
+    chunks_in: int
+    """Chunks that were loaded into the arena."""
+    bytes_in: int
+    damaged_chunks: int
+    """Chunks that could not be loaded, and were recomputed."""
+    dropped_chunks: int
+    """Chunks that were not stored: the disk is full, fails, or is too slow."""
+    memory_bytes: int
+    """Bytes of chunks in the memory tier now."""
+    evicted_chunks: int
+    """Chunks that the memory tier has forgotten for others."""
+
+
+class Swapper:
+    """A :class:`ChunkSwapper` over a memory tier and a store. Thread-safe.
+
+    An arena block that is being loaded or copied must stay held until it is reported.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Rows],
+        codec: ChunkCodec,
+        *,
+        memory_bytes: int,
+        store: ContextStore | None,
+        measure: Callable[[], LinearCost | None] = lambda: None,
+    ) -> None:
+        """``rows`` is the memory of the arena, by cache.
+
+        ``memory_bytes`` is the budget of the memory tier. Without a ``store`` contexts are lost with this
+        object. ``measure`` measures T_IO of the store, once.
+        """
+        self._tier = MemoryTier(memory_bytes)
+        self._store = store
+        write = None if store is None else ContextFiles(store).write
+        self._loader = ChunkLoader(rows, codec, self._read, measure)
+        self._saver = ChunkSaver(rows, codec, self._tier, write)
+
+    def start(self, on_ended: OnEnded, on_copied: OnCopied) -> None:
+        """Start the threads, which report loads that have ended and blocks that have been copied."""
+        self._saver.start(on_copied)
+        self._loader.start(on_ended)
+
+    def locate(self, app: str, block_hash: bytes) -> int | None:
+        """See :meth:`ChunkSwapper.locate`."""
+        if (app, block_hash) in self._tier:
+            return 0
+        location = None if self._store is None else self._store.locate(app, block_hash)
+        return None if location is None else location.payload_bytes
+
+    def stores(self, app: str, block_hash: bytes) -> bool:
+        """See :meth:`ChunkSwapper.stores`."""
+        if self._saver.is_saving(app, block_hash):
+            return True
+        if self._store is None:
+            return (app, block_hash) in self._tier
+        return self._store.locate(app, block_hash) is not None
+
+    def load(self, loads: Sequence[ChunkLoad]) -> None:
+        """See :meth:`ChunkSwapper.load`."""
+        self._loader.load(loads)
+
+    def withdraw(self, load: ChunkLoad) -> bool:
+        """See :meth:`ChunkSwapper.withdraw`."""
+        return self._loader.withdraw(load)
+
+    def io_cost(self) -> LinearCost:
+        """See :meth:`ChunkSwapper.io_cost`."""
+        return self._loader.io_cost()
+
+    def swap_out(self, swap_out: SwapOut) -> None:
+        """See :meth:`ChunkSwapper.swap_out`."""
+        self._saver.save(swap_out)
+
+    def statistics(self) -> SwapStatistics:
+        """Return the counters. Cheap, and callable from any thread at any time."""
+        return SwapStatistics(
+            chunks_out=self._saver.saved,
+            bytes_out=self._saver.saved_bytes,
+            chunks_in=self._loader.loaded,
+            bytes_in=self._loader.loaded_bytes,
+            damaged_chunks=self._loader.failed,
+            dropped_chunks=self._saver.dropped,
+            memory_bytes=self._tier.payload_bytes,
+            evicted_chunks=self._tier.evicted,
+        )
+
+    def close(self) -> None:
+        """Drop the loads, store what is queued, and end the threads. May be called again.
+
+        Call it when nothing runs on the arena any more.
+        """
+        if not all([self._loader.close(_CLOSE_S), self._saver.close(_CLOSE_S)]):
+            _log.warning("The disk of the contexts does not respond; the last ones may not be stored.")
+        self._tier.clear()
+
+    def _read(self, app: str, block_hash: bytes) -> Chunk:
+        """Return a chunk from memory or from the store; called on the thread that loads."""
+        chunk = self._tier.get(app, block_hash)
+        if chunk is not None:
+            return chunk
+        location = None if self._store is None else self._store.locate(app, block_hash)
+        if self._store is None or location is None:
+            raise ChunkDamagedError("a chunk was dropped after its load was planned. It is computed again.")
+        chunk = self._store.read(location)
+        self._tier.put(app, chunk)
+        return chunk

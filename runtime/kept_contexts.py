@@ -1,0 +1,79 @@
+"""What one runtime needs to keep contexts beyond its KV arena: store, salts and swapper."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from .config import RuntimeConfig
+from .context.block_hashes import PrefixSalts
+from .context.saved_contexts import Rows
+from .context.store.store import ContextStore
+from .context.store.usage import StoreQuotas
+from .context.swap.codec import ChunkCodec
+from .context.swap.disk_speed import measure_reads
+from .context.swap.swapper import Swapper
+
+_NAME_CHARACTERS: Final = 64
+
+
+class KeptContexts:
+    """The contexts of one model in a folder, in memory, or in neither. Close it after the engine."""
+
+    def __init__(
+        self,
+        config: RuntimeConfig,
+        model_id: str,
+        fingerprint: Callable[[], bytes],
+        store: ContextStore | None = None,
+    ) -> None:
+        """Open the folder of the model, if ``config`` names one for contexts, or use ``store``, already open.
+
+        ``fingerprint`` returns that of everything that keys and values depend on (:func:`kv_fingerprint`).
+
+        Raises:
+            ContextStoreError: the folder cannot be used, or another runtime uses it.
+        """
+        self._config = config
+        self._owns_store = store is None
+        if store is not None:
+            store.use_fingerprint(fingerprint())
+        elif config.context_folder is not None:
+            quotas = StoreQuotas(disk_bytes=config.context_disk_bytes)
+            store = ContextStore(model_folder(config.context_folder, model_id), fingerprint(), quotas=quotas)
+        self.store = store
+        """The store of the contexts; None keeps them in memory only."""
+        self.salts = PrefixSalts(None if store is None else store.secret)
+        """The salts of block hashes: with a store they are the same after a restart."""
+        self.swapper: Swapper | None = None
+        """What moves chunks out of the arena and back; None if they stay there."""
+
+    def swap(self, rows: Sequence[Rows], codec: ChunkCodec) -> None:
+        """Create the swapper, for the memory of an arena by cache, where the settings ask for one."""
+        memory_bytes, folder = self._config.context_memory_bytes, self._config.context_folder
+        if rows and (self.store is not None or memory_bytes):
+            self.swapper = Swapper(
+                rows,
+                codec,
+                memory_bytes=memory_bytes,
+                store=self.store,
+                measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
+            )
+
+    def close(self) -> None:
+        """Store what has ended, and close the store unless it was given. May be called again."""
+        if self.swapper is not None:
+            self.swapper.close()
+        if self._owns_store and self.store is not None:
+            self.store.close()
+
+
+def model_folder(context_folder: Path, model_id: str) -> Path:
+    """Return the folder of one model's contexts; models of different names have different ones."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", model_id).strip("._")[:_NAME_CHARACTERS]
+    digest = hashlib.blake2b(model_id.encode(), digest_size=4).hexdigest()
+    return context_folder / f"{readable}-{digest}"

@@ -1,0 +1,208 @@
+"""Loads of stored chunks into the blocks of running sequences (LLMS §3.3): a prompt is read from its end and
+computed from its beginning, until both meet.
+
+When a sequence is admitted, each of its blocks that is stored, and not in the arena, is queued to be loaded.
+At every block boundary of its prefill the sequence takes what is in the arena by then, waits for a chunk that
+is being loaded, or, where Eq. 4 finds that quicker, withdraws the load and computes the block. A chunk that
+turns out to be damaged is computed like any other, and the sequence skips over those behind it.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+from ..context.block_pool import BlockPool
+from ..context.swap.chunks import ChunkLoad, ChunkSwapper, LoadState
+from ..context.swap.costs import LinearCost
+from ..context.swap.load_plan import recomputed_chunks
+from .sequence import Sequence, SequenceState
+
+_LEAST_WAIT_S: Final = 0.005
+"""Seconds after which a sequence that waits for a chunk decides anew at the earliest."""
+
+
+class ChunkLoads:
+    """The loads in progress, by block hash: sequences with one prefix share its loads.
+
+    A load holds its block until it has ended, also if no sequence waits for it any more: the swapper may be
+    writing to it.
+    """
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        block_tokens: int,
+        swapper: ChunkSwapper,
+        recompute_cost: Callable[[int], LinearCost],
+    ) -> None:
+        """``recompute_cost`` returns T_re, in seconds by blocks, behind a number of tokens."""
+        self._pool = pool
+        self._block_tokens = block_tokens
+        self._swapper = swapper
+        self._recompute_cost = recompute_cost
+        self._loads: dict[bytes, ChunkLoad] = {}
+        self._waiting: dict[ChunkLoad, set[Sequence]] = {}
+        self._began: dict[Sequence, float] = {}
+        self._decide_again = float("inf")
+        self.begun = 0
+        """Sequences for which chunks were loaded."""
+        self.recomputed = 0
+        """Stored chunks that were computed: because it was quicker (Eq. 4), or because they were damaged."""
+        self.switch_s = 0.0
+        """Seconds from the admission of sequences until nothing was being loaded for them any more."""
+
+    @property
+    def held_blocks(self) -> list[int]:
+        """The blocks of all loads in progress."""
+        return [load.block for load in self._loads.values()]
+
+    @property
+    def next_decision(self) -> float:
+        """When a sequence that waits may find it quicker to compute its chunk; infinite if none waits."""
+        return self._decide_again
+
+    def begin_round(self) -> None:
+        """Begin a round of decisions, in which every waiting sequence decides anew."""
+        self._decide_again = float("inf")
+
+    def begin(self, sequence: Sequence, hashes: abc.Sequence[bytes], now: float) -> None:
+        """Queue what is stored of an admitted sequence, behind its cached prefix, to be loaded.
+
+        ``hashes`` are those of the blocks that it may take. Those in the arena replace the blocks that were
+        allocated for them.
+        """
+        queued: list[ChunkLoad] = []
+        for position in range(sequence.computed_tokens // self._block_tokens, len(hashes)):
+            if self._pool.find(hashes[position]) is not None:
+                self._take_cached(sequence, position, hashes[position])
+            else:
+                self._begin_one(sequence, position, hashes[position], queued)
+        if sequence.loads:
+            self.begun += 1
+            self._began[sequence] = now
+            self._swapper.load(queued)
+
+    def tokens_to_compute(
+        self, sequence: Sequence, length: int, hashes: abc.Sequence[bytes], now: float
+    ) -> int:
+        """Return how many of the next ``length`` tokens of a prompt to compute now; 0 to wait for a chunk.
+
+        The next block is not in the arena. The tokens end before the first one that is, or is being loaded.
+        """
+        first = sequence.computed_tokens // self._block_tokens
+        end = min(first + -(-length // self._block_tokens), len(hashes))
+        stop = next((at for at in range(first, end) if self._is_coming(sequence, at, hashes[at])), None)
+        tokens = length if stop is None else (stop - first) * self._block_tokens
+        if stop == first:
+            tokens = self._block_tokens * self._take_over(sequence, length // self._block_tokens, now)
+        if not tokens:
+            one_s = self._recompute_cost(sequence.computed_tokens).seconds(1)
+            self._decide_again = min(self._decide_again, now + max(one_s, _LEAST_WAIT_S))
+        sequence.state = SequenceState.PREFILL if tokens else SequenceState.LOADING
+        return tokens
+
+    def complete(self, loads: Iterable[ChunkLoad], now: float) -> None:
+        """Note that ``loads`` have ended: each sequence that waits gets what was loaded, and it is cached."""
+        for load in loads:
+            if load.state is LoadState.LOADED:
+                self._pool.cache(load.block, load.block_hash)
+                for sequence in self._waiting[load]:
+                    self._take_cached(sequence, load.position, load.block_hash)
+            else:
+                self.recomputed += 1
+            self._end(load, now)
+
+    def abandon(self, sequence: Sequence) -> None:
+        """Stop waiting on behalf of a sequence that loses its blocks. Loads that have started go on."""
+        self._began.pop(sequence, None)
+        for load in sequence.loads.values():
+            self._waiting[load].discard(sequence)
+            if not self._waiting[load] and self._swapper.withdraw(load):
+                self._end(load, 0.0)
+        sequence.loads.clear()
+
+    def released_by(self, sequences: Collection[Sequence]) -> list[int]:
+        """Return the blocks of the loads that would be withdrawn if ``sequences`` were abandoned."""
+        return [
+            load.block
+            for load, waiting in self._waiting.items()
+            if load.state is LoadState.QUEUED and waiting.issubset(sequences)
+        ]
+
+    def _begin_one(
+        self, sequence: Sequence, position: int, block_hash: bytes, queued: list[ChunkLoad]
+    ) -> None:
+        """Have a sequence wait for a chunk, if it is stored; ``queued`` receives loads for the swapper."""
+        urgency = (*sequence.order, -position)
+        load = self._loads.get(block_hash)
+        if load is None:
+            io_bytes = self._swapper.locate(sequence.app, block_hash)
+            if io_bytes is None:
+                return
+            block = sequence.blocks[position]
+            self._pool.share([block])
+            load = ChunkLoad(sequence.app, block_hash, position, block, io_bytes, urgency)
+            self._loads[block_hash] = load
+            self._waiting[load] = set()
+            queued.append(load)
+        elif urgency < load.urgency:
+            load.urgency = urgency
+            queued.append(load)
+        self._waiting[load].add(sequence)
+        sequence.loads[position] = load
+
+    def _is_coming(self, sequence: Sequence, position: int, block_hash: bytes) -> bool:
+        return position in sequence.loads or self._pool.find(block_hash) is not None
+
+    def _take_over(self, sequence: Sequence, most: int, now: float) -> int:
+        """Return how many of the next blocks to compute instead, which are no longer loaded or waited for."""
+        pending = list(self._next_loads(sequence))
+        recompute = self._recompute_cost(sequence.computed_tokens)
+        io_bytes = [load.io_bytes for load in pending]
+        chosen = recomputed_chunks(io_bytes, recompute, self._swapper.io_cost(), most=most)
+        for taken, load in enumerate(pending[:chosen]):
+            if self._swapper.withdraw(load):
+                self._end(load, now)
+            elif not self._leave(sequence, load, now):
+                return taken
+            self.recomputed += 1
+        return chosen
+
+    def _next_loads(self, sequence: Sequence) -> Iterator[ChunkLoad]:
+        """The loads of the next blocks without a gap."""
+        position = sequence.computed_tokens // self._block_tokens
+        while (load := sequence.loads.get(position)) is not None:
+            yield load
+            position += 1
+
+    def _leave(self, sequence: Sequence, load: ChunkLoad, now: float) -> bool:
+        """Stop waiting for a load that has started; return whether there is another block to compute in."""
+        if sequence.blocks[load.position] == load.block:
+            if not self._pool.free:
+                return False
+            self._replace_block(sequence, load.position, self._pool.allocate(1)[0])
+        self._waiting[load].discard(sequence)
+        self._stop_waiting(sequence, load, now)
+        return True
+
+    def _take_cached(self, sequence: Sequence, position: int, block_hash: bytes) -> None:
+        (block,) = self._pool.acquire_cached([block_hash])
+        self._replace_block(sequence, position, block)
+
+    def _replace_block(self, sequence: Sequence, position: int, block: int) -> None:
+        self._pool.release([sequence.blocks[position]])
+        sequence.blocks[position] = block
+
+    def _end(self, load: ChunkLoad, now: float) -> None:
+        """Remove a load that has ended or was withdrawn."""
+        del self._loads[load.block_hash]
+        for sequence in self._waiting.pop(load):
+            self._stop_waiting(sequence, load, now)
+        self._pool.release([load.block])
+
+    def _stop_waiting(self, sequence: Sequence, load: ChunkLoad, now: float) -> None:
+        del sequence.loads[load.position]
+        if not sequence.loads:
+            self.switch_s += now - self._began.pop(sequence)

@@ -1,0 +1,312 @@
+"""Contexts of named apps in a folder: found after a restart, with the same tokens, and what can go wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.errors import (
+    ChunkDamagedError,
+    ContextStoreLockedError,
+    DeadlineExceededError,
+    RuntimeClosedError,
+)
+from agentrt.priority import Priority
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.context.store.store import ContextStore
+from agentrt.runtime.context.swap import chunk_loader
+from agentrt.runtime.context.swap.costs import LinearCost
+from tests.runtime.conftest import open_exact
+from tests.runtime.test_prefix_reuse import BLOCK, SYSTEM, conversation
+
+FIRST = [SYSTEM, {"role": "user", "content": "What is the weather in Oslo?"}]
+EXACT = {"dynamic_quantization_group_size": 0}
+
+
+@pytest.fixture
+def loads_only() -> Iterator[None]:
+    """Load what is stored, however quickly it could be computed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentrt.runtime.scheduler.chunk_loads.recomputed_chunks", lambda *_, **__: 0)
+        yield
+
+
+@pytest.fixture
+def opened(tmp_path: Path, open_runtime: Callable[..., LocalRuntime]) -> Callable[..., LocalRuntime]:
+    return lambda **settings: open_runtime(**EXACT | {"context_folder": tmp_path / "contexts"} | settings)
+
+
+def next_turn(generation: Any) -> list[Any]:
+    answer = {"role": "assistant", "content": generation.text}
+    return [*FIRST, answer, {"role": "user", "content": "And in Bergen?"}]
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[Any, Any]:
+    """Two turns without stored contexts, computed anew."""
+    with open_exact(**EXACT) as runtime:
+        first = runtime.generate(FIRST, max_tokens=40, app="notes")
+        return first, runtime.generate(next_turn(first), max_tokens=40, app="other")
+
+
+def restarted(opened: Callable[..., LocalRuntime], **settings: Any) -> LocalRuntime:
+    """Return a runtime that finds the first turn of ``notes`` in the folder, and nothing in its arena."""
+    with opened(**settings) as runtime:
+        runtime.generate(FIRST, max_tokens=40, app="notes")
+    return opened(**settings)
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_a_restart_finds_the_contexts(opened: Callable[..., LocalRuntime], expected: Any) -> None:
+    first, second = expected
+    runtime = restarted(opened)
+    resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
+    assert resumed.token_ids == second.token_ids
+    known = first.usage.prompt_tokens + first.usage.completion_tokens - 2
+    assert known - 2 * BLOCK < resumed.usage.cached_tokens <= known
+    statistics = runtime.statistics()
+    assert statistics.engine.loaded_contexts == 1
+    assert statistics.engine.switch_s > 0
+    assert statistics.contexts is not None
+    assert statistics.contexts.chunks_in == resumed.usage.cached_tokens // BLOCK
+    again = runtime.generate(next_turn(first), max_tokens=40, app="notes")
+    assert again.token_ids == second.token_ids
+    assert runtime.statistics().engine.loaded_contexts == 1, "it is in the arena now"
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_quantised_keys_are_loaded_as_they_were(opened: Callable[..., LocalRuntime], tmp_path: Path) -> None:
+    staying = opened(kv_cache_precision="u8", context_folder=tmp_path / "other")
+    plain = conversation(staying, app="notes")
+    with opened(kv_cache_precision="u8") as runtime:
+        conversation(runtime, app="notes")
+    again = conversation(opened(kv_cache_precision="u8"), app="notes")
+    assert [turn.token_ids for turn in again] == [turn.token_ids for turn in plain]
+    assert again[0].usage.cached_tokens > 0
+
+
+def test_a_load_meets_the_recompute(
+    opened: Callable[..., LocalRuntime], expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk gives one chunk and then hangs: the others are computed, from the beginning."""
+    first, second = expected
+    runtime = restarted(opened)
+    hanging, go = threading.Event(), threading.Event()
+    reads: list[Any] = []
+    read = ContextStore.read
+
+    def slow(store: ContextStore, location: Any) -> Any:
+        reads.append(location)
+        if len(reads) > 1:
+            hanging.set()
+            assert go.wait(60)
+        return read(store, location)
+
+    monkeypatch.setattr(ContextStore, "read", slow)
+    monkeypatch.setattr(chunk_loader, "_GROUP", 1)
+    loader = runtime._kept.swapper._loader
+    monkeypatch.setattr(loader, "io_cost", lambda: LinearCost(1.0 if hanging.is_set() else 0.0, 0.0))
+    resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
+    assert hanging.is_set()
+    go.set()
+    assert resumed.token_ids == second.token_ids
+    statistics = runtime.statistics()
+    stored = (first.usage.prompt_tokens + first.usage.completion_tokens - 2) // BLOCK
+    assert 1 <= resumed.usage.cached_tokens // BLOCK < stored
+    assert statistics.engine.recomputed_chunks == stored - resumed.usage.cached_tokens // BLOCK
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_a_damaged_chunk_costs_its_recompute_only(
+    opened: Callable[..., LocalRuntime], expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = expected
+    runtime = restarted(opened)
+    read, reads = ContextStore.read, []
+
+    def damaged(store: ContextStore, location: Any) -> Any:
+        reads.append(location)
+        if len(reads) == 3:
+            raise ChunkDamagedError("a bit has flipped. Compute it again.")
+        return read(store, location)
+
+    monkeypatch.setattr(ContextStore, "read", damaged)
+    resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
+    assert resumed.token_ids == second.token_ids
+    assert resumed.usage.cached_tokens == (len(reads) - 1) * BLOCK
+    statistics = runtime.statistics()
+    assert statistics.contexts is not None
+    assert statistics.contexts.damaged_chunks == statistics.engine.recomputed_chunks == 1
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_a_flipped_bit_in_every_file_of_chunks(
+    opened: Callable[..., LocalRuntime], expected: Any, tmp_path: Path
+) -> None:
+    first, second = expected
+    with opened() as runtime:
+        runtime.generate(FIRST, max_tokens=40, app="notes")
+    for file in (tmp_path / "contexts").rglob("*.chunks"):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    runtime = opened()
+    resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
+    assert resumed.token_ids == second.token_ids
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_no_app_finds_the_chunks_of_another(opened: Callable[..., LocalRuntime], expected: Any) -> None:
+    first, second = expected
+    runtime = restarted(opened)
+    for app in ("mail", ""):
+        other = runtime.generate(next_turn(first), max_tokens=40, app=app)
+        assert other.usage.cached_tokens == 0
+        assert other.token_ids == second.token_ids
+    assert runtime.statistics().engine.loaded_contexts == 0
+
+
+class HangingDisk:
+    """Hangs in the first read until the test ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reading, self.go = threading.Event(), threading.Event()
+        read = ContextStore.read
+
+        def hang(store: ContextStore, location: Any) -> Any:
+            self.reading.set()
+            assert self.go.wait(60)
+            return read(store, location)
+
+        monkeypatch.setattr(ContextStore, "read", hang)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingDisk]:
+    disk = HangingDisk(monkeypatch)
+    yield disk
+    disk.go.set()
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_a_request_whose_context_is_loaded_can_be_cancelled_and_has_its_deadline(
+    opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
+) -> None:
+    first, second = expected
+    runtime = restarted(opened)
+    with pytest.raises(DeadlineExceededError):
+        runtime.generate(next_turn(first), app="notes", deadline_s=0.2)
+    request = runtime._submit(runtime._input_processor.process(next_turn(first), app="notes"))
+    other = runtime.generate(FIRST, max_tokens=5, app="mail", priority=Priority.PROACTIVE)
+    assert other.token_ids, "nothing else waits for the disk"
+    with request as pending:
+        runtime._engine.cancel(pending._request)
+        assert pending.output.result(30).stop_reason == "cancelled"
+    hanging.go.set()
+    assert runtime.generate(next_turn(first), max_tokens=40, app="notes").token_ids == second.token_ids
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_closing_during_a_load(
+    opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
+) -> None:
+    first, _ = expected
+    runtime = restarted(opened)
+    errors: list[BaseException] = []
+
+    def generate() -> None:
+        try:
+            runtime.generate(next_turn(first), app="notes")
+        except RuntimeClosedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=generate)
+    waiting.start()
+    assert hanging.reading.wait(30)
+    closing = threading.Thread(target=runtime.close)
+    closing.start()
+    waiting.join(30)
+    assert len(errors) == 1
+    hanging.go.set()
+    closing.join(30)
+    assert not closing.is_alive()
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_many_contexts_in_a_small_arena(open_runtime: Callable[..., LocalRuntime], tmp_path: Path) -> None:
+    """Each turn finds its context in the folder or in memory, whatever the arena has lost."""
+    roomy = open_runtime(**EXACT)
+    apps = [f"app-{number}" for number in range(5)]
+    blocks = roomy.statistics()
+    small = open_runtime(
+        **EXACT,
+        memory_bytes=16 * blocks.arena_bytes // blocks.blocks,
+        context_folder=tmp_path,
+        context_memory_bytes=8 * blocks.arena_bytes // blocks.blocks,
+    )
+    messages: dict[str, list[Any]] = {app: [SYSTEM] for app in apps}
+    for question in ("What is the weather in Oslo?", "And in Bergen?"):
+        for app in apps:
+            messages[app].append({"role": "user", "content": question})
+            expected = roomy.generate(messages[app], max_tokens=30, app=app)
+            found = small.generate(messages[app], max_tokens=30, app=app)
+            assert found.token_ids == expected.token_ids
+            messages[app].append({"role": "assistant", "content": found.text})
+            if question.startswith("And"):
+                assert found.usage.cached_tokens > 0
+    statistics = small.statistics()
+    assert statistics.engine.loaded_contexts > 0
+    assert statistics.contexts is not None
+    assert 0 < statistics.contexts.memory_bytes <= 8 * blocks.arena_bytes // blocks.blocks
+
+
+def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> None:
+    runtime = open_runtime(**EXACT, context_memory_bytes=2**20)
+    runtime.generate(FIRST, max_tokens=5, app="notes")
+    runtime.generate(FIRST, max_tokens=5)  # no app: not kept
+    runtime._kept.swapper._saver._encoding.close(30)
+    statistics = runtime.statistics()
+    assert statistics.contexts is not None
+    assert statistics.contexts.memory_bytes > 0
+    assert statistics.contexts.chunks_out == (statistics.cached_blocks + 1) // 2
+
+
+def test_a_second_runtime_on_the_same_folder(opened: Callable[..., LocalRuntime]) -> None:
+    opened()
+    with pytest.raises(ContextStoreLockedError, match="another"):
+        opened()
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_an_unloaded_model_finds_its_contexts_in_the_folder(
+    opened: Callable[..., LocalRuntime], expected: Any
+) -> None:
+    first, second = expected
+    runtime = opened()
+    runtime.generate(FIRST, max_tokens=40, app="notes")
+    contexts = runtime.suspend()
+    assert not contexts.block_hashes
+    contexts.close()
+    again = opened()
+    resumed = again.generate(next_turn(first), max_tokens=40, app="notes")
+    assert resumed.token_ids == second.token_ids
+    assert resumed.usage.cached_tokens > 0
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_a_store_that_is_given_stays_open(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, expected: Any
+) -> None:
+    first, second = expected
+    with ContextStore(tmp_path) as store:
+        for _ in range(2):
+            with LocalRuntime.open("nano", open_runtime(**EXACT).config, context_store=store) as runtime:
+                runtime.generate(FIRST, max_tokens=40, app="notes")
+                resumed = runtime.generate(next_turn(first), max_tokens=40, app="notes")
+                assert resumed.token_ids == second.token_ids
+        assert store.contexts("notes")
+        assert runtime.statistics().engine.loaded_contexts == 1

@@ -179,6 +179,9 @@ class BatchContext:
     logits: NDArray[np.float32] | None = field(default=None, repr=False)
     """``[logits rows, vocabulary]`` after the last kernel, in the order of ``sampled_rows``. OpenVINO's
     memory: valid until the batch is released."""
+    scores: list[NDArray[np.float32]] = field(default_factory=list, repr=False)
+    """The attention scores of each scored layer that has run: those of each sequence, past and new tokens,
+    one sequence after the other. Empty where no layer is scored."""
 
     @property
     def next_kernel(self) -> Kernel | None:

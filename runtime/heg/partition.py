@@ -9,13 +9,17 @@ A layer has one attention, or in a hybrid model one recurrence. A graph can be c
   dimension is the number of tokens, and ``reshape`` can fix it for a device that needs static shapes.
   Hybrid models are cut at seams only.
 
+A piece with whole layers, or an attention by itself, may also put out attention scores: for each sequence of
+the batch and each of its tokens, past and new, the sum over heads and new tokens of the attention paid to it.
+
 Values that depend on positions but not on the tokens themselves (rotary angles, shapes) are not handed over
 at a seam: every piece computes them again from the batch's inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,8 +34,12 @@ ATTENDED: Final = "attended"
 """Input of a token-level group: the result of the attention before it."""
 QUERIES, KEYS, VALUES = "queries", "keys", "values"
 """Inputs of an attention kernel."""
+SCORE_WINDOWS: Final = "score_aggregation_window"
+"""Input of a piece that puts out attention scores: over how many last tokens of each sequence."""
 
 _PROBED_TOKENS: Final = 11
+_SCORE_WINDOWS_PORT: Final = 13
+_SCORES_PORT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +53,11 @@ class _Port:
 class Partition:
     """The places where one model can be cut, and the pieces. The model itself is not changed."""
 
-    def __init__(self, model: ov.Model) -> None:
-        """Find the seams of ``model``, as :func:`read_paged_graph` returns it, with unique node names."""
+    def __init__(self, model: ov.Model, *, scored_layers: int = 0) -> None:
+        """Find the seams of ``model``, as :func:`read_paged_graph` returns it, with unique node names.
+
+        ``scored_layers`` of its attentions, evenly spread, put out their scores.
+        """
         self._model = _free_shapes_of_tokens(model)
         nodes = self._model.get_ordered_ops()
         self._mixers = [_name(node) for node in mixers(nodes)]
@@ -54,6 +65,8 @@ class Partition:
         """Whether some layers have a recurrence instead of an attention."""
         self.layers: Final = len(self._mixers)
         """Number of layers, one per attention or recurrence."""
+        attentions = [at for at, node in enumerate(mixers(nodes)) if node.get_type_name() == ATTENTION]
+        self._scored = _spread(attentions, scored_layers)
         self._seams = _find_seams(nodes)
         self.seams: Final = frozenset(self._seams) - {0}
         """Layers in front of which the model can be cut; all but layer 0 in most models."""
@@ -77,11 +90,16 @@ class Partition:
         model = self._model.clone()
         ports = _Ports(model)
         ends: list[list[ov.Node]] = []
-        for layer in bounds:
+        firsts = [0, *bounds]
+        for layer in firsts[1:]:
             seam = ports[self._seams[layer]]
             ends.append([opset.result(seam)])
             _cut(seam, HIDDEN)
-        return [_piece(results) for results in [*ends, list(model.get_results())]]
+        ends.append(list(model.get_results()))
+        windows = _score_windows()
+        for layer in self._scored:
+            ends[bisect_right(firsts, layer) - 1].append(_score(ports.node(self._mixers[layer]), windows))
+        return [_piece(results) for results in ends]
 
     def token_groups(self, layers: int) -> list[ov.Model]:
         """Cut the token-level groups of the first ``layers`` layers: ``layers + 1`` pieces, of any shape.
@@ -112,7 +130,10 @@ class Partition:
         for index, name in enumerate((QUERIES, KEYS, VALUES)):
             source = attention.input_value(index)
             attention.input(index).replace_source_output(_parameter(source, name).output(0))
-        return _piece([opset.result(attention.output(0))])
+        results = [opset.result(attention.output(0))]
+        if layer in self._scored:
+            results.append(_score(attention, _score_windows()))
+        return _piece(results)
 
 
 def with_static_tokens(piece: ov.Model, tokens: int) -> ov.Model:
@@ -145,6 +166,25 @@ class _Ports:
 
     def __getitem__(self, port: _Port) -> ov.Output:
         return self._nodes[port.node].output(port.index)
+
+
+def _spread(layers: Sequence[int], count: int) -> Collection[int]:
+    """Return ``count`` of ``layers``, each from the middle of an equal part, or all if there are fewer."""
+    if count >= len(layers):
+        return tuple(layers)
+    return tuple(layers[int((part + 0.5) * len(layers) / count)] for part in range(count))
+
+
+def _score_windows() -> ov.Node:
+    windows = opset.parameter([-1], ov.Type.i32, name=SCORE_WINDOWS)
+    windows.output(0).set_names({SCORE_WINDOWS})
+    return windows
+
+
+def _score(attention: ov.Node, windows: ov.Node) -> ov.Node:
+    """Have an attention put out its scores over ``windows``; return the result."""
+    attention.input(_SCORE_WINDOWS_PORT).replace_source_output(windows.output(0))
+    return opset.result(attention.output(_SCORES_PORT))
 
 
 def _name(node: ov.Node) -> str:

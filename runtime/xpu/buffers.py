@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any, Final
@@ -11,6 +12,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ..heg.kernel import BatchInputs, StateAccess
+from ..heg.partition import SCORE_WINDOWS
 from ..model.paged import STATE_INPUTS
 
 _FIRST_LENGTH: Final = 64
@@ -61,13 +63,14 @@ class BatchBuffers:
     when a batch pauses and nothing is copied when it resumes, on whichever XPU.
     """
 
-    def __init__(self, row_multiple: int = 1) -> None:
+    def __init__(self, row_multiple: int = 1, *, scored: bool = False) -> None:
         """Allocate small buffers; they grow with the batches that use them.
 
         Each has memory for a multiple of ``row_multiple`` rows: the longest static shape, so that the rows
-        that pad a batch to a multiple of it are there.
+        that pad a batch to a multiple of it are there. ``scored`` is whether some layers put out scores.
         """
         self._row_multiple = row_multiple
+        self._scored = scored
         self.tokens = 0
         """Tokens of the loaded batch."""
         self.inferences: dict[Any, Any] = {}
@@ -82,6 +85,7 @@ class BatchBuffers:
             "block_indices": _GrowableTensor(ov.Type.i32),
             "block_indices_begins": _GrowableTensor(ov.Type.i32),
             "sampled_token_indices": _GrowableTensor(ov.Type.i64),
+            SCORE_WINDOWS: _GrowableTensor(ov.Type.i32),
         } | {name: _GrowableTensor(ov.Type.i32) for name in STATE_INPUTS}
         self._max_context_len = np.zeros((), np.int32)
         self._bound: dict[str, ov.Tensor] = {
@@ -108,6 +112,9 @@ class BatchBuffers:
         self._write("past_lens", inputs.past_lens)
         self._write("subsequence_begins", inputs.subsequence_begins)
         self._write("sampled_token_indices", inputs.sampled_rows)
+        if self._scored:
+            begins = inputs.subsequence_begins
+            self._write(SCORE_WINDOWS, [end - begin for begin, end in itertools.pairwise(begins)])
         self._max_context_len[...] = inputs.max_context_len
         self._write_tables(inputs.block_tables)
         if inputs.states:
@@ -191,9 +198,10 @@ class BatchBuffers:
 class BufferPool:
     """Buffers that no batch uses now. Not thread-safe: it belongs to the engine thread."""
 
-    def __init__(self, row_multiple: int = 1) -> None:
-        """Create an empty pool; for ``row_multiple`` see :class:`BatchBuffers`."""
+    def __init__(self, row_multiple: int = 1, *, scored: bool = False) -> None:
+        """Create an empty pool; for the parameters see :class:`BatchBuffers`."""
         self._row_multiple = row_multiple
+        self._scored = scored
         self._free: list[BatchBuffers] = []
         self._in_use = weakref.WeakSet[BatchBuffers]()
         self._closed = False
@@ -202,7 +210,9 @@ class BufferPool:
         """Load a batch into free buffers, preferably of one with as many tokens: those are bound already."""
         tokens = len(inputs.token_ids)
         found = next((at for at, buffers in enumerate(self._free) if buffers.tokens == tokens), -1)
-        buffers = self._free.pop(found) if self._free else BatchBuffers(self._row_multiple)
+        buffers = (
+            self._free.pop(found) if self._free else BatchBuffers(self._row_multiple, scored=self._scored)
+        )
         buffers.load(inputs)
         self._in_use.add(buffers)
         return buffers

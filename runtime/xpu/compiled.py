@@ -197,6 +197,8 @@ class BoundInference:
                 self._inputs.append((index, name, port))
         self._outputs = list(zip(range(len(outputs)), outputs, compiled.outputs, strict=False))
         self._writes_stream = HIDDEN in outputs
+        # Logits or activations come first.
+        self._scores = range(max(1, len(outputs)), len(compiled.outputs))
         self._state: tuple[tuple[int, int], int] | None = None
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
         self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
@@ -251,6 +253,13 @@ class BoundInference:
             return None
         logits: NDArray[np.float32] = self.request.get_output_tensor(0).data
         return logits.reshape(logits.shape[0], logits.shape[-1])
+
+    def scores(self) -> list[NDArray[np.float32]]:
+        """After the inference: the attention scores of each scored layer, the sequences one after the other.
+
+        A sequence has one for each token, past and new.
+        """
+        return [self.request.get_output_tensor(index).data.astype(np.float32) for index in self._scores]
 
 
 def _static_tokens(compiled: ov.CompiledModel) -> int | None:

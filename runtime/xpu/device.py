@@ -176,6 +176,7 @@ class OpenVINOXPU:
                         return None
                 self.kernels.note_run(kernel.kind, index, time.perf_counter())
                 context.logits = inference.finish(buffers)
+                context.scores += inference.scores()
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
         if self._epoch == epoch:

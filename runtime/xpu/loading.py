@@ -65,12 +65,13 @@ def load_model(
     kv_bytes: int = 0,
     profile_folder: Path | None = None,
     npu_decoding: bool = False,
+    scored_layers: int = 0,
     on_step: OnOpeningStep = ignore_step,
 ) -> LoadedModel:
     """Load the model of ``directory`` onto a platform, cut as its profile advises.
 
     ``kv_bytes`` will be needed for the KV cache. ``npu_decoding`` has an XPU of static shapes decode as well,
-    where the platform has one.
+    where the platform has one. ``scored_layers`` put out attention scores.
 
     Measures the profile first if ``profile_folder`` has none for this model on these devices, which takes
     seconds. ``on_step`` is called with what is measured next, and before the model is compiled.
@@ -103,6 +104,7 @@ def load_model(
         quantum_s=quantum_s,
         kv_bytes=kv_bytes,
         graph_folder=store.folder / "graphs",
+        scored_layers=scored_layers,
     )
 
 
@@ -117,16 +119,17 @@ def build_model(
     quantum_s: float,
     kv_bytes: int = 0,
     graph_folder: Path | None = None,
+    scored_layers: int = 0,
 ) -> LoadedModel:
     """Cut the model of ``directory`` as ``profile`` advises and compile it for the devices of a platform.
 
-    Where ``profile`` has graphs for decoding, all graphs of the PREFILL XPU are kept in ``graph_folder``,
-    which is needed then.
+    ``scored_layers`` of its attentions put out their scores (:attr:`BatchContext.scores`). Where ``profile``
+    has graphs for decoding, all graphs of the PREFILL XPU are kept in ``graph_folder``, which is needed then.
 
     Raises:
         ConfigurationError: a device refuses the properties, or there is too little memory.
     """
-    partition = Partition(read_paged_graph(directory))
+    partition = Partition(read_paged_graph(directory), scored_layers=scored_layers)
     if not partition.complete:
         warnings.warn(
             f"the graph of {directory.graph} can be cut in front of {len(partition.seams)} of its "
@@ -144,11 +147,11 @@ def build_model(
         quantum_s=quantum_s,
     )
     _check_memory(graph.footprint_bytes, kv_bytes, available_memory())
-    pool = BufferPool(math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1))
+    pool = BufferPool(math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1), scored=scored_layers > 0)
 
     def open_xpu(role: Role, device: Device) -> OpenVINOXPU:
         kernels = _compile(role, device, graph, partition, properties)
-        recompile = functools.partial(_recompile, role, device, graph, directory, properties)
+        recompile = functools.partial(_recompile, role, device, graph, directory, properties, scored_layers)
         loader = None
         if role is Role.PREFILL and graph.decode_tokens is not None:
             assert graph_folder is not None, "graphs for decoding are kept in files"
@@ -289,9 +292,11 @@ def _recompile(
     graph: ExecutionGraph,
     directory: ModelDirectory,
     properties: Mapping[str, Any],
+    scored_layers: int,
 ) -> CompiledKernels:
     """Compile the kernels of an XPU again, from disk: a model in memory would be a copy of its weights."""
-    return _compile(role, device, graph, Partition(read_paged_graph(directory)), properties)
+    partition = Partition(read_paged_graph(directory), scored_layers=scored_layers)
+    return _compile(role, device, graph, partition, properties)
 
 
 def _compile(

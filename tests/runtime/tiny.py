@@ -143,6 +143,7 @@ def load(
     static_tokens: int | None = None,
     decode_tokens: int | None = None,
     graph_folder: Path | None = None,
+    scored_layers: int = 0,
     properties: dict[str, Any] = EXACT,
 ) -> LoadedModel:
     """Load a model with kernels of one layer each (``segments=1``: one kernel), caches attached."""
@@ -160,6 +161,7 @@ def load(
         max_chunk_tokens=256,
         quantum_s=0.015 if fine else 1.0,
         graph_folder=graph_folder,
+        scored_layers=scored_layers,
     )
     caches = {
         cache.name: ov.Tensor(cache.element_type, ov.Shape([64, *cache.block_shape]))

@@ -12,6 +12,7 @@ from agentrt.runtime.heg.partition import (
     HIDDEN,
     KEYS,
     QUERIES,
+    SCORE_WINDOWS,
     VALUES,
     Partition,
     with_static_tokens,
@@ -128,3 +129,21 @@ def test_node_names_do_not_depend_on_the_load(tiny_folder: Path) -> None:
 
     first, second = pieces(), pieces()
     assert np.all([len(a & b) > len(a) // 2 for a, b in zip(first, second, strict=True)])
+
+
+def test_scored_attentions_put_out_scores_and_leave_the_seams(model: ov.Model) -> None:
+    plain, scored = Partition(model), Partition(model, scored_layers=2)
+    assert scored.seams == plain.seams
+    segments = scored.layer_segments(sorted(scored.seams))
+    outputs = [len(segment.outputs) for segment in segments]
+    assert sorted(outputs) == [1] * (scored.layers - 2) + [2, 2]
+    for layer, segment in enumerate(segments):
+        assert (SCORE_WINDOWS in inputs(segment)) == (outputs[layer] == 2)
+        if layer + 1 < scored.layers:
+            assert len(scored.attention(layer).outputs) == outputs[layer]
+    assert all(len(segment.outputs) == 1 for segment in plain.layer_segments(sorted(plain.seams)))
+
+
+def test_no_more_layers_are_scored_than_there_are(model: ov.Model) -> None:
+    partition = Partition(model, scored_layers=99)
+    assert len(partition.layer_segments(())[0].outputs) == 1 + partition.layers

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,23 +24,43 @@ def _progress(line: str) -> None:
 
 
 @app.command()
+def tokenizer(
+    directory: Annotated[Path, typer.Option(help="where the tokenizer goes")] = Path("build/nano"),
+) -> None:
+    """Train another tokenizer than that of the package, which training takes otherwise."""
+    try:
+        from .recipe.tokenizer import train_tokenizer
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "train") from error
+
+    directory.mkdir(parents=True, exist_ok=True)
+    train_tokenizer().save(str(directory / "tokenizer.json"))
+
+
+@app.command()
 def train(
     size: Annotated[str, typer.Argument(help="main or draft")],
     directory: Annotated[Path, typer.Option(help="where tokenizer and checkpoint go")] = Path("build/nano"),
+    device: Annotated[str, typer.Option(help="cpu, or cuda for PyTorch's GPU")] = "cpu",
+    workers: Annotated[int, typer.Option(help="processes that write dialogues for a GPU", min=1)] = 8,
+    times: Annotated[float, typer.Option(help="on a GPU: steps, as multiples of the recipe's")] = 1.5,
+    uses: Annotated[int, typer.Option(help="on a GPU: how often each batch is trained on", min=1)] = 2,
 ) -> None:
-    """Train one model from scratch, in as many processes as its recipe says."""
+    """Train one model from scratch: on a CPU in as many processes as its recipe says, or on a GPU."""
     try:
         from .recipe import recipes, training
     except ImportError as error:
         raise MissingExtraError(str(error.name), "train") from error
-    from .recipe.tokenizer import train_tokenizer
 
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer_path = directory / "tokenizer.json"
     if not tokenizer_path.exists():
-        train_tokenizer().save(str(tokenizer_path))
+        shutil.copy(MODEL_DIRECTORY / "tokenizer.json", tokenizer_path)
     recipe = {"main": recipes.MAIN, "draft": recipes.DRAFT}[size]
-    training.train(recipe, tokenizer_path, directory / f"{size}.pt", _progress)
+    if device != "cpu":
+        recipe = recipes.on_gpu(recipe, times, uses)
+    machine = training.Machine(device, workers)
+    training.train(recipe, tokenizer_path, directory / f"{size}.pt", _progress, machine)
 
 
 @app.command()
@@ -52,14 +73,31 @@ def export(
         import torch
 
         from .recipe import export as exporting
-        from .recipe.network import SIZES
     except ImportError as error:
         raise MissingExtraError(str(error.name), "train") from error
+    from .recipe.sizes import SIZES
     from .recipe.tokenizer import load_tokenizer
 
     weights = torch.load(directory / f"{size}.pt")
     target = {"main": MODEL_DIRECTORY, "draft": DRAFT_DIRECTORY}[size]
     exporting.export(weights, SIZES[size], load_tokenizer(directory / "tokenizer.json"), target)
+
+
+@app.command()
+def refill(
+    size: Annotated[str, typer.Argument(help="main or draft")],
+    directory: Annotated[Path, typer.Option(help="where the checkpoint is")] = Path("build/nano"),
+) -> None:
+    """Put a checkpoint of the same shape into the OpenVINO model directory that the package ships."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError(str(error.name), "train") from error
+    from .recipe.refill import refill as put
+    from .recipe.sizes import SIZES
+
+    weights = {name: tensor.numpy() for name, tensor in torch.load(directory / f"{size}.pt").items()}
+    put({"main": MODEL_DIRECTORY, "draft": DRAFT_DIRECTORY}[size], weights, SIZES[size])
 
 
 @app.command()

@@ -6,29 +6,32 @@ it with their results, and the answer. Everything is drawn from one seeded ``ran
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from .conjunctions import SEPARATE, listed, several_lines
 from .families import FAMILIES, Family
-from .results import Results, to_json
+from .inventions import requests_to
+from .options import option
+from .results import Results
+from .searches import THING, Searches
 from .smalltalk import (
     HELD_OUT_SMALL_TALK,
     HELD_OUT_UNSERVED,
     NEAR_MISSES,
     NO_TOOL_REPLY,
+    SERVED_BY,
     SMALL_TALK,
     SYSTEM_PROMPTS,
     UNSERVED,
 )
 from .tools import Tool, Toolsmith
+from .turns import USUAL_MIX, Dialogue, Mix, Step, Turn, together
 from .vocabulary import Split, Vocabulary
-from .wording import Wording, expand
+from .wording import Wording, alternatives_of, expand, takes_free_text
 
-ASKING_VERBS = {"get", "fetch", "check", "find", "inspect", "query"}
 CONFUSABLE = {
     "search_notes": "notes",
     "read_note": "notes",
@@ -41,53 +44,24 @@ CONFUSABLE = {
     "set_reminder": "memo",
     "send_mail": "send",
     "send_message": "send",
+    "calculate": "numbers",
+    "add": "numbers",
+    "subtract": "numbers",
+    "multiply": "numbers",
+    "divide": "numbers",
+    "convert_currency": "convert",
+    "convert_units": "convert",
+    "get_route": "travel",
+    "find_flights": "travel",
+    "define_word": "facts",
+    "web_search": "facts",
+    "get_news": "facts",
+    "get_country": "facts",
 }
-
+"""Families of which a request to one may be served by another: never the one as what no tool serves."""
 
 _HELD_OUT_SAYINGS = {text for said, _ in HELD_OUT_SMALL_TALK for text in said}
 _ASKS = re.compile(r"(?i)(^|, )(who|what|how|are|which|do|does|did|can) ")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One call and what the tool returned, as text."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    result: str
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A request, the calls that serve it, the answer, and the facts a grounded answer must contain."""
-
-    kind: str
-    request: str
-    steps: tuple[Step, ...]
-    answer: str
-    facts: tuple[str, ...] = ()
-
-
-@dataclass
-class Dialogue:
-    """Tools, a system prompt and turns."""
-
-    system: str
-    tools: list[Tool]
-    turns: list[Turn] = field(default_factory=list)
-    calls_only: bool = False
-    """Show of each turn with a call only the first call: many choices of a tool in little text."""
-
-
-@dataclass(frozen=True)
-class Mix:
-    """What a training dialogue's turns ask for."""
-
-    small_talk: float = 0.035
-    unserved: float = 0.055
-    searches: float = 0.0
-    """Share of all other turns that begin with a search, where a tool searches. If there are any, a hit is to
-    be read only where a tool reads it."""
 
 
 class Author:
@@ -109,189 +83,177 @@ class Author:
         self.toolsmith = Toolsmith(rng, self.vocabulary)
         self._wording = Wording(rng, self.vocabulary, self.wording, unknown_words)
         self._results = Results(rng, self.vocabulary)
+        self._searches = Searches(rng, self.vocabulary, self._results.shapes)
 
     def turn(self, tools: list[Tool], tool: Tool, *, chain: bool = False) -> Turn:
         """A turn that asks for ``tool``; with ``chain`` the request wants the first hit read as well."""
-        family = tool.family
+        request, values = self._ask(tool, chain=chain)
+        return self._served(tools, tool, request, values, chain=chain)
+
+    def several(self, tools: list[Tool]) -> Turn | None:
+        """A turn that asks for several calls at once; ``None`` if ``tools`` offer none to combine."""
+        rng = self.rng
+        listing = [tool for tool in tools if listed(tool) is not None]
+        if listing and rng.random() < 0.6:
+            return self._one_tool_for_several(tools, rng.choice(listing))
+        first = [tool for tool in tools if not takes_free_text(tool)]
+        if not first or len(tools) < 2:
+            return None
+        one = rng.choice(first)
+        other = rng.choice([tool for tool in tools if tool is not one])
+        turns = [self.turn(tools, one), self.turn(tools, other)]
+        if any(len(turn.steps) != 1 for turn in turns):
+            return None
+        return together(turns, self._joined(turns[0].request, turns[1].request))
+
+    def _one_tool_for_several(self, tools: list[Tool], tool: Tool) -> Turn:
+        """ "The weather in Paris and Rome": one call for each of two or three values."""
+        rng = self.rng
+        slot = listed(tool)
+        assert slot is not None
+        count = rng.choice([2, 2, 2, 2, 3])
+        entities: list[str] = []
+        while len(entities) < count:
+            entity = self._wording.entity(slot)
+            if " and " not in entity and "," not in entity and entity not in entities:
+                entities.append(entity)
+        line = expand(rng, rng.choice(several_lines(len(entities)))).format(*entities)
+        names = alternatives_of(slot)
+        request, values = self._ask(tool, given=dict.fromkeys(names, line))
+        while line not in request:  # some lines leave out what has a default
+            request, values = self._ask(tool, given=dict.fromkeys(names, line))
+        turns = [
+            self._served(tools, tool, request, {**values, **dict.fromkeys(names, each)}) for each in entities
+        ]
+        return together(turns, request)
+
+    def _joined(self, one: str, other: str) -> str:
+        rng = self.rng
+        one = re.sub(r"[.?! ]+$", "", one)
+        if rng.random() < 0.8 and not re.match(r"I\b|[A-Z]{2}", other):
+            other = other[0].lower() + other[1:]
+        return f"{one}{rng.choice(SEPARATE)}{other}"
+
+    def _ask(
+        self, tool: Tool, *, chain: bool = False, given: Mapping[str, str] | None = None
+    ) -> tuple[str, dict[str, str]]:
+        """A request for ``tool`` and the values in it; ``given`` are values to use."""
+        rng, family = self.rng, tool.family
         if family is None:
-            return self._invented_turn(tool)
-        if chain:
-            request, values = self._wording.ask(
-                family.chain_requests, family.chain_held_out, verbs_matter=True
-            )
+            lines, held_out = requests_to(tool, rng)
+        elif chain:
+            lines, held_out = family.chain_requests, family.chain_held_out
         else:
-            request, values = self._wording.ask(family.requests, family.held_out)
-        for parameter in family.parameters:
+            lines, held_out = family.requests, family.held_out
+        values = dict(given or {})
+        mention = ""
+        if tool.optional and rng.random() < 0.35:
+            name, _ = rng.choice(tool.optional)
+            mention = option(name).mentions
+            values |= {"option": rng.choice(option(name).values), "option_name": name}
+        request, values = self._wording.ask(
+            lines, held_out, given=values, mention=mention, verbs_matter=chain
+        )
+        for parameter in family.parameters if family is not None else ():
             if parameter.default:
                 values.setdefault(parameter.slot, parameter.default)
+        return request, values
+
+    def _served(
+        self, tools: list[Tool], tool: Tool, request: str, values: Mapping[str, str], *, chain: bool = False
+    ) -> Turn:
+        """The turn that serves ``request`` with a call of ``tool`` for its ``values``."""
+        family = tool.family
         arguments = self._wording.arguments(tool, values)
-        if family.chain_to:
+        if family is not None and family.chain_to:
             return self._search_turn(tools, tool, request, arguments, chain)
-        if family.key in {"read_note", "read_mail", "read_file"}:
-            return self._read_turn(tool, request, arguments)
-        if self.rng.random() < 0.12:
-            result, answer, facts = self._results.generic()
+        if family is None:
+            result, answer, facts = self._results.generic(tool.noun)
+        elif family.key in {"read_note", "read_mail", "read_file"}:
+            result, answer, facts = self._results.read(family.key, str(next(iter(arguments.values()))))
         else:
             result, answer, facts = self._results.of_family(family.key, values)
-        return Turn(family.key, request, (Step(tool.name, arguments, result),), answer, facts)
-
-    def _invented_turn(self, tool: Tool) -> Turn:
-        rng = self.rng
-        verb, noun, slots = tool.verb, tool.noun, [(p.slot, n) for p, n in tool.parameters]
-        first = "{" + slots[0][0] + "}"
-        shown = slots[0][1].replace("_", " ")
-        named = f"{shown} {first}"
-        joins = "for|of|on|to|at|by|with|from|via|through|under|in|about|against|as|behind|{unknown}"
-        lines = [
-            f"{verb} the {noun} [for|of|] {first}",
-            f"{verb} {noun} {first}",
-            f"{verb} [a|my|the|this|our|] {noun} [{joins}] {first}",
-            f"{verb} [a|my|the|this|our|] {noun} [{joins}] {first}",
-            f"{verb} the {noun} [called|named|with {shown}] {first}",
-            f"{verb} the {noun} with {named}",
-            f"{verb} the {noun} [whose|where the] {shown} is {first}",
-            f"{verb} [a|my|the] {noun}, {named}",
-            f"{verb} [a|my|the] {noun} ({named})",
-            f"{verb} [the|my|a|] {noun}: {first}",
-            f"[I want|I need|I have|I would like|I'd like] to {verb} [the|a|my] {noun} [{joins}|] {first}",
-            f"[we|you] [should|must|have to] {verb} [the|a] {noun} [{joins}] {first}",
-            f"[it is|it's] time to {verb} [the|a] {noun} [{joins}] {first}",
-            f"[use|call|try|run|take] {tool.name} [with|for|on|and|] {first}",
-            f"[with|by|on|in|at|about|from|to|under|{{unknown}}] {first}[,|] {verb} [the|a|my] {noun}",
-            f"{first}: {verb} [the|a|my|] {noun}",
-            f"{noun} {verb} [{joins}|] {first}",
-            f"the {noun} [{joins}] {first} [needs|wants] {verb}",
-            f"{{unknown}} the {noun} [{joins}] {first}",
-        ]
-        if verb in ASKING_VERBS:
-            lines += [
-                f"[what is|what's|which is] the {noun} [of|for|from|at] {first}?",
-                f"[tell me|show me|give me|I need] the {noun} [of|for|from|at] {first}",
-                f"[which|what] {noun} [has|is at|belongs to] {first}?",
-            ]
-        held_out = [
-            f"for {first} {verb} the {noun}",
-            f"{verb} a {noun} using {first}",
-        ]
-        line = rng.choice(lines)
-        rest = ""
-        for index, (slot, name) in enumerate(slots[1:]):
-            joiner = rng.choice([" and ", ", ", " with "]) if index == 0 else " and "
-            rest += (
-                joiner + name.replace("_", " ") + rng.choice([" ", " ", " ", ": ", " is "]) + f"{{{slot}}}"
-            )
-        question = line.endswith("?")
-        request, values = self._wording.ask(
-            (line.rstrip("?") + rest + ("?" if question else ""),), tuple(one + rest for one in held_out)
-        )
-        result, answer, facts = self._results.generic(noun)
-        return Turn(
-            "invented",
-            request,
-            (Step(tool.name, self._wording.arguments(tool, values), result),),
-            answer,
-            facts,
-        )
-
-    def _read_turn(self, tool: Tool, request: str, arguments: dict[str, Any]) -> Turn:
-        assert tool.family is not None
-        result, answer, facts = self._results.read(tool.family.key, str(next(iter(arguments.values()))))
-        return Turn(tool.family.key, request, (Step(tool.name, arguments, result),), answer, facts)
+        kind = "invented" if family is None else family.key
+        return Turn(kind, request, (Step(tool.name, arguments, result),), answer, facts)
 
     def _search_turn(
         self, tools: list[Tool], tool: Tool, request: str, arguments: dict[str, Any], chain: bool
     ) -> Turn:
-        rng, v, family = self.rng, self.vocabulary, tool.family
+        rng, family = self.rng, tool.family
         assert family is not None
         query = str(next(iter(arguments.values())))
-        what = {"search_notes": "notes", "search_mail": "mail", "search_files": "files"}[family.key]
-        count = rng.choice([0, 1, 1, 1, 2, 2, 3])
         kind = f"{family.key}+{family.chain_to}" if chain else family.key
-        if count == 0:
-            return Turn(
-                kind,
-                request,
-                (
-                    Step(
-                        tool.name,
-                        arguments,
-                        rng.choice(["[]", "[]", to_json({what: []}), to_json({"results": []})]),
-                    ),
-                ),
-                f"I found no {what} about {query}.",
-                (query,),
-            )
-        hits: list[dict[str, str]] = []
-        for _ in range(count):
-            title = query if rng.random() < 0.25 else v.title(rng)
-            if family.key == "search_notes":
-                hits.append({"id": v.identifier(rng, "n" if rng.random() < 0.7 else ""), "title": title})
-            elif family.key == "search_mail":
-                hits.append(
-                    {
-                        "id": v.identifier(rng, "m" if rng.random() < 0.7 else ""),
-                        "from": v.person(rng),
-                        "subject": title,
-                    }
-                )
-            else:
-                hits.append({"path": v.file_name(rng)})
-        listing: Any = hits if rng.random() < 0.8 else {rng.choice([what, "results"]): hits}
-        step = Step(tool.name, arguments, to_json(listing))
-        key = "path" if family.key == "search_files" else "id"
+        if rng.random() < 0.06:
+            result, answer, facts = self._results.generic()
+            return Turn(kind, request, (Step(tool.name, arguments, result),), answer, facts)
+        count = rng.choice([0, 1, 1, 1, 2, 2, 3])
+        findings = (
+            self._searches.hits(family.key, query, count)
+            if count
+            else self._searches.nothing(family.key, query)
+        )
+        step = Step(tool.name, arguments, findings.result)
         reader = self._reader(tools, family)
-        if chain and reader is not None:
-            target = hits[0][key]
+        if chain and findings.targets and reader is not None:
+            target = findings.targets[0]
             result, answer, facts = self._results.read(family.chain_to, target)
-            return Turn(
-                kind,
-                request,
-                (step, Step(reader.name, {reader.parameters[0][1]: target}, result)),
-                answer,
-                facts,
-            )
-        if family.key == "search_mail":
-            answer = (
-                "Mail I found: " + "; ".join(f'"{hit["subject"]}" from {hit["from"]}' for hit in hits) + "."
-            )
-            facts = tuple(hit["subject"] for hit in hits) + tuple(hit["from"] for hit in hits)
-        elif family.key == "search_notes":
-            facts = tuple(hit["title"] for hit in hits)
-            answer = "Notes I found: " + "; ".join(facts) + "."
-        else:
-            facts = tuple(hit["path"] for hit in hits)
-            answer = "Files I found: " + "; ".join(facts) + "."
-        return Turn(kind, request, (step,), answer, facts)
+            steps = (step, Step(reader.name, {reader.parameters[0][1]: target}, result))
+            return Turn(kind, request, steps, answer, facts, found=findings.targets)
+        return Turn(kind, request, (step,), findings.answer, findings.facts, found=findings.targets)
 
     def _reader(self, tools: list[Tool], searching: Family) -> Tool | None:
         """The tool that reads what ``searching`` finds, if there is one."""
         return next((t for t in tools if t.family is not None and t.family.key == searching.chain_to), None)
 
     def follow_up(self, tools: list[Tool], previous: Turn) -> Turn | None:
-        """ "Read the first one" after a search; ``None`` if the previous turn offers nothing to read."""
-        if len(previous.steps) != 1 or previous.kind not in {"search_notes", "search_mail", "search_files"}:
+        """ "Read the first one", "and in Rome?"; ``None`` if the previous turn offers nothing to go on with."""
+        if len(previous.steps) != 1:
             return None
-        found = json.loads(previous.steps[0].result)
-        hits = found if isinstance(found, list) else next(iter(found.values()))
+        if previous.kind in THING:
+            return self._read_on(tools, previous)
+        tool = next(tool for tool in tools if tool.name == previous.steps[0].name)
+        slot = listed(tool)
+        if slot is None:
+            return None
+        entity = self._wording.entity(slot)
+        line = expand(
+            self.rng,
+            "[and|and what about|what about|how about|now|then|and now|and the same for|the same for|also|and for] {}[?|?|]",
+        )
+        where = self.rng.choice(["in ", "for ", ""]) if slot == "city" else ""
+        values = dict.fromkeys(alternatives_of(slot), entity)
+        request = line.format(where + entity if line.startswith("and {") else entity)
+        return self._served(tools, tool, request[0].upper() + request[1:], values)
+
+    def _read_on(self, tools: list[Tool], previous: Turn) -> Turn | None:
+        """A hit of the previous search is to be read: mostly the first, or one by its place, or all."""
+        rng = self.rng
         reader = self._reader(tools, FAMILIES[previous.kind])
-        if not hits or reader is None:
+        if not previous.found or reader is None:
             return None
-        thing = {"search_notes": "note", "search_mail": "mail", "search_files": "file"}[previous.kind]
-        request = self._wording.polite(
-            expand(
-                self.rng,
-                f"[read|open|show me|show] [it|the first one|that one|the first {thing}|that {thing}|the {thing}]",
+        thing, found = THING[previous.kind], previous.found
+        draw = rng.random()
+        if len(found) == 1 or draw < 0.6:
+            which, chosen = (
+                f"[it|the first one|that one|the first {thing}|that {thing}|the {thing}|the first]",
+                found[:1],
             )
-        )
-        target = hits[0]["path" if previous.kind == "search_files" else "id"]
-        result, answer, facts = self._results.read(FAMILIES[previous.kind].chain_to, target)
-        return Turn(
-            "follow_up",
-            request[0].upper() + request[1:],
-            (Step(reader.name, {reader.parameters[0][1]: target}, result),),
-            answer,
-            facts,
-        )
+        elif draw < 0.75:
+            which, chosen = f"[the second one|the second {thing}|the second|number two]", found[1:2]
+        elif draw < 0.85:
+            which, chosen = f"[the last one|the last {thing}|the last]", found[-1:]
+        else:
+            which, chosen = f"[both|all of them|them all|all {thing}s|them]", found
+            if len(found) > 2:
+                which = which.replace("both|", "")
+        request = self._wording.polite(expand(rng, f"[read|open|show me|show] {which}"))
+        request = request[0].upper() + request[1:]
+        turns = []
+        for target in chosen:
+            result, answer, facts = self._results.read(FAMILIES[previous.kind].chain_to, target)
+            step = Step(reader.name, {reader.parameters[0][1]: target}, result)
+            turns.append(Turn("follow_up", request, (step,), answer, facts))
+        return turns[0] if len(turns) == 1 else together(turns, request)
 
     def small_talk(self) -> Turn:
         """A greeting, thanks, or a question about the assistant itself."""
@@ -314,7 +276,8 @@ class Author:
     def unserved(self, tools: list[Tool]) -> Turn:
         """A request that none of ``tools`` can serve."""
         rng = self.rng
-        here = {CONFUSABLE.get(tool.family.key, tool.family.key) for tool in tools if tool.family is not None}
+        present = {tool.family.key for tool in tools if tool.family is not None}
+        here = {CONFUSABLE.get(key, key) for key in present}
         absent = [
             family for family in FAMILIES.values() if CONFUSABLE.get(family.key, family.key) not in here
         ]
@@ -324,6 +287,8 @@ class Author:
         else:
             lines = NEAR_MISSES if rng.random() < 0.35 else UNSERVED
             request, _ = self._wording.ask(lines, HELD_OUT_UNSERVED, verbs_matter=True)
+            if any(serving & present and words.search(request) for words, serving in SERVED_BY):
+                return self.unserved(tools)
         return Turn("unserved", request, (), NO_TOOL_REPLY, (NO_TOOL_REPLY,))
 
     def system_prompt(self) -> str:
@@ -337,7 +302,7 @@ class Author:
         """The next turn of a training dialogue after ``turns``."""
         rng = self.rng
         previous = turns[-1] if turns else None
-        called = {turn.steps[0].name for turn in turns if turn.steps}
+        called = {step.name for turn in turns for step in turn.steps}
         draw = rng.random()
         if draw < mix.small_talk:
             return self.small_talk()
@@ -349,6 +314,8 @@ class Author:
             and not calls_only
             and (turn := self.follow_up(tools, previous)) is not None
         ):
+            return turn
+        if rng.random() < mix.several and (turn := self.several(tools)) is not None:
             return turn
         unused = [tool for tool in tools if tool.name not in called]
         # What was called before should say little about what to call next.
@@ -366,7 +333,7 @@ class Author:
         return self.turn(tools, tool, chain=chain)
 
     def dialogue(
-        self, turns: int, most_tools: int = 10, mix: Mix = Mix(), *, calls_only: bool = False
+        self, turns: int, most_tools: int = 10, mix: Mix = USUAL_MIX, *, calls_only: bool = False
     ) -> Dialogue:
         """A training dialogue of ``turns`` turns over one random set of at most ``most_tools`` tools."""
         rng = self.rng
@@ -377,9 +344,8 @@ class Author:
                 min(count, most_tools), demo=True, names="usual" if rng.random() < 0.6 else "mixed"
             )
         elif draw < 0.98 or calls_only:
-            tools = self.toolsmith.tools(
-                rng.randint(2 if calls_only else 1, most_tools), demo=False, names="mixed"
-            )
+            most = min(3, most_tools) if rng.random() < 0.2 else most_tools
+            tools = self.toolsmith.tools(rng.randint(2 if calls_only else 1, most), demo=False, names="mixed")
         else:
             tools = []
         dialogue = Dialogue(self.system_prompt(), tools, calls_only=calls_only)

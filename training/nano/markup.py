@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from .dialogues import Dialogue
-from .results import to_json
+from .answers import to_json
+from .turns import Dialogue, Step
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 NAME_OPENS, ARGUMENTS_OPEN = '{"name": "', '", "arguments": {'
@@ -107,21 +107,28 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     return f'<tool_call>\n{{"name": {to_json(name)}, "arguments": {to_json(dict(arguments))}}}\n</tool_call>'
 
 
+def calls_text(steps: Iterable[Step]) -> str:
+    """One message of the assistant that makes the calls of ``steps``."""
+    return "\n".join(call_text(step.name, step.arguments) for step in steps)
+
+
+def results_text(steps: Iterable[Step]) -> str:
+    """What the calls of one message returned, each in a turn of its own."""
+    return "".join(
+        f"<|im_start|>user\n<tool_response>\n{step.result}\n</tool_response><|im_end|>\n" for step in steps
+    )
+
+
 def segments(dialogue: Dialogue) -> list[Segment]:
     """The whole dialogue as text, assistant turns marked as learned."""
     result = [Segment(system_block(dialogue.system, [tool.schema() for tool in dialogue.tools]), False)]
     for turn in dialogue.turns:
         result.append(Segment(f"<|im_start|>user\n{turn.request}<|im_end|>\n<|im_start|>assistant\n", False))
-        for step in turn.steps:
-            result.append(Segment(call_text(step.name, step.arguments) + "<|im_end|>", True))
+        for steps in turn.messages:
+            result.append(Segment(calls_text(steps) + "<|im_end|>", True))
             if dialogue.calls_only:
                 break
-            result.append(
-                Segment(
-                    f"\n<|im_start|>user\n<tool_response>\n{step.result}\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
-                    False,
-                )
-            )
+            result.append(Segment(f"\n{results_text(steps)}<|im_start|>assistant\n", False))
         if not (turn.steps and dialogue.calls_only):
             result.append(Segment(turn.answer + "<|im_end|>", True, turn.facts))
         result.append(Segment("\n", False))

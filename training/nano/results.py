@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from .answers import sentence_of, to_json
+from .shapes import Shapes
 from .vocabulary import Vocabulary
+from .words import SKY_KEYS, TEMPERATURE_KEYS
 
 Outcome = tuple[str, str, tuple[str, ...]]
 """A tool's result as text, the answer that it leads to, and the facts which that answer must contain."""
 
-
-def to_json(value: object) -> str:
-    """JSON as tools print it: spaces after separators, unicode as it is."""
-    return json.dumps(value, ensure_ascii=False)
+_OWN_SHAPE = {
+    "create_note",
+    "list_events",
+    "add_event",
+    "get_weather",
+    "set_timer",
+    "calculate",
+    "get_contact",
+}
 
 
 class Results:
@@ -26,96 +32,25 @@ class Results:
         """``rng`` is shared with the rest of the author: the order of draws is part of the recipe."""
         self.rng = rng
         self.vocabulary = vocabulary
+        self.shapes = Shapes(rng, vocabulary)
 
     def generic(self, noun: str = "") -> Outcome:
         """What a tool of no known family returns: an object, a list, a sentence, an error…"""
-        rng, v = self.rng, self.vocabulary
-        draw = rng.random()
-        if draw < 0.08:
-            return self._error(
-                f"{rng.choice(['no', 'unknown', 'cannot find'])} {v.noun(rng)} {v.identifier(rng)}"
-            )
-        if draw < 0.11:
-            return (
-                rng.choice(["Error: ", "Error invoking tool: "]) + v.sentence(rng),
-                "That did not work.",
-                (),
-            )
-        if draw < 0.18:
-            return (
-                rng.choice(['{"ok": true}', "ok", "done", '{"status": "ok"}', '"ok"', '{"success": true}']),
-                "Done.",
-                ("Done.",),
-            )
-        if draw < 0.34:
-            text = (
-                v.prose(rng, 2)
-                if rng.random() < 0.6
-                else f"{v.integer(rng, 2)} {rng.choice(['C', 'km', 'EUR', 'kg', 'degrees'])}, {v.noun(rng)}"
-            )
-            return text, f"It says: {text}", (text,)
-        if draw < 0.42:
-            items = [v.title(rng) for _ in range(rng.randint(1, 3))]
-            return to_json(items), "I found: " + "; ".join(items) + ".", tuple(items)
-        if draw < 0.45:
-            return "[]", "I found nothing.", ("nothing",)
-        keys = rng.sample(
-            [
-                "result",
-                "status",
-                "value",
-                "price",
-                "level",
-                "answer",
-                "name",
-                "date",
-                "total",
-                "code",
-                "state",
-                "distance",
-                "owner",
-                "phone",
-                "time",
-                re.sub(r"\W+", "_", noun or v.noun(rng)),
-            ],
-            rng.choice([1, 1, 1, 2, 2, 3]),
-        )
-        pairs = {}
-        for key in dict.fromkeys(keys):
-            kind = rng.random()
-            pairs[key] = (
-                v.identifier(rng)
-                if kind < 0.2
-                else v.topic(rng)
-                if kind < 0.5
-                else int(v.integer(rng))
-                if kind < 0.65
-                else float(f"{rng.randint(0, 999)}.{rng.randint(1, 99)}")
-                if kind < 0.75
-                else v.person(rng)
-                if kind < 0.85
-                else v.sentence(rng)
-            )
-        stated = [
-            f"the {key} is {to_json(value) if not isinstance(value, str) else value}"
-            for key, value in pairs.items()
-        ]
-        answer = " and ".join(stated) + "."
-        return (
-            to_json(pairs),
-            answer[0].upper() + answer[1:],
-            tuple(value if isinstance(value, str) else to_json(value) for value in pairs.values()),
-        )
+        text, (answer, facts) = self.shapes.any(noun)
+        return text, answer, facts
 
     def read(self, key: str, target: str) -> Outcome:
         """What reading the note, mail or file ``target`` returns; ``key`` names the family."""
         rng, v = self.rng, self.vocabulary
-        if rng.random() < 0.06:
-            return self._error(
+        draw = rng.random()
+        if draw < 0.06:
+            return self._failure(
                 f"no {key.removeprefix('read_')} {rng.choice(['with id ', 'called ', ''])}{target}"
             )
+        if draw < 0.12:
+            return self.generic()
         text = v.prose(rng)
-        if rng.random() < 0.08:
+        if draw < 0.2:
             return text, f"It says: {text}", (text,)
         if key == "read_note":
             title = v.title(rng)
@@ -139,6 +74,8 @@ class Results:
     def of_family(self, key: str, values: Mapping[str, str]) -> Outcome:
         """What a tool of the family ``key`` returns for the slot values of its request."""
         rng, v = self.rng, self.vocabulary
+        if key not in _OWN_SHAPE or rng.random() < 0.3:
+            return self.generic()
         if key == "create_note":
             saved = v.identifier(rng, "n" if rng.random() < 0.7 else "")
             return (
@@ -147,19 +84,7 @@ class Results:
                 (saved,),
             )
         if key == "list_events":
-            date = values["date"]
-            events = [
-                {"time": v.time(rng), "title": v.title(rng)} for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))
-            ]
-            if not events:
-                return rng.choice(["[]", "[]", '{"events": []}']), f"Nothing is planned for {date}.", (date,)
-            shown = "; ".join(f"{event['time']} {event['title']}" for event in events)
-            shape: Any = events if rng.random() < 0.8 else {"events": events}
-            return (
-                to_json(shape),
-                f"Planned for {date}: {shown}.",
-                (*(event["title"] for event in events), *(event["time"] for event in events)),
-            )
+            return self._events(values["date"])
         if key == "add_event":
             title, date, time = values["title"], values["date"], values["time"]
             result: dict[str, object] = (
@@ -169,20 +94,7 @@ class Results:
             )
             return to_json(result), f"I added {title}: {result.get('date', date)}, {time}.", (title, time)
         if key == "get_weather":
-            city, degrees, sky = values["city"], rng.randint(-20, 42), v.sky(rng)
-            draw = rng.random()
-            if draw < 0.05:
-                return self._error(f"unknown city {city}")
-            pair = {
-                rng.choice(["temperature", "temperature", "temperature", "temp", "celsius"]): degrees,
-                rng.choice(["sky", "sky", "sky", "conditions", "weather"]): sky,
-            }
-            result = {"city": city, **pair} if draw < 0.75 else pair
-            return (
-                to_json(result),
-                f"In {city} it is {degrees} degrees with {sky}.",
-                (city, str(degrees), sky),
-            )
+            return self._weather(values["city"])
         if key == "set_timer":
             return (
                 rng.choice(['{"ok": true}', '{"started": true}']),
@@ -191,19 +103,72 @@ class Results:
             )
         if key == "calculate":
             number = v.amount_plain(rng)
-            return (
-                to_json({"result": float(number) if "." in number else int(number)}),
-                f"The result is {number}.",
-                (number,),
+            value = float(number) if "." in number else int(number)
+            shape: Any = (
+                value if rng.random() < 0.4 else {rng.choice(["result", "result", "value", "answer"]): value}
             )
-        if key == "get_contact":
-            phone = f"+{rng.randint(1, 99)} {rng.randint(100, 999)} {rng.randint(1000, 999999)}"
-            return (
-                to_json({"name": values["person"], "phone": phone}),
-                f"The phone of {values['person']} is {phone}.",
-                (phone,),
-            )
-        return self.generic()
+            return to_json(shape), f"The result is {number}.", (number,)
+        phone = v.phone(rng)
+        return (
+            to_json({"name": values["person"], "phone": phone}),
+            f"The phone of {values['person']} is {phone}.",
+            (phone,),
+        )
 
-    def _error(self, text: str) -> Outcome:
-        return to_json({"error": text}), f"That did not work: {text}.", (text,)
+    def _events(self, date: str) -> Outcome:
+        rng, v = self.rng, self.vocabulary
+        events = [{"time": v.time(rng), "title": v.title(rng)} for _ in range(rng.choice([0, 1, 1, 2, 2, 3]))]
+        if not events:
+            return rng.choice(["[]", "[]", '{"events": []}']), f"Nothing is planned for {date}.", (date,)
+        shown = "; ".join(f"{event['time']} {event['title']}" for event in events)
+        shape: Any = events if rng.random() < 0.8 else {"events": events}
+        return (
+            to_json(shape),
+            f"Planned for {date}: {shown}.",
+            tuple(fact for event in events for fact in (event["time"], event["title"])),
+        )
+
+    def _weather(self, asked: str) -> Outcome:
+        """A weather report with all, some or more than the usual entries."""
+        rng, v, shapes = self.rng, self.vocabulary, self.shapes
+        if rng.random() < 0.07:
+            return self._failure(f"unknown city {asked}")
+        degrees = rng.randint(-20, 42) if rng.random() < 0.8 else round(rng.uniform(-20, 42), 1)
+        warmth: Any = (
+            degrees
+            if rng.random() < 0.85
+            else f"{degrees}{rng.choice([' C', '°C', ' °C', '°F', ' F', ' °F', '°'])}"
+        )
+        sky = v.sky(rng)
+        entries = [(rng.choice(TEMPERATURE_KEYS), warmth), (rng.choice(SKY_KEYS), sky)]
+        shown = f"{warmth} degrees" if warmth == degrees else warmth
+        draw = rng.random()
+        if draw < 0.55:
+            answer, facts = f"In {asked} it is {shown} with {sky}.", [asked, str(degrees), sky]
+        elif draw < 0.8:
+            entries, answer, facts = entries[:1], f"In {asked} it is {shown}.", [asked, str(degrees)]
+        else:
+            entries, answer, facts = entries[1:], f"The weather in {asked} is {sky}.", [asked, sky]
+        more: dict[str, Any] = {}
+        if rng.random() < 0.3:
+            more = shapes.record(3) if rng.random() < 0.8 else shapes.nested()
+            more.pop("city", None)
+            for key in (*TEMPERATURE_KEYS, *SKY_KEYS):
+                more.pop(key, None)
+        if more:
+            rest, named = sentence_of(more)
+            answer, facts = f"{answer} {rest}", [*facts, *named]
+        if rng.random() < 0.15:
+            entries.reverse()
+        report: dict[str, Any] = dict(entries)
+        if rng.random() < 0.12:
+            report = {rng.choice(["current", "weather", "now", "today", "report", "data"]): report}
+        named_city = {rng.choice(["city", "city", "city", "location", "place"]): asked}
+        result = {**named_city, **report, **more} if rng.random() < 0.7 else {**report, **more}
+        return shapes.written(result), answer, tuple(facts)
+
+    def _failure(self, reason: str) -> Outcome:
+        text, (answer, facts) = self.shapes.failure(
+            reason if self.rng.random() < 0.7 else self.shapes.reason()
+        )
+        return text, answer, facts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 NO_TOOL_REPLY = "Sorry, I have no tool for that."
 
 _GREETING = "hello|hi|hey|hiya|yo|howdy|greetings|good morning|good evening|good afternoon|good day|morning|evening|welcome back"
@@ -86,6 +88,22 @@ SMALL_TALK: tuple[tuple[tuple[str, ...], str], ...] = (
             "which tools do you have",
             "how do [you|I use you] work",
             "how does this work",
+            "[help|help!|please help|some help|I need your help|help please|can you help|could you help me]",
+            "[hi|hello|hey|ok|so|and|well], [what can you do|help me|what do you do|can you help me|what can I ask]",
+            "what [is|are] [this|you] [good|made|meant] for",
+            "what [can|could] [this|the] [assistant|program|thing|demo|bot] do",
+            "[give|show|tell] me [an example|some examples|a few examples|examples]",
+            "[any|do you have] [examples|ideas|suggestions|tips] [of what I can ask|for me|]",
+            "what [else|] is possible [here|]",
+            "[what are|list|show] [your|the] [commands|features|options|capabilities|possibilities|tools]",
+            "what [tools|commands|features|options|functions] [do you have|are there|can I use]",
+            "[I don't know|I do not know|no idea|not sure] [what to ask|what to say|how this works|where to start|what to do]",
+            "[how|where] do I [start|begin|use this|ask something]",
+            "[what now|now what|what next|and now]",
+            "[menu|commands|usage|instructions|man|info|options]",
+            "[what|how] can [we|I] do [here|with you|this|]",
+            "[explain|tell me] [how this works|how you work|what this is|what I can do]",
+            "[who|what] can you help [with|]",
         ),
         "I can use the listed tools for you. Just ask.",
     ),
@@ -142,6 +160,44 @@ SMALL_TALK: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         "No problem. How can I help you?",
     ),
+    (
+        (
+            "[haha|hahaha|lol|hehe|rofl|ha|very funny|that is funny|that's funny|funny]",
+            "[you are|you're|that was|this is] [funny|hilarious|fun]",
+            "[wow|oh|ah|oh my|whoa|hm|hmm|mhm|huh|aha|uh]",
+            "[I am|I'm] [bored|tired|happy|sad|hungry|lonely|excited|busy|late|stressed]",
+            "[I love|I like|I hate|I miss] you",
+            "[what a|such a] [day|week|nice surprise|pity|shame]",
+            "[nothing|not much|just|only] [testing|new|looking around|trying you out]",
+            "[I am|I'm|just] [testing|trying] [you|this|it|something]",
+            "[it is|it's] [late|early|cold here|hot in here|my birthday]",
+            "[:)|:-)|;)|:D|...|.|?|!]",
+        ),
+        "I see. How can I help you?",
+    ),
+    (
+        (
+            "[you are|you're|that is|that's|this is|it is|it's] [wrong|not right|incorrect|false|not true|not what I asked|not what I meant|not what I wanted|a mistake|nonsense|bad|useless|stupid|terrible]",
+            "[no|nope|hey|but|oh no], [that is|that's|you are|you're] [wrong|not right|not it|mistaken]",
+            "[try|do it|think|look] [again|once more|harder]",
+            "[you|I think you] [misunderstood|made a mistake|got it wrong|got me wrong|forgot something]",
+            "[that|this|it] [does not|doesn't|did not|didn't] [work|help|make sense|answer my question]",
+            "[I don't|I do not|I didn't] [understand|get it|follow|believe you|mean that one]",
+            "[what|pardon|come again|say that again|huh]",
+            "[are you sure|really|is that true|seriously]",
+            "[bad|stupid|silly|dumb] [bot|assistant|answer|machine|robot]",
+        ),
+        "Sorry. Please ask me in other words.",
+    ),
+    (
+        (
+            "[hola|bonjour|hallo|ciao|guten tag|salut|ola|namaste|konnichiwa|privet|merhaba|hej|moin|servus|buongiorno|buenos dias]",
+            "[do|can] you [speak|understand|know] [German|French|Spanish|Italian|Chinese|other languages|any other language|my language]",
+            "[sprechen sie deutsch|parlez-vous français|habla español|parla italiano]",
+            "[which|what] languages do you [speak|know|understand]",
+        ),
+        "I understand English only. How can I help you?",
+    ),
 )
 
 HELD_OUT_SMALL_TALK: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -152,6 +208,10 @@ HELD_OUT_SMALL_TALK: tuple[tuple[tuple[str, ...], str], ...] = (
         "I am a small offline assistant. I can use the listed tools.",
     ),
     (("ok, goodbye", "bye, see you", "good night, bye"), "Goodbye!"),
+    (
+        ("ok, what can you do for me", "I need help with this", "hello, help"),
+        "I can use the listed tools for you. Just ask.",
+    ),
 )
 
 UNSERVED = (
@@ -302,6 +362,45 @@ HELD_OUT_UNSERVED = (
     "which language do they speak in {country}?",
 )
 
+SERVED_BY: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
+    (re.compile(rf"(?i)\b({words})\b"), frozenset(families.split()))
+    for words, families in (
+        ("lights?|lamp", "set_light"),
+        ("heating|heat|temperature|warm up|reheat", "set_temperature"),
+        ("music|song|sing|play|stream|listen", "play_music"),
+        ("translate|say|pronounce", "translate"),
+        ("convert|change|euros|dollars|pounds", "convert_currency convert_units"),
+        (
+            "define|mean|meaning|explain|what is|what's|who is|describe|know",
+            "define_word web_search get_news get_country",
+        ),
+        (
+            "calculate|plus|minus|times|divided|how much is|solve|square root|what is|what's",
+            "calculate add subtract multiply divide",
+        ),
+        ("time|date|day|clock", "get_time list_events"),
+        ("timer|countdown|alarm|stopwatch|wake", "set_timer set_reminder"),
+        ("far|route|drive|take me|bring|fly|flights?|trains?|travel", "get_route find_flights"),
+        ("hotel|room|flat", "book_hotel"),
+        ("restaurant|eat|food|pizza|burger|sushi|dinner|table|cook", "find_restaurant"),
+        ("call|phone|dial|ring|text", "get_contact send_message"),
+        (
+            "send|write|tell|post|share|reply|answer|respond|forward|message|mail",
+            "send_mail send_message create_note",
+        ),
+        ("note|task|todo|remember|forget|homework", "create_note add_todo set_reminder delete_note"),
+        ("delete|remove|erase", "delete_note"),
+        ("news|happened|politics|sports|who won", "get_news web_search"),
+        ("buy|order|sell|shop|price|cost", "search_products get_stock track_package"),
+        ("dice|die|coin|number", "roll_dice"),
+        ("capital|population|currency|country|people live|president|king|queen", "get_country web_search"),
+        ("weather|rain|sun|snow|air", "get_weather get_air_quality get_sun_times"),
+        ("who|what|when|where|why|how|which|find|search|look up|recommend|suggest", "web_search"),
+        ("meeting|appointment|event|calendar|invite|schedule", "add_event list_events"),
+    )
+)
+"""What a request is about that one of these families may serve after all: with it there, the request is not used."""
+
 COUNTRIES = "France Spain Italy Japan China India Brazil Canada Kenya Egypt Norway Sweden Poland Greece Turkey Mexico Peru Chile Ghana Nepal Ireland Iceland Portugal Austria Hungary Vietnam Thailand Morocco Cuba Finland".split()
 
 SYSTEM_PROMPTS = (
@@ -316,7 +415,11 @@ SYSTEM_PROMPTS = (
     "You are an offline assistant. Answer briefly.",
     "You are agentrt's small assistant. Be short and exact.",
     "Use tools when needed. If no tool fits, say so.",
-    "You are a careful assistant. Call one tool at a time.",
+    "You are a careful assistant. Call a tool when one fits.",
+    "You are a helpful AI assistant.",
+    "You are a helpful AI assistant, please respond to the users query to the best of your ability!",
+    "You are an agent. Use tools.",
+    "Be concise.",
     "You are an assistant with access to the user's notes, calendar, mail and files.",
     "You are a personal assistant with access to the user's notes, mail, calendar and files. Answer from the tools' results.",
 )

@@ -8,12 +8,28 @@ from random import Random
 from typing import Any
 
 from .families import DEMO_FAMILIES, FAMILIES, Family, Parameter
+from .options import draw_optional
 from .smalltalk import GENERIC_DESCRIPTION_ENDINGS
 from .vocabulary import Vocabulary
 
-VERBS = "get fetch check update delete open start stop list send approve archive assign block cancel close compare count create download enable disable export find grant import inspect install invite label launch lock merge move pause print publish rate refresh rename report reset restore resume review scan share sort submit sync test unlock upload validate verify feed charge rent buy sell order measure ping arm mount paint route query".split()
+VERBS = (
+    *"get fetch check update delete open start stop list send approve archive assign block cancel close compare count create download enable disable export find grant import inspect install invite label launch lock merge move pause print publish rate refresh rename report reset restore resume review scan share sort submit sync test unlock upload validate verify feed charge rent buy sell order measure ping arm mount paint route query show read compute calculate estimate predict book reserve roll draw generate recommend suggest request register track".split(),
+    *("get", "get", "fetch", "find", "check", "list", "show", "look up", "look up"),
+)
+ASKING_VERBS = frozenset(
+    (
+        "look up",
+        *"get fetch check find inspect query show list compute calculate estimate predict count measure read report".split(),
+    )
+)
+"""Verbs of tools that a question asks for."""
 SYNONYMS = {
-    "get": ["retrieve", "return", "fetch", "look up", "show"],
+    "get": ["retrieve", "return", "fetch", "look up", "show", "tell", "report"],
+    "look up": ["lookup", "find", "get"],
+    "show": ["get", "display", "return"],
+    "list": ["show", "get all", "return all"],
+    "compute": ["calculate", "work out"],
+    "book": ["reserve", "order"],
     "fetch": ["get", "retrieve"],
     "delete": ["remove", "erase"],
     "start": ["launch", "begin", "run"],
@@ -25,6 +41,18 @@ SYNONYMS = {
     "send": ["submit", "deliver"],
     "cancel": ["stop", "abort"],
 }
+
+INVENTED_KINDS = (
+    ("code", "id"), ("id", "id"), ("name", "person"), ("name", "word"), ("key", "id"), ("target", "topic"),
+    ("value", "number"), ("city", "city"), ("city", "city"), ("place", "city"), ("date", "date"), ("time", "time"),
+    ("amount", "number"), ("label", "noun"), ("level", "integer"), ("owner", "person"), ("path", "path"),
+    ("query", "topic"), ("title", "title"), ("text", "text"), ("text", "short"), ("symbol", "symbol"),
+    ("room", "room"), ("person", "person"), ("count", "integer"), ("topic", "topic"), ("user", "person"),
+    ("country", "country"), ("language", "language"), ("currency", "currency"), ("email", "address"),
+    ("url", "address"), ("number", "integer"), ("word", "noun"), ("item", "noun"), ("product", "topic"),
+    ("location", "city"), ("user_id", "id"), ("order_id", "id"),
+)  # fmt: skip
+"""Names of an invented tool's parameters, each with what it is filled with."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +70,9 @@ class Tool:
     def schema(self) -> dict[str, Any]:
         """The OpenAI function schema of this tool."""
         properties: dict[str, Any] = {}
-        for parameter, name in self.parameters:
-            properties[name] = (
-                {"type": "string", "enum": parameter.type.split("|")}
-                if "|" in parameter.type
-                else {"type": parameter.type}
-            )
-        for name, kind in self.optional:
-            properties[name] = {"type": kind}
+        named = [*((name, parameter.type) for parameter, name in self.parameters), *self.optional]
+        for name, kind in named:
+            properties[name] = {"type": "string", "enum": kind.split("|")} if "|" in kind else {"type": kind}
         required = [name for _, name in self.parameters]
         return {
             "type": "function",
@@ -88,71 +111,75 @@ class Toolsmith:
         if len({n for _, n in parameters}) < len(parameters):
             parameters = tuple((p, p.name) for p in family.parameters)
         optional: tuple[tuple[str, str], ...] = ()
-        if not plain and rng.random() < 0.1:
-            optional = (
-                (
-                    rng.choice(["limit", "verbose", "language", "format", "max_results", "unit", "page"]),
-                    rng.choice(["integer", "string", "boolean"]),
-                ),
-            )
-        description = rng.choice(family.descriptions) + rng.choice(GENERIC_DESCRIPTION_ENDINGS)
+        if not plain and rng.random() < 0.25:
+            taken = {name for _, name in parameters}
+            optional = draw_optional(rng, taken, weather=family.key == "get_weather")
+        description = self._described(rng.choice(family.descriptions), parameters)
         return Tool(name, description, parameters, optional, family)
 
     def invented_tool(self) -> Tool:
         """A tool of no family: its use follows from its description and parameters alone."""
         rng, v = self.rng, self.vocabulary
-        noun = v.noun(rng) if rng.random() < 0.8 else f"{v.noun(rng)} {v.noun(rng)}"
+        noun = v.noun(rng) if rng.random() < 0.75 else f"{v.noun(rng)} {v.noun(rng)}"
         verb = rng.choice(VERBS)
         shown = rng.choice(SYNONYMS[verb]) if verb in SYNONYMS and rng.random() < 0.3 else verb
-        kinds = (
-            ("code", "id"),
-            ("id", "id"),
-            ("name", "person"),
-            ("name", "word"),
-            ("key", "id"),
-            ("target", "topic"),
-            ("value", "number"),
-            ("city", "city"),
-            ("date", "date"),
-            ("time", "time"),
-            ("amount", "number"),
-            ("label", "noun"),
-            ("level", "integer"),
-            ("owner", "person"),
-            ("path", "path"),
-            ("query", "topic"),
-            ("title", "title"),
-            ("text", "text"),
-            ("text", "short"),
-            ("symbol", "symbol"),
-            ("room", "room"),
-            ("person", "person"),
-            ("count", "integer"),
-            ("topic", "topic"),
-        )
-        chosen: dict[str, str] = {}
-        for _ in range(rng.choice([1, 1, 1, 1, 2, 2, 3])):
-            parameter_name, slot = rng.choice(kinds)
-            if rng.random() < 0.15:
-                parameter_name = v.noun(rng)
-            if slot not in chosen.values():
-                chosen.setdefault(re.sub(r"\W+", "_", parameter_name), slot)
-        parameters = tuple(
-            (Parameter(n, s, "integer" if s == "integer" else "number" if s == "number" else "string"), n)
-            for n, s in chosen.items()
-        )
+        parameters = () if rng.random() < 0.07 else self._invented_parameters()
         words = shown.split() + noun.split() if rng.random() < 0.7 else noun.split() + shown.split()
         if rng.random() < 0.12:
             words = [v.invented(rng)] + ([v.invented(rng)] if rng.random() < 0.4 else [])
-        first = parameters[0][1]
-        description = (
-            f"{shown.capitalize()} {rng.choice(['the ', 'a ', '', 'one '])}{noun}"
-            + rng.choice(
-                ["", "", "", f" by {first}", f" by its {first}", f" of a {first}", f" for a {first}"]
-            )
-            + rng.choice(GENERIC_DESCRIPTION_ENDINGS)
+        elif rng.random() < 0.12:
+            words = noun.split()
+        optional: tuple[tuple[str, str], ...] = ()
+        if parameters and rng.random() < 0.15:
+            optional = draw_optional(rng, {name for _, name in parameters}, weather=False)
+        purpose = f"{shown.capitalize()} {rng.choice(['the ', 'a ', '', 'one '])}{noun}"
+        if verb in ASKING_VERBS and rng.random() < 0.25:
+            purpose = f"{rng.choice(['The ', '', ''])}{noun}"
+            purpose = purpose[0].upper() + purpose[1:]
+        if parameters:
+            first = parameters[0][1].replace("_", " ")
+            ends = [
+                "",
+                "",
+                "",
+                " by {}",
+                " by its {}",
+                " of a {}",
+                " for a {}",
+                " in a {}",
+                " at a {}",
+                " for the given {}",
+            ]
+            purpose += rng.choice(ends).format(first)
+        description = self._described(purpose, parameters)
+        return Tool(self._join_name(words), description, parameters, optional, None, verb, noun)
+
+    def _invented_parameters(self) -> tuple[tuple[Parameter, str], ...]:
+        rng, v = self.rng, self.vocabulary
+        chosen: dict[str, str] = {}
+        for _ in range(rng.choice([1, 1, 1, 1, 2, 2, 3])):
+            name, slot = rng.choice(INVENTED_KINDS)
+            if rng.random() < 0.3:
+                name = v.noun(rng).lower()
+                if rng.random() < 0.25:
+                    name += rng.choice(["_name", "_id", "_code", " name", "_title", "_number"])
+            if slot not in chosen.values():
+                chosen.setdefault(re.sub(r"\W+", "_", name), slot)
+        return tuple(
+            (Parameter(n, s, "integer" if s == "integer" else "number" if s == "number" else "string"), n)
+            for n, s in chosen.items()
         )
-        return Tool(self._join_name(words), description, parameters, (), None, verb, noun)
+
+    def _described(self, purpose: str, parameters: tuple[tuple[Parameter, str], ...]) -> str:
+        """``purpose`` as descriptions go on: not at all, with a remark, or with all parameters listed."""
+        rng = self.rng
+        if rng.random() < 0.94 or not parameters:
+            return purpose + rng.choice(GENERIC_DESCRIPTION_ENDINGS)
+        named = "".join(
+            f"\n    {name}: {rng.choice(['the ', 'The ', 'a ', ''])}{name.replace('_', ' ')}"
+            for _, name in parameters
+        )
+        return f"{purpose}.\n\nArgs:{named}"
 
     def tools(self, count: int, *, demo: bool, names: str) -> list[Tool]:
         """``count`` tools in random order: the demo's, or any families with a few invented ones."""

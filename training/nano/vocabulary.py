@@ -29,6 +29,7 @@ from .words import (
     SKIES,
     SPOKEN_DAYS,
     SURNAMES,
+    UNITS,
     WEEKDAYS,
 )
 
@@ -329,6 +330,38 @@ class Vocabulary:
                 else f"{rng.randint(0, 99)}.{rng.randint(1, 9)}"
             )
         return f"{rng.randint(1, 99)},{rng.randint(0, 999):03d}"
+
+    def measure(self, rng: Random) -> str:
+        """A number with a unit, as text."""
+        unit = rng.choice(UNITS)
+        if unit in "€$" and rng.random() < 0.5:
+            return f"{unit}{self.amount(rng)}"
+        joiner = "" if unit in "%°C°F" else rng.choice([" ", " ", " ", ""])
+        return f"{rng.choice(['', '', '', '-'])}{self.amount(rng)}{joiner}{unit}"
+
+    def timestamp(self, rng: Random) -> str:
+        """A day and time as programs write them."""
+        day = f"{rng.randint(1990, 2031)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+        time = f"{rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}"
+        return rng.choice(
+            [
+                day,
+                f"{day}T{time}:00Z",
+                f"{day} {time}",
+                f"{day}T{time}:{rng.randint(0, 59):02d}+0{rng.randint(0, 9)}:00",
+            ]
+        )
+
+    def address(self, rng: Random) -> str:
+        """A mail or web address."""
+        host = f"{self.invented(rng)}.{rng.choice(['com', 'org', 'net', 'io', 'example'])}"
+        if rng.random() < 0.5:
+            return f"{rng.choice(self.first_names).lower()}@{host}"
+        return f"https://{host}/{self.noun(rng).lower()}"
+
+    def phone(self, rng: Random) -> str:
+        """A phone number with its country."""
+        return f"+{rng.randint(1, 99)} {rng.randint(100, 999)} {rng.randint(1000, 999999)}"
 
     def sky(self, rng: Random) -> str:
         """What the sky does, in a weather report's words."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from .families import Parameter
+from .options import LANGUAGES, option
 from .politeness import (
     HELD_OUT_PREFIXES,
     HELD_OUT_SUFFIXES,
@@ -21,10 +21,10 @@ from .smalltalk import COUNTRIES
 from .tools import Tool
 from .vocabulary import Split, Vocabulary
 
-LANGUAGES = "French German Spanish Italian Dutch Polish Czech Danish Swedish Finnish Greek Turkish Arabic Hindi Japanese Chinese Korean Portuguese Slovenian Latin".split()
 CURRENCIES = (
     "euros dollars pounds francs yen rupees crowns pesos zloty lira dinars rand USD EUR GBP CHF JPY".split()
 )
+MEASURES = "miles kilometres km metres feet inches yards centimetres cm kilograms kg pounds ounces grams litres gallons pints celsius fahrenheit kelvin hours minutes seconds days acres hectares knots mph".split()
 ROOMS = [
     "kitchen",
     "bathroom",
@@ -50,6 +50,24 @@ def expand(rng: Random, line: str) -> str:
 
 
 _FREE_TEXT_END = re.compile(r"\{(prose|topic_prose|short|task)\}$")
+
+_FREE_TEXT = frozenset(("prose", "topic_prose", "short", "task", "text"))
+_ALTERNATIVES = {
+    "mail_topic": ("mail_topic_only", "mail_topic", "person_topic", "bare_topic"),
+    "topic": ("topic", "bare_topic"),
+    "prose": ("prose", "topic_prose"),
+    "id": ("id", "note_id", "mail_id"),
+}
+
+
+def alternatives_of(slot: str) -> tuple[str, ...]:
+    """The slots of request lines that fill a parameter of ``slot``."""
+    return _ALTERNATIVES.get(slot, (slot,))
+
+
+def takes_free_text(tool: Tool) -> bool:
+    """Whether a request for ``tool`` may end in text that goes on for as long as it likes."""
+    return any(parameter.slot in _FREE_TEXT for parameter, _ in tool.parameters)
 
 
 class Wording:
@@ -109,15 +127,35 @@ class Wording:
             "text": self._short,
             "name": v.person,
             "word": v.noun,
+            "number2": v.amount_plain,
+            "sides": lambda r: str(r.choice([4, 6, 6, 8, 10, 12, 20, 100, r.randint(2, 60)])),
+            "unit": lambda r: r.choice(MEASURES),
+            "unit2": lambda r: r.choice(MEASURES),
+            "address": v.address,
         }
 
     def ask(
-        self, lines: tuple[str, ...], held_out: tuple[str, ...], *, verbs_matter: bool = False
+        self,
+        lines: tuple[str, ...],
+        held_out: tuple[str, ...],
+        *,
+        given: Mapping[str, str] | None = None,
+        mention: str = "",
+        verbs_matter: bool = False,
     ) -> tuple[str, dict[str, str]]:
-        """A worded request and its slot values. Where ``verbs_matter``, no word of the line is replaced."""
+        """A worded request and its slot values, those of ``given`` as they are.
+
+        ``mention`` is a line's end that names an optional parameter; after free text it is left out, and with it
+        the value "option_name". Where ``verbs_matter``, no word of the line is replaced.
+        """
         rng = self.rng
-        line = expand(rng, rng.choice(held_out if self.wording == "held-out" and held_out else lines))
-        values: dict[str, str] = {}
+        line = rng.choice(held_out if self.wording == "held-out" and held_out else lines)
+        values = dict(given or {})
+        if _FREE_TEXT_END.search(line):
+            values.pop("option_name", None)
+        elif mention:
+            line = f"{line[:-1]}{mention}?" if line.endswith("?") else line + mention
+        line = expand(rng, line)
         question = line.endswith("?") and not line.endswith("= ?")
         if rng.random() < self.unknown_words and not verbs_matter:
             line = reword(rng, self.vocabulary, line)
@@ -173,22 +211,24 @@ class Wording:
 
     def arguments(self, tool: Tool, values: Mapping[str, str]) -> dict[str, Any]:
         """The arguments that call ``tool`` with the slot values of a request."""
-        alternatives = {
-            "mail_topic": ("mail_topic_only", "mail_topic", "person_topic", "bare_topic"),
-            "topic": ("topic", "bare_topic"),
-            "prose": ("prose", "topic_prose"),
-            "id": ("id", "note_id", "mail_id"),
-        }
         arguments: dict[str, Any] = {}
         for parameter, name in tool.parameters:
-            slot = next(s for s in alternatives.get(parameter.slot, (parameter.slot,)) if s in values)
-            arguments[name] = self._typed(parameter, values[slot])
+            slot = next(slot for slot in alternatives_of(parameter.slot) if slot in values)
+            arguments[name] = self._typed(parameter.type, values[slot])
+        if "option_name" in values:
+            name = values["option_name"]
+            arguments[name] = self._typed(option(name).type, values["option"])
         return arguments
+
+    def entity(self, slot: str) -> str:
+        """What may fill ``slot``."""
+        return self._slots[slot](self.rng)
 
     def _fill(self, slot: str, values: dict[str, str]) -> str:
         rng = self.rng
-        value = values.setdefault(slot, self._slots[slot](rng))
-        shown = value
+        if slot in values:
+            return values[slot]
+        value = shown = values[slot] = self._slots[slot](rng)
         draw = rng.random()
         if slot in {
             "topic",
@@ -215,10 +255,10 @@ class Wording:
             shown = "the " + value
         return shown
 
-    def _typed(self, parameter: Parameter, text: str) -> Any:
-        if parameter.type == "integer":
+    def _typed(self, kind: str, text: str) -> Any:
+        if kind == "integer":
             return int(text)
-        if parameter.type == "number":
+        if kind == "number":
             return float(text) if "." in text else int(text)
         return text
 

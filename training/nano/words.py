@@ -205,3 +205,32 @@ SKIES = (
     "rain;light rain;heavy rain;sun;sunny;clouds;cloudy;light clouds;snow;light snow;fog;wind;clear sky;thunder;"
     "drizzle;hail;a clear sky;strong wind;scattered clouds;overcast;showers;mist;sleet;storms;partly cloudy"
 ).split(";")
+TEMPERATURE_KEYS = (
+    "temperature",
+    "temperature",
+    "temperature",
+    "temperature",
+    "temp",
+    "celsius",
+    "degrees",
+    "temp_c",
+    "temperature_c",
+)
+SKY_KEYS = ("sky", "sky", "sky", "sky", "conditions", "condition", "weather", "description", "summary")
+UNITS = "C F % km m cm mm kg g t l ml km/h m/s mph hPa EUR USD GBP degrees minutes hours days years GB MB ms s W kWh V °C °F € $".split()
+VALUE_KEYS = (
+    "name value price level answer date total code state distance owner phone time title text type kind size "
+    "count amount currency unit id number email address city country street zip url link path file created_at "
+    "updated_at due_date start end from to author rating score stock quantity color weight height width age "
+    "gender role team manager company department salary balance rate tax discount category tags labels items "
+    "priority assignee status_code version language humidity wind wind_speed pressure feels_like high low "
+    "min max average mean sum median percent progress duration minutes hours seconds latitude longitude "
+    "population capital currency_code symbol change open close volume market_cap isbn pages publisher year "
+    "month day hour genre artist album track ingredients servings calories steps origin destination departure "
+    "arrival gate seat airline flight carrier eta tracking_number delivered in_stock available enabled active "
+    "is_open verified premium admin username user_id first_name last_name nickname note comment summary "
+    "subject body sender recipient content heading snippet source battery signal temperature_f sunrise sunset "
+    "tide moon speed altitude heading depth expires_at valid_until remaining limit used free load memory cpu "
+    "uptime host port ip region zone cluster nodes replicas branch commit author_name merged_at"
+).split()
+"""Keys that the objects of usual tools have."""

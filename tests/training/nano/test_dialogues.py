@@ -1,4 +1,3 @@
-import json
 import re
 from random import Random
 
@@ -7,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profiles import examples
-from training.nano.dialogues import Author, Mix
+from training.nano.dialogues import Author
 from training.nano.families import FAMILIES
 from training.nano.markup import segments
 from training.nano.smalltalk import HELD_OUT_SMALL_TALK
+from training.nano.turns import Mix
 from training.nano.vocabulary import Split
 from training.nano.wording import expand
 
@@ -27,7 +27,9 @@ def test_the_same_seed_writes_the_same_dialogue(seed: int) -> None:
 @examples(100)
 @given(st.integers(0, 2**32), st.sampled_from(["train", "held-out"]), st.sampled_from([0.0, 0.5]))
 def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
-    dialogue = Author(Random(seed), split, blends=share, unknown_words=share).dialogue(8)
+    dialogue = Author(Random(seed), split, blends=share, unknown_words=share).dialogue(
+        8, mix=Mix(several=0.3)
+    )
     schemas = {tool.name: tool.schema()["function"]["parameters"] for tool in dialogue.tools}
     for turn in dialogue.turns:
         assert turn.request
@@ -35,7 +37,8 @@ def test_a_turn_holds_together(seed: int, split: Split, share: float) -> None:
         for fact in turn.facts:
             assert fact in turn.answer
         for step in turn.steps:
-            assert set(step.arguments) == set(schemas[step.name]["required"])
+            schema = schemas[step.name]
+            assert set(schema["required"]) <= set(step.arguments) <= set(schema["properties"])
             for name, value in step.arguments.items():
                 kind = schemas[step.name]["properties"][name]["type"]
                 assert isinstance(value, {"string": str, "integer": int, "number": (int, float)}[kind])
@@ -58,7 +61,7 @@ def test_a_mix_of_searches_asks_for_a_hit_only_where_a_tool_reads_it() -> None:
     author = Author(Random(0), "train")
     turns = []
     for _ in range(200):
-        dialogue = author.dialogue(3, 10, Mix(searches=1.0))
+        dialogue = author.dialogue(3, 10, Mix(several=0.0, searches=1.0))
         there = {tool.family.key for tool in dialogue.tools if tool.family is not None}
         searching = {key for key in there if FAMILIES[key].chain_to}
         turns += [(turn, there) for turn in dialogue.turns if searching and turn.steps]
@@ -94,9 +97,55 @@ def test_a_chain_reads_what_the_search_found() -> None:
     ]
     assert chains
     for turn in chains:
-        found = json.loads(turn.steps[0].result)
-        hits = found if isinstance(found, list) else next(iter(found.values()))
-        assert turn.steps[1].arguments == {"id": hits[0]["id"]}
+        assert turn.found[0] in turn.steps[0].result
+        assert turn.steps[1].arguments == {"id": turn.found[0]}
+
+
+def test_a_request_for_several_things_makes_all_calls_in_one_message() -> None:
+    author = Author(Random(2), "train")
+    tools = author.toolsmith.tools(10, demo=True, names="usual")
+    turns = [turn for turn in (author.several(tools) for _ in range(200)) if turn is not None]
+    assert len(turns) > 100
+    for turn in turns:
+        assert turn.messages == (turn.steps,)
+        assert len(turn.steps) >= 2
+        said = [str(value) for step in turn.steps for value in step.arguments.values()]
+        unsaid = [value for value in said if value.lower() not in turn.request.lower()]
+        assert set(unsaid) <= {"today"}  # what a calendar is asked for that names no day
+
+
+def test_an_optional_argument_is_given_where_the_request_mentions_it() -> None:
+    author = Author(Random(3), "train")
+    given = left_out = 0
+    for _ in range(300):
+        for tool in author.toolsmith.tools(6, demo=False, names="mixed"):
+            for name, kind in tool.optional:
+                turn = author.turn([tool], tool)
+                value = turn.steps[0].arguments.get(name)
+                given, left_out = given + (value is not None), left_out + (value is None)
+                if value is not None:
+                    assert str(value).lower() in turn.request.lower()
+                    assert "|" not in kind or value in kind.split("|")
+    assert given > 20
+    assert left_out > 20
+
+
+def test_a_follow_up_reads_hits_by_their_place_or_asks_the_same_of_another_thing() -> None:
+    author = Author(Random(4), "train")
+    tools = author.toolsmith.tools(10, demo=True, names="usual")
+    weather, notes = (next(t for t in tools if t.name == name) for name in ("get_weather", "search_notes"))
+    again = author.follow_up(tools, author.turn(tools, weather))
+    assert again is not None
+    assert again.steps[0].arguments["city"] in again.request
+    seen = set()
+    for _ in range(300):
+        searched = author.turn(tools, notes)
+        turn = author.follow_up(tools, searched)
+        if turn is not None and len(searched.found) > 1:
+            chosen = tuple(step.arguments["id"] for step in turn.steps)
+            seen.add(searched.found.index(chosen[0]) if len(chosen) == 1 else "all")
+            assert set(chosen) <= set(searched.found)
+    assert seen >= {0, 1, "all"}
 
 
 @pytest.mark.parametrize("key", sorted(FAMILIES))

@@ -6,8 +6,9 @@ import openvino_genai
 import pytest
 
 from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
-from training.nano.dialogues import Author, Dialogue
+from training.nano.dialogues import Author
 from training.nano.markup import CHAT_TEMPLATE, MARKUP_TOKENS, segments
+from training.nano.turns import Dialogue, Mix
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +20,16 @@ def messages_of(dialogue: Dialogue, *, arguments_as_text: bool) -> list[dict[str
     messages: list[dict[str, Any]] = [{"role": "system", "content": dialogue.system}]
     for turn in dialogue.turns:
         messages.append({"role": "user", "content": turn.request})
-        for step in turn.steps:
-            arguments: Any = dict(step.arguments)
-            if arguments_as_text:
-                arguments = json.dumps(arguments, ensure_ascii=False)
-            function = {"name": step.name, "arguments": arguments}
-            calls = [{"id": "call_1", "type": "function", "function": function}]
-            messages.append({"role": "assistant", "content": "", "tool_calls": calls})
-            messages.append({"role": "tool", "tool_call_id": "call_1", "content": step.result})
+        for steps in turn.messages:
+            calls, results = [], []
+            for step in steps:
+                arguments: Any = dict(step.arguments)
+                if arguments_as_text:
+                    arguments = json.dumps(arguments, ensure_ascii=False)
+                function = {"name": step.name, "arguments": arguments}
+                calls.append({"id": "call_1", "type": "function", "function": function})
+                results.append({"role": "tool", "tool_call_id": "call_1", "content": step.result})
+            messages += [{"role": "assistant", "content": "", "tool_calls": calls}, *results]
         messages.append({"role": "assistant", "content": turn.answer})
     return messages
 
@@ -35,7 +38,7 @@ def messages_of(dialogue: Dialogue, *, arguments_as_text: bool) -> list[dict[str
 def test_the_shipped_template_renders_what_training_rendered(tokenizer: Any, arguments_as_text: bool) -> None:
     author = Author(Random(7), "held-out")
     for _ in range(40):
-        dialogue = author.dialogue(3)
+        dialogue = author.dialogue(3, mix=Mix(several=0.3))
         rendered = tokenizer.apply_chat_template(
             messages_of(dialogue, arguments_as_text=arguments_as_text),
             add_generation_prompt=False,

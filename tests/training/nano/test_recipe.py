@@ -10,9 +10,10 @@ tokenizers = pytest.importorskip("tokenizers", reason="the train extra is not in
 
 from training.nano.markup import NAME_OPENS  # noqa: E402
 from training.nano.recipe import induction  # noqa: E402
-from training.nano.recipe.network import SIZES, BlockedCausalAttention, Network  # noqa: E402
+from training.nano.recipe.network import BlockedCausalAttention, Network  # noqa: E402
 from training.nano.recipe.recipes import DRAFT, MAIN, Recipe  # noqa: E402
 from training.nano.recipe.rows import NEXT_WORD_HEAD, WORD_HEAD, batches  # noqa: E402
+from training.nano.recipe.sizes import SIZES  # noqa: E402
 from training.nano.recipe.tokenizer import load_tokenizer, train_tokenizer  # noqa: E402
 from training.nano.recipe.training import pointer_loss, train  # noqa: E402
 

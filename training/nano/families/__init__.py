@@ -8,9 +8,10 @@ from .home import HOME
 from .mail import MAIL
 from .notes import NOTES
 from .places import PLACES
+from .services import SERVICES
 
 FAMILIES: dict[str, Family] = {
-    family.key: family for family in (*NOTES, *CALENDAR, *MAIL, *FILES, *PLACES, *HOME, *FACTS)
+    family.key: family for family in (*NOTES, *CALENDAR, *MAIL, *FILES, *PLACES, *HOME, *FACTS, *SERVICES)
 }
 
 DEMO_FAMILIES = (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..markup import CHAT_TEMPLATE
-from .network import NetworkConfig
+from .sizes import NetworkConfig
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

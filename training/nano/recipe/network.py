@@ -7,39 +7,15 @@ attention is computed in causal blocks with its own backward pass.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .sizes import NetworkConfig
+
 _BLOCK = 128
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """Sizes of one model. The head size is 64, one KV head serves all query heads, embeddings are tied."""
-
-    hidden_size: int
-    layers: int
-    heads: int
-    intermediate_size: int
-    vocabulary_size: int = 2048
-    context_length: int = 2048
-    rope_theta: float = 1e6
-    norm_epsilon: float = 1e-6
-
-    @property
-    def head_size(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.heads
-
-
-SIZES = {
-    "main": NetworkConfig(hidden_size=192, layers=6, heads=3, intermediate_size=512),
-    "draft": NetworkConfig(hidden_size=128, layers=4, heads=2, intermediate_size=320),
-}
 
 
 class BlockedCausalAttention(torch.autograd.Function):
@@ -93,6 +69,15 @@ class BlockedCausalAttention(torch.autograd.Function):
         return grad_query * size**-0.5, grad_key, grad_value
 
 
+def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Causal attention: in blocks on a CPU, by PyTorch's own kernel on a GPU."""
+    if not query.is_cuda:
+        blocked: Tensor = BlockedCausalAttention.apply(query, key, value)
+        return blocked
+    one_for_all = [each[:, None].expand(-1, query.shape[1], -1, -1) for each in (key, value)]
+    return F.scaled_dot_product_attention(query, *one_for_all, is_causal=True)
+
+
 class Layer(nn.Module):
     """One pre-norm transformer layer: attention with QKV biases and RoPE, then a gated MLP."""
 
@@ -129,7 +114,7 @@ class Layer(nn.Module):
         config = self.config
         batch, tokens, width = hidden.shape
         head, heads = config.head_size, config.heads
-        attended: Tensor = BlockedCausalAttention.apply(*projected)
+        attended = _attend(*projected)
         hidden = hidden + F.linear(
             attended.transpose(1, 2).reshape(batch, tokens, heads * head), self.attention_out
         )
@@ -151,7 +136,8 @@ class Network(nn.Module):
         half = config.head_size // 2
         self.inverse_frequencies = config.rope_theta ** (-torch.arange(half).float() / half)
         angles = torch.arange(config.context_length).float()[:, None] * self.inverse_frequencies[None]
-        self.cosine, self.sine = angles.cos(), angles.sin()
+        self.register_buffer("cosine", angles.cos(), persistent=False)
+        self.register_buffer("sine", angles.sin(), persistent=False)
 
     def forward(self, tokens: Tensor, pointers: Tensor) -> tuple[Tensor, Tensor]:
         """Run over ``[batch, tokens]`` ids (tokens: a multiple of 128).
@@ -171,7 +157,7 @@ class Network(nn.Module):
         rows, heads, positions = pointers.unbind(1)
         scores = torch.einsum("nd,ntd->nt", queries[rows, heads, positions], keys[rows])
         scores = scores.float() * self.config.head_size**-0.5
-        later = torch.arange(length)[None] > positions[:, None]
+        later = torch.arange(length, device=tokens.device)[None] > positions[:, None]
         final = F.rms_norm(hidden, (self.config.hidden_size,), self.final_norm, self.config.norm_epsilon)
         return final, scores.masked_fill(later, float("-inf"))
 

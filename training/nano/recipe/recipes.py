@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..dialogues import Mix
+from ..turns import Mix
 
 
 class RowKind(NamedTuple):
@@ -42,6 +42,11 @@ class Phase:
     """Whether to begin with :func:`.induction.pass_words_on`."""
     processes: int = 1
     """Each computes its share of every step's rows; their gradients are averaged."""
+    tokens_per_step: int = 4096
+    average: bool = False
+    """Whether to end with the mean of the weights that the phase began with and those it came to."""
+    uses: int = 1
+    """How often each batch is trained on, with others between (:func:`.feed.repeated`)."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Recipe:
     phases: tuple[Phase, ...]
 
 
+_GPU_TOKENS_PER_STEP, _SECOND_PASS = 32_768, 2.1
 _COPYING_ROWS = (RowKind(512, 1.0, 5, (4,)),)
 """Whole dialogues over few tools: markup and copying are learned from them first, and fast."""
 _CHOOSING_ROWS = (
@@ -72,7 +78,7 @@ _COPYING = Phase(
     horizon=0,
     learning_rate=2.5e-3,
     rows=_COPYING_ROWS,
-    mix=Mix(small_talk=0.07, unserved=0.15, searches=0.25),
+    mix=Mix(small_talk=0.07, unserved=0.12, searches=0.25),
     blends=0.6,
     copy_rows=0.06,
     unknown_words=0.3,
@@ -89,7 +95,7 @@ _READING_ON = replace(
         RowKind(1024, 0.3, 4, (6, 10)),
     ),
     # Of the requests before, too few search or have a hit read as well to tell the two apart in any words.
-    mix=Mix(small_talk=0.05, unserved=0.15, searches=0.8),
+    mix=Mix(small_talk=0.05, unserved=0.12, searches=0.5),
     unknown_words=0.45,
 )
 
@@ -107,3 +113,27 @@ def _phases(copying: int, choosing: int, saying: int, reading_on: int) -> tuple[
 
 MAIN = Recipe("main", seed=0, phases=_phases(5_000_000, 10_000_000, 50_000_000, 12_000_000))
 DRAFT = Recipe("draft", seed=1, phases=_phases(2_000_000, 4_000_000, 12_000_000, 3_000_000))
+
+
+def on_gpu(recipe: Recipe, times: float, uses: int) -> Recipe:
+    """``recipe`` for a GPU: steps of 32,768 tokens, ``times`` as many of them, each batch ``uses`` times.
+
+    One process trains; others write the dialogues (:mod:`.feed`). The last phase comes twice, longer the
+    second time, and the mean of both ends is taken: it is better than either.
+    """
+
+    def scaled(phase: Phase) -> Phase:
+        factor = _GPU_TOKENS_PER_STEP / phase.tokens_per_step * times
+        return replace(
+            phase,
+            tokens=round(phase.tokens * factor),
+            horizon=round(phase.horizon * factor),
+            tokens_per_step=_GPU_TOKENS_PER_STEP,
+            processes=1,
+            uses=uses,
+        )
+
+    phases = tuple(map(scaled, recipe.phases))
+    longer = round(phases[-1].tokens * _SECOND_PASS)
+    again = replace(phases[-1], tokens=longer, horizon=longer, average=True)
+    return replace(recipe, phases=(*phases, again))

@@ -17,7 +17,6 @@ from .recipes import Phase, RowKind
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-TOKENS_PER_STEP = 4096
 _FIRST_TEXT_TOKEN = len(SPECIAL_TOKENS) + len(MARKUP_TOKENS)
 _NAME_WEIGHT, _FIRST_OF_VALUE_WEIGHT, _AFTER_WORD_WEIGHT = 3.0, 2.0, 2.0
 WORD_HEAD, NEXT_WORD_HEAD = -1, 0
@@ -51,7 +50,7 @@ class Encoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         """``tokenizer`` is the project's own, already trained."""
         self._tokenizer = tokenizer
-        self._call = tokenizer.token_to_id("<tool_call>")
+        self._call, self._call_ends = map(tokenizer.token_to_id, ("<tool_call>", "</tool_call>"))
         self._size = tokenizer.get_vocab_size()
         self._opens_value, self._closes_value = np.zeros((2, self._size), dtype=bool)
         for token, index in tokenizer.get_vocab().items():
@@ -66,8 +65,10 @@ class Encoder:
         if ids[0] == self._call:
             after_value_start = np.flatnonzero(self._opens_value[ids[:-1]]) + 1
             weights[after_value_start] = _FIRST_OF_VALUE_WEIGHT
-            name_end = int(np.argmax(ids == self._arguments))
-            weights[: name_end or 1] = _NAME_WEIGHT
+            calls, arguments = np.flatnonzero(ids == self._call), np.flatnonzero(ids == self._arguments)
+            for start, end in zip(calls, arguments, strict=True):
+                weights[start:end] = _NAME_WEIGHT
+            weights[np.flatnonzero(ids == self._call_ends) + 1] = _NAME_WEIGHT  # one more call, or no more
         else:
             weights[0] = _NAME_WEIGHT  # to answer at all, rather than to call, is a choice of the same rank
         return weights
@@ -80,7 +81,10 @@ class Encoder:
         dialogue = author.dialogue(kind.turns, most_tools, phase.mix, calls_only=kind.calls_only)
         parts = segments(dialogue)
         called = iter(
-            [step.name for turn in dialogue.turns for step in turn.steps[: 1 if kind.calls_only else None]]
+            step.name
+            for turn in dialogue.turns
+            for steps in turn.messages[: 1 if kind.calls_only else None]
+            for step in steps
         )
         names: dict[str, int] = {}
         start = 0
@@ -96,7 +100,7 @@ class Encoder:
                 learned = self._weights(encoded)
                 said = np.concatenate(ids[1:])
                 if encoded[0] == self._call:
-                    pointers.append(Pointer(WORD_HEAD, start + int(opened[0]), names[next(called)]))
+                    pointers += [Pointer(WORD_HEAD, start + int(at), names[next(called)]) for at in opened]
                     copied = self._values(encoded)
                 else:
                     copied = self._facts(encoded, part.facts)
@@ -132,10 +136,17 @@ class Encoder:
     def _facts(
         self, answer: NDArray[np.int64], facts: Iterable[str]
     ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The facts in an answer, each with its place there."""
+        """The facts in an answer, each with its place there, in their order where they are in order."""
+        after = 0
         for fact in facts:
             words = np.asarray(self._tokenizer.encode(fact, add_special_tokens=False).ids, dtype=np.int64)
-            if (at := _last_of(words, answer)) is not None and at > 0:
+            if len(words) < 2:
+                continue  # one digit or short word is found anywhere
+            at = _first_of(words, answer, after)
+            if at is None:
+                at = _first_of(words, answer, 0)
+            if at is not None and at > 0:
+                after = at + len(words)
                 yield at, words
 
     def _hard_to_continue(self, words: NDArray[np.int64]) -> list[int]:
@@ -163,6 +174,14 @@ class Encoder:
             start = again + stretch
 
 
+def _first_of(words: NDArray[np.int64], text: NDArray[np.int64], after: int) -> int | None:
+    """Where ``words`` first begin in ``text`` from the place ``after`` on."""
+    for found in np.flatnonzero(text[after : len(text) - len(words) + 1] == words[0]) + after:
+        if np.array_equal(text[found : found + len(words)], words):
+            return int(found)
+    return None
+
+
 def _last_of(words: NDArray[np.int64], text: NDArray[np.int64]) -> int | None:
     """Where ``words`` last begin in ``text``."""
     if not len(words):
@@ -187,7 +206,8 @@ class Batch(NamedTuple):
 def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Iterator[Batch]:
     """Endless batches for one process.
 
-    All processes together compute ``rows * length == 4096`` tokens a step, in rows of the same kind.
+    All processes together compute ``rows * length == phase.tokens_per_step`` tokens a step, in rows of the
+    same kind.
     """
     encoder = Encoder(tokenizer)
     kinds = Random(seed)
@@ -196,7 +216,7 @@ def batches(tokenizer: Tokenizer, phase: Phase, seed: int, rank: int = 0) -> Ite
     while True:
         kind = kinds.choices(phase.rows, [kind.share for kind in phase.rows])[0]
         rows: list[Row] = []
-        for _ in range(TOKENS_PER_STEP // kind.length // phase.processes):
+        for _ in range(phase.tokens_per_step // kind.length // phase.processes):
             if phase.copy_rows and rng.random() < phase.copy_rows:
                 rows.append(encoder.copy_row(rng, kind.length + 1))
                 continue

@@ -131,3 +131,46 @@ def readable(store: ContextStore, app: str, block_hashes: list[bytes]) -> set[by
             assert read == chunk(int.from_bytes(block_hash, "big"), len(read.payload), read.level)
             found.add(block_hash)
     return found
+
+
+class PowerFailureDisk(KilledDisk):
+    """A disk that has, after a power failure, only the contents and names that were synced."""
+
+    def __init__(self, folder: Path, fail_at: int = -1) -> None:
+        super().__init__(fail_at)
+        self._folder = folder
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[str, int] = {}
+
+    def sync(self, stream: FileIO) -> None:
+        super().sync(stream)
+        at = stream.tell()
+        stream.seek(0)
+        self._contents[os.fstat(stream.fileno()).st_ino] = stream.readall()
+        stream.seek(at)
+
+    def rename(self, file: Path, target: Path) -> None:
+        self._keep(target)
+        super().rename(file, target)
+
+    def remove(self, file: Path) -> None:
+        self._keep(file)
+        super().remove(file)
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        self._names = {file.name: file.stat().st_ino for file in folder.iterdir()}
+
+    def fail(self) -> None:
+        """Bring the folder into the state that the failure leaves."""
+        for file in self._folder.iterdir():
+            file.unlink()
+        for name, number in self._names.items():
+            (self._folder / name).write_bytes(self._contents.get(number, b""))
+
+    def _keep(self, file: Path) -> None:
+        """Keep the content of a file whose name is going, as its number may be used again."""
+        if file.exists():
+            number, kept = file.stat().st_ino, -len(self._contents) - 1
+            self._contents[kept] = self._contents.pop(number, b"")
+            self._names = {name: kept if each == number else each for name, each in self._names.items()}

@@ -20,6 +20,7 @@ from tests.runtime.context.store.disks import (
     CrashError,
     FaultyDisk,
     KilledDisk,
+    PowerFailureDisk,
     chunk,
     contents,
 )
@@ -114,6 +115,39 @@ def test_a_crash_at_any_step_loses_nothing_that_was_stored(tmp_path: Path, encry
         shutil.rmtree(folder)
     assert made == len(CHANGES)
     assert fail_at > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", range(1, len(CHANGES) + 1))
+def test_what_was_stored_survives_a_power_failure(tmp_path: Path, made: int) -> None:
+    folder = tmp_path / "contexts"
+    disk = PowerFailureDisk(folder)
+    changes = run(folder, disk, None)
+    for _ in range(made):
+        next(changes)
+    changes.close()
+    disk.fail()
+    with ContextStore(folder, FINGERPRINT) as store:
+        assert notes(store) == STATES[made]
+        assert store.statistics().refused_files == 0
+
+
+@pytest.mark.slow
+def test_a_power_failure_at_any_step_leaves_the_state_before_or_after_a_change(tmp_path: Path) -> None:
+    for fail_at in itertools.count():
+        folder = tmp_path / str(fail_at)
+        disk = PowerFailureDisk(folder, fail_at)
+        made = 0
+        try:
+            for number in run(folder, disk, None):
+                made = number
+            break
+        except CrashError:
+            disk.fail()
+        with ContextStore(folder, FINGERPRINT) as store:
+            assert_between(notes(store), made)
+            assert store.statistics().refused_files == 0
+    assert made == len(CHANGES)
 
 
 @pytest.mark.slow

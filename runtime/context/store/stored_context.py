@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from agentrt.errors import ContextDamagedError, ContextNotFoundError
 
-from .changes import Changes
+from .changes import Changes, disk_errors
 from .chunk_library import ChunkLibrary, Owner
 from .chunks import Chunk
 from .disk import Disk
@@ -127,7 +127,8 @@ class StoredContext:
         self._check_exists()
         text = self._text
         try:
-            return _read(text)
+            with disk_errors(text.file.path.parent):
+                return _read(text)
         except (RefusedError, SealBrokenError) as error:
             with self._changes.exclusive():
                 self._check_exists()
@@ -135,9 +136,6 @@ class StoredContext:
                     return self.read_text()
                 refused = error if isinstance(error, RefusedError) else RefusedError("is damaged")
                 raise self._damaged(refused) from error
-        except OSError:
-            with self._changes.exclusive():
-                raise
 
     def append_chunks(self, chunks: Sequence[Chunk]) -> int:
         """Store ``chunks`` in one go, and return how many of the first ones are stored now.

@@ -144,6 +144,19 @@ def test_records_of_another_place_are_refused(tmp_path: Path, caplog: pytest.Log
     assert "is damaged at byte" in caplog.text
 
 
+def test_records_that_changed_places_are_refused(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        context = store.create("notes", "a")
+        context.append_text(b"one")
+        context.append_text(b"two")
+        file = file_of(store, "notes", "a", ".text")
+        content = file.read_bytes()
+        first, second = (content[at : at + 7] for at in (content.index(b"one"), content.index(b"two")))
+        file.write_bytes(content.replace(first, b"x" * 7).replace(second, first).replace(b"x" * 7, second))
+        with pytest.raises(ContextDamagedError, match="is damaged"):
+            context.read_text()
+
+
 def test_a_text_that_is_damaged_while_it_is_open_is_removed(tmp_path: Path) -> None:
     fill(tmp_path)
     with ContextStore(tmp_path, FINGERPRINT) as store:

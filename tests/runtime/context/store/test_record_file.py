@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,30 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     create(tmp_path / "file", None)
     with pytest.raises(RefusedError, match="is a file of another kind"):
         RecordFile.open(Disk(), tmp_path / "file", FileKind.CHUNKS, None)
+
+
+class StubbornDisk(Disk):
+    """A disk that fails behind a write, and does not even cut the file again."""
+
+    failing = False
+
+    def write(self, stream: FileIO, content: bytes) -> None:
+        super().write(stream, content)
+        if self.failing:
+            raise OSError(errno.EIO, "input/output error")
+
+    def cut(self, stream: FileIO, length: int) -> None:
+        if self.failing and os.fstat(stream.fileno()).st_size > length:
+            raise OSError(errno.EIO, "input/output error")
+        super().cut(stream, length)
+
+
+def test_what_a_failed_append_leaves_is_overwritten(tmp_path: Path) -> None:
+    disk = StubbornDisk()
+    file = RecordFile.create(disk, tmp_path / "file", FileStart.new(FileKind.TEXT, {}, None))
+    disk.failing = True
+    with pytest.raises(OSError, match="input/output error"):
+        file.append([NewRecord(1, b"", [b"long" * 100])])
+    disk.failing = False
+    written = file.append([NewRecord(2, b"", [b"short"])])
+    assert RecordFile.open(disk, file.path, FileKind.TEXT, None)[1] == written

@@ -160,6 +160,8 @@ def test_a_shared_prefix_outlives_the_context_that_has_stored_it(tmp_path: Path)
             store.create("notes", id).refer_to([each.block_hash for each in big(1)])
         store.get("notes", "c").append_chunks(big(3, 4))  # no room for four
         assert [hashes_of(store, id) for id in "abc"] == [[], [1], [1, 3, 4]]
+        heir = store.get("notes", "c").owner.name  # was used last
+        assert store.locate("notes", chunk(1).block_hash).name == heir
         store.delete("notes", "c")
         assert hashes_of(store, "b") == [1]
         assert store.read(store.locate("notes", chunk(1).block_hash)) == chunk(1, SIZE)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentrt.errors import (
+    ChunkDamagedError,
     ContextNotFoundError,
     ContextStoreError,
     InvalidRequestError,
@@ -178,6 +179,18 @@ def test_no_app_finds_what_another_has_stored(tmp_path: Path) -> None:
         assert store.get("mail", "a") is None
         assert store.locate("mail", chunk(1).block_hash) is None
         assert store.create("mail", "a").refer_to([chunk(1).block_hash]) == [chunk(1).block_hash]
+
+
+def test_a_chunk_that_was_handed_on_is_found_at_its_earlier_location(tmp_path: Path) -> None:
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        store.create("notes", "a").append_chunks([chunk(1), chunk(2)])
+        store.create("notes", "b").refer_to([chunk(1).block_hash])
+        shared, own = (store.locate("notes", chunk(number).block_hash) for number in (1, 2))
+        store.delete("notes", "a")
+        assert store.read(shared) == chunk(1)
+        with pytest.raises(ChunkDamagedError):
+            store.read(own)
+        assert store.statistics().damaged_chunks == 0
 
 
 def test_a_closed_store_changes_nothing(tmp_path: Path) -> None:

@@ -76,7 +76,8 @@ class ContextService:
     but for ``app``, ``session`` and ``context_id``. It raises the same errors and
 
     - :class:`ContextNotFoundError`: the app has no such context, or it was deleted meanwhile;
-    - :class:`ContextBusyError`: another call of it is in progress.
+    - :class:`ContextBusyError`: another call of it is in progress;
+    - :class:`ContextStoreError`: the turn cannot be stored; the context is as it was.
     """
 
     def __init__(self, runtime: ContextRuntime, table: ContextTable, app: str) -> None:

@@ -42,9 +42,8 @@ class KeptContexts:
         self._owns_store = store is None
         if store is not None:
             store.use_fingerprint(fingerprint())
-        elif config.context_folder is not None:
-            quotas = StoreQuotas(disk_bytes=config.context_disk_bytes)
-            store = ContextStore(model_folder(config.context_folder, model_id), fingerprint(), quotas=quotas)
+        else:
+            store = open_context_store(config, model_id, fingerprint)
         self.store = store
         """The store of the contexts; None keeps them in memory only."""
         self.salts = PrefixSalts(None if store is None else store.secret)
@@ -70,6 +69,25 @@ class KeptContexts:
             self.swapper.close()
         if self._owns_store and self.store is not None:
             self.store.close()
+
+
+def open_context_store(
+    config: RuntimeConfig, model_id: str, fingerprint: Callable[[], bytes] | None = None
+) -> ContextStore | None:
+    """Return the store of one model's contexts, if ``config`` has a folder for it; None otherwise.
+
+    Without ``fingerprint`` it has their texts only, until :meth:`ContextStore.use_fingerprint`.
+
+    Raises:
+        ContextStoreError: the folder cannot be used, or another runtime uses it.
+    """
+    if config.context_folder is None:
+        return None
+    return ContextStore(
+        model_folder(config.context_folder, model_id),
+        None if fingerprint is None else fingerprint(),
+        quotas=StoreQuotas(disk_bytes=config.context_disk_bytes),
+    )
 
 
 def model_folder(context_folder: Path, model_id: str) -> Path:

@@ -18,7 +18,7 @@ import openvino as ov
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
-from agentrt.errors import ConfigurationError, PromptTooLongError
+from agentrt.errors import ConfigurationError, ContextQuotaError, ContextStoreError, PromptTooLongError
 
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
@@ -158,7 +158,9 @@ class LocalRuntime:
             self.context_length = directory.context_length
             """Maximum number of tokens of prompt and answer together."""
             self.context_table = (
-                ContextTable(config.contexts_per_app) if context_table is None else context_table
+                ContextTable(config.contexts_per_app, self._kept.store)
+                if context_table is None
+                else context_table
             )
             """The contexts of all apps; :meth:`bind` gives an app its own."""
             self.max_context_tokens = min(
@@ -240,7 +242,7 @@ class LocalRuntime:
         Open all models of a process with one ``group``: proactive requests of each then pause for reactive
         requests of the others. ``contexts`` are those of an earlier runtime (:meth:`suspend`): prompts of its
         apps find their blocks again. They are not used if the model's files or ``config`` have changed since.
-        ``context_table`` has the texts of the contexts, which outlive this runtime; None makes a new one.
+        ``context_table`` has the texts of the contexts, which outlive this runtime; None makes one.
         ``context_store`` keeps the contexts in place of a folder in :attr:`RuntimeConfig.context_folder`; it
         stays open when the runtime is closed.
 
@@ -441,8 +443,16 @@ class LocalRuntime:
         if request.context_id or request.session is not None:
             request = self._limit_to_context(request)
         if request.session is not None:
-            request = replace(request, context_id=self.context_table.session(request.app, request.session))
+            request = replace(request, context_id=self._session(request.app, request.session))
         return request
+
+    def _session(self, app: str, name: str) -> str:
+        """Return the id of a session's context; none if it cannot be stored: requests have its text."""
+        try:
+            return self.context_table.session(app, name)
+        except (ContextStoreError, ContextQuotaError) as error:
+            _log.warning("A session is served without a context: %s", error)
+            return ""
 
     def _limit_to_context(self, request: Request) -> Request:
         tokens, limit = len(request.prompt_token_ids), self.max_context_tokens

@@ -92,6 +92,31 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    context_folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps the contexts of each app, also after a restart: texts, and what the "
+            "model has computed for them. By default they are kept in memory only.",
+            show_default=False,
+        ),
+    ] = None,
+    context_disk_mib: Annotated[
+        int | None,
+        typer.Option(
+            help="Disk space of each model's contexts in --context-folder. By default without limit.",
+            min=1,
+            max=_MAX_MEMORY_MIB,
+            show_default=False,
+        ),
+    ] = None,
+    context_memory_mib: Annotated[
+        int,
+        typer.Option(
+            help="Memory, beside the KV cache, for contexts of each loaded model that it has no room for.",
+            min=0,
+            max=_MAX_MEMORY_MIB,
+        ),
+    ] = 0,
     drain: Drain = 30,
 ) -> None:
     """Serve models to OpenAI clients until Ctrl-C or SIGTERM.
@@ -114,6 +139,9 @@ def serve(
         memory_bytes=memory_mib * 2**20,
         drafts=drafts,
         history_folder=history_folder,
+        context_folder=context_folder,
+        context_disk_bytes=None if context_disk_mib is None else context_disk_mib * 2**20,
+        context_memory_bytes=context_memory_mib * 2**20,
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with bind(config) as listener:

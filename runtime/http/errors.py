@@ -15,6 +15,7 @@ from agentrt.errors import (
     ContextBusyError,
     ContextNotFoundError,
     ContextQuotaError,
+    ContextStoreError,
     InvalidRequestError,
     ModelBudgetError,
     ModelLoadError,
@@ -90,6 +91,8 @@ def to_api_error(error: Exception) -> ApiError:
             code="context_quota_exceeded",
             headers={"x-should-retry": "false"},
         )
+    if isinstance(error, ContextStoreError):
+        return ApiError(503, str(error), kind="server_error", code="context_store_failed")
     if isinstance(error, OverloadedError):
         return rate_limit_error(str(error))
     if isinstance(error, RuntimeClosedError):

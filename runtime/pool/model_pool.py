@@ -7,7 +7,7 @@ import copy
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -54,6 +54,7 @@ class ModelPool:
 
         Raises:
             ConfigurationError: two models have one name, or the budget is too small for one of them.
+            ContextStoreError: the folder of a model's contexts cannot be used, or another runtime uses it.
         """
         config = config or PoolConfig()
         self.models = tuple(models)
@@ -67,6 +68,11 @@ class ModelPool:
         self._stopping = False
         self._check_names()
         self._check_budget(*(model for model in models if model.runtime is None))
+        with ExitStack() as opened:
+            for model in models:
+                opened.callback(model.close_contexts)
+                model.open_contexts()
+            opened.pop_all()
 
     @classmethod
     def of(cls, runtime: LocalRuntime) -> Self:
@@ -76,11 +82,14 @@ class ModelPool:
         return pool
 
     def close(self) -> None:
-        """Close the runtimes of all loaded models. Call it without a running event loop."""
+        """Close the runtimes of all loaded models, and the folders of contexts.
+
+        Call it without a running event loop.
+        """
         for model in self.models:
-            model.drop_contexts()
             if model.runtime is not None:
                 model.runtime.close()
+            model.close_contexts()
 
     def __enter__(self) -> Self:
         """Return the pool itself."""
@@ -103,9 +112,7 @@ class ModelPool:
             ModelError: see :meth:`LocalRuntime.open`.
         """
         first = self.models[0]
-        runtime = self._open_runtime(
-            first.model, first.config, on_step=on_step, context_table=first.context_table
-        )
+        runtime = self._open_runtime(first.model, first.config, on_step=on_step, **first.contexts_for_opening)
         first.memory_bytes = runtime.memory_bytes
         try:
             self._check_budget(first)
@@ -177,7 +184,7 @@ class ModelPool:
                     model.config,
                     on_step=self._check_not_stopping,
                     contexts=model.contexts,
-                    context_table=model.context_table,
+                    **model.contexts_for_opening,
                 )
                 await self._accept(model, runtime)
         except (ModelBudgetError, ModelTooLargeError, RuntimeClosedError):

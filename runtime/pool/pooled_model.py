@@ -7,12 +7,14 @@ import dataclasses
 import enum
 import os
 from collections import Counter
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from ..config import RuntimeConfig
 from ..context.saved_contexts import SavedContexts
+from ..context.store.store import ContextStore
 from ..context.table.table import ContextTable
+from ..kept_contexts import open_context_store
 from ..model.directory import summarize_model
 from ..service import LocalRuntime
 
@@ -46,6 +48,7 @@ class PooledModel:
         """Maximum number of tokens of prompt and answer together; None until it was loaded once."""
         self.takes_tools = True
         """Whether requests may have tools; true until it was loaded once."""
+        self._context_store: ContextStore | None = None
         self.context_table = ContextTable(config.contexts_per_app)
         """The texts of the contexts of its apps, also while it is not loaded."""
         self.contexts: SavedContexts | None = None
@@ -103,6 +106,27 @@ class PooledModel:
         self.memory_bytes = runtime.memory_bytes
         self.context_length = runtime.context_length
         self.takes_tools = runtime.call_format is not None
+
+    @property
+    def contexts_for_opening(self) -> Mapping[str, Any]:
+        """The arguments of :meth:`LocalRuntime.open` with which it keeps the contexts of its apps."""
+        return {"context_table": self.context_table, "context_store": self._context_store}
+
+    def open_contexts(self) -> None:
+        """Open the folder of its contexts, if its settings have one and no runtime has opened it.
+
+        Raises:
+            ContextStoreError: the folder cannot be used, or another runtime uses it.
+        """
+        if self.runtime is None and self.config.context_folder is not None:
+            self._context_store = open_context_store(self.config, summarize_model(self.model).model_id)
+            self.context_table = ContextTable(self.config.contexts_per_app, self._context_store)
+
+    def close_contexts(self) -> None:
+        """Delete the saved contexts, and close the folder. May be called again."""
+        self.drop_contexts()
+        if self._context_store is not None:
+            self._context_store.close()
 
     def drop_contexts(self) -> None:
         """Delete the saved contexts."""

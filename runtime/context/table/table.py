@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from agentrt.errors import ContextBusyError, ContextNotFoundError, ContextQuotaError
+from agentrt.errors import ContextBusyError, ContextDamagedError, ContextNotFoundError, ContextQuotaError
 
 from .app_contexts import AppContexts, Entry
 from .context import Context, ContextKind, Message
 from .open_turn import OpenTurn
 from .text_store import StoredText, TextStore, decode_header, decode_turn, encode_header, has_text
+
+_log: Final = logging.getLogger(__name__)
 
 OnDelete: TypeAlias = Callable[[str, str], None]
 """Receives the app and the id of a context that is no more."""
@@ -51,11 +54,6 @@ class ContextTable:
         self._lock = threading.Lock()  # of the fields above and all entries; never held for I/O
         self._changing = threading.RLock()  # held, also for I/O, while contexts come and go
 
-    def close(self) -> None:
-        """Close the store. May be called again."""
-        if self._store is not None:
-            self._store.close()
-
     def on_delete(self, listener: OnDelete) -> None:
         """Call ``listener`` for each context that is deleted from now on, on the thread that deletes it."""
         self._listeners.append(listener)
@@ -65,7 +63,13 @@ class ContextTable:
         return self._store is None or app in self._apps
 
     def load(self, app: str) -> None:
-        """Read the stored contexts of ``app``, unless that is done. Blocks for the disk."""
+        """Read the stored contexts of ``app``, unless that is done. Blocks for the disk.
+
+        The store sets damaged texts aside; they are reported in the log.
+
+        Raises:
+            ContextStoreError: the store cannot be read. The next use tries again.
+        """
         self._of(app)
 
     def create(
@@ -224,7 +228,11 @@ class ContextTable:
         if not has_text(stored.header):
             return
         kind, session, created, messages = decode_header(stored.header)
-        turns = tuple(map(decode_turn, stored.read_text()))
+        try:
+            turns = tuple(map(decode_turn, stored.read_text()))
+        except ContextDamagedError as damaged:
+            _log.warning("%s", damaged)
+            return
         if kind is ContextKind.RESPONSES and not turns:  # the process ended before its first response did
             assert self._store is not None
             self._store.delete(app, stored.id)

@@ -26,7 +26,8 @@ class StoredText(Protocol):
         """Return all records in order.
 
         Raises:
-            ContextStoreError: the file is damaged and was set aside, or cannot be read.
+            ContextDamagedError: the text is damaged; its file was set aside, and the context removed.
+            ContextStoreError: it cannot be read.
         """
         ...
 
@@ -70,10 +71,6 @@ class TextStore(Protocol):
         Raises:
             ContextStoreError: it cannot be deleted.
         """
-        ...
-
-    def close(self) -> None:
-        """Release what the store holds. May be called again."""
         ...
 
 

@@ -89,6 +89,7 @@ class Opener:
         on_step: Callable[[OpeningStep], None],
         group: Any,
         context_table: ContextTable,
+        context_store: Any,
         contexts: Any = None,
     ) -> LocalRuntime:
         self.tables[model].append(context_table)

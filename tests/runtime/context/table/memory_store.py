@@ -62,9 +62,6 @@ class MemoryStore:
             raise self.failure
         self.apps[app].pop(context_id).deleted = True
 
-    def close(self) -> None:
-        pass
-
     def of(self, context_id: str) -> MemoryText:
         """Return the text of a context, whatever its app."""
         (text,) = (texts[context_id] for texts in self.apps.values() if context_id in texts)

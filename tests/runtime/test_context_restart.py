@@ -1,0 +1,116 @@
+"""Texts of contexts on disk: after a restart, of models that are not loaded, and where the disk fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.errors import ContextNotFoundError, ContextStoreError, ContextStoreLockedError
+from agentrt.runtime import ContextTable, LocalRuntime, ModelPool, PooledModel, RuntimeConfig
+from agentrt.runtime.pool.stored_contexts import find_context
+from tests.runtime.conftest import open_exact
+
+SYSTEM = "You help with notes, mail and the calendar."
+HELLO = {"role": "user", "content": "Hello!"}
+
+
+def test_contexts_and_sessions_survive_a_restart(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
+) -> None:
+    runtime = open_runtime(context_folder=tmp_path)
+    service = runtime.bind("app")
+    context = service.new_context(SYSTEM)
+    service.call(context, "Hello!", max_tokens=20)
+    runtime.generate([HELLO], app="app", session="chat 7", max_tokens=2)
+    before = {each.id: each for each in service.contexts()}
+    deleted = service.new_context()
+    service.delete(deleted)
+    runtime.close()
+
+    again = open_runtime(context_folder=tmp_path)
+    service = again.bind("app")
+    found = {each.id: each for each in service.contexts()}
+    assert found.keys() == before.keys()
+    assert found[context.id] == before[context.id]
+    assert again.bind("other").contexts() == []
+    messages: list[Any] = [*found[context.id].messages, {"role": "user", "content": "Who are you?"}]
+    answer = asyncio.run(service.acall(context.id, "Who are you?", max_tokens=20))
+    assert answer.token_ids == again.generate(messages, max_tokens=20).token_ids
+    again.generate([HELLO], app="app", session="chat 7", max_tokens=2)
+    assert len(service.contexts()) == 2
+    with pytest.raises(ContextNotFoundError):
+        service.get(deleted)
+
+
+def test_a_model_that_is_not_loaded_has_its_contexts(tmp_path: Path) -> None:
+    with open_exact(context_folder=tmp_path) as runtime:
+        context = runtime.bind("app").new_context(SYSTEM)
+        runtime.bind("app").call(context, "Hello!", max_tokens=4)
+        config = runtime.config
+        with pytest.raises(ContextStoreLockedError, match="in use by another runtime"):
+            ModelPool([PooledModel.find("nano", config)])
+    models = [PooledModel.find("nano", config), PooledModel.find("nano-draft", config)]
+    with ModelPool(models) as pool:
+        model, found = find_context(pool.models, "app", context.id)
+        assert (model.name, len(found.messages)) == ("nano", 3)
+        with pytest.raises(ContextStoreLockedError):
+            LocalRuntime.open("nano", config)
+        pool.open_first()
+        assert models[0].runtime is not None
+        models[0].runtime.bind("app").call(context, "Who are you?", max_tokens=4)
+        assert len(find_context(pool.models, "app", context.id)[1].messages) == 5
+    with open_exact(context_folder=tmp_path) as runtime:
+        assert len(runtime.bind("app").get(context).messages) == 5
+
+
+def test_a_pool_that_cannot_open_a_folder_closes_the_others(tmp_path: Path) -> None:
+    config = RuntimeConfig(context_folder=tmp_path)
+    twice = [PooledModel.find("nano", config, [name]) for name in ("one", "two")]
+    for _ in range(2):
+        with pytest.raises(ContextStoreLockedError):
+            ModelPool(twice)
+    ModelPool(twice[:1]).close()
+
+
+class FailingTable(ContextTable):
+    """A table whose store cannot be written."""
+
+    def create(self, *_: Any, **__: Any) -> Any:
+        raise ContextStoreError("the disk is full. Free some space.")
+
+
+def test_a_session_is_served_where_the_disk_fails(
+    shared_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shared_runtime, "context_table", FailingTable(9))
+    answer = shared_runtime.generate([HELLO], app="app", session="chat 7", max_tokens=4)
+    assert answer.token_ids == shared_runtime.generate([HELLO], max_tokens=4).token_ids
+    assert "served without a context: the disk is full" in caplog.text
+    with pytest.raises(ContextStoreError):
+        shared_runtime.bind("app").new_context()
+
+
+def test_a_damaged_text_is_set_aside(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = open_runtime(context_folder=tmp_path)
+    service = runtime.bind("app")
+    kept, damaged = service.new_context(SYSTEM), service.new_context(SYSTEM)
+    known = set(tmp_path.rglob("*.text"))
+    for context in (kept, damaged):
+        service.call(context, "Hello!", max_tokens=4)
+    runtime.close()
+    (file,) = [file for file in known if damaged.id.encode() in file.read_bytes()]
+    content = bytearray(file.read_bytes())
+    content[-8] ^= 1
+    file.write_bytes(content)
+
+    service = open_runtime(context_folder=tmp_path).bind("app")
+    assert [context.id for context in service.contexts()] == [kept.id]
+    assert len(service.get(kept).messages) == 3
+    assert list(tmp_path.rglob(f"{file.name}.refused*"))
+    assert file.name in caplog.text or damaged.id in caplog.text

@@ -373,7 +373,8 @@ class LocalRuntime:
             return kv_fingerprint(
                 [directory.graph, directory.graph.with_suffix(".bin")],
                 tokenizer=self._tokenizer.fingerprint(),
-                layout=loaded.layout,
+                # By name: their order in the layout depends on how the model was cut.
+                caches=sorted(loaded.layout.caches, key=lambda cache: cache.name),
                 platform=loaded.platform.name,
                 properties={name: properties[name] for name in properties if name != "INFERENCE_NUM_THREADS"},
                 openvino=ov.__version__,

@@ -310,3 +310,18 @@ def test_a_store_that_is_given_stays_open(
                 assert resumed.token_ids == second.token_ids
         assert store.contexts("notes")
         assert runtime.statistics().engine.loaded_contexts == 1
+
+
+@pytest.mark.usefixtures("loads_only")
+def test_contexts_are_found_however_the_model_is_cut(
+    opened: Callable[..., LocalRuntime], expected: Any
+) -> None:
+    """A profile that is measured again, or refined, may have the model cut elsewhere."""
+    first, second = expected
+    with opened() as whole:
+        whole.generate(FIRST, max_tokens=40, app="notes")
+    cut = opened(quantum_s=1e-4)
+    assert cut._engine._scheduler._graph.bounds != whole._engine._scheduler._graph.bounds
+    resumed = cut.generate(next_turn(first), max_tokens=40, app="notes")
+    assert resumed.usage.cached_tokens > 0
+    assert resumed.token_ids == second.token_ids

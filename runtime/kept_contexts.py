@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from .context.store.usage import StoreQuotas
 from .context.swap.codec import ChunkCodec
 from .context.swap.disk_speed import measure_reads
 from .context.swap.swapper import Swapper
+from .context.table.table import ContextTable
 
 _NAME_CHARACTERS: Final = 64
 
@@ -63,6 +65,11 @@ class KeptContexts:
                 measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
             )
 
+    def forget_deleted(self, table: ContextTable) -> None:
+        """Have contexts that are deleted from ``table``, which may outlive this object, leave the memory."""
+        if self.swapper is not None:
+            table.on_delete(functools.partial(_forget_deleted, weakref.ref(self.swapper)))
+
     def close(self) -> None:
         """Store what has ended, and close the store unless it was given. May be called again."""
         if self.swapper is not None:
@@ -88,6 +95,11 @@ def open_context_store(
         None if fingerprint is None else fingerprint(),
         quotas=StoreQuotas(disk_bytes=config.context_disk_bytes),
     )
+
+
+def _forget_deleted(swapper: weakref.ref[Swapper], app: str, context_id: str) -> None:
+    if (living := swapper()) is not None:
+        living.forget_deleted(app)
 
 
 def model_folder(context_folder: Path, model_id: str) -> Path:

@@ -163,6 +163,7 @@ class LocalRuntime:
                 else context_table
             )
             """The contexts of all apps; :meth:`bind` gives an app its own."""
+            self._kept.forget_deleted(self.context_table)
             self.max_context_tokens = min(
                 self.context_length, config.max_context_tokens or self.context_length
             )

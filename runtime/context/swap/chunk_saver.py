@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
@@ -47,6 +48,7 @@ class ChunkSaver:
         self._writing = Worker("agentrt-store")
         self._on_the_way: set[tuple[str, bytes]] = set()
         self._on_copied: OnCopied = lambda blocks: None
+        self._lock = threading.Lock()  # of the following, which both threads change
         self._unwritten_bytes = 0
         self._warned = False
         self.saved = self.saved_bytes = self.dropped = 0
@@ -58,6 +60,11 @@ class ChunkSaver:
     def is_saving(self, app: str, block_hash: bytes) -> bool:
         """Whether a chunk is on its way. Takes no lock."""
         return (app, block_hash) in self._on_the_way
+
+    @property
+    def on_the_way(self) -> int:
+        """Chunks that are to be stored and are not yet."""
+        return len(self._on_the_way)
 
     def save(self, swap_out: SwapOut) -> None:
         """Queue the chunks of an ended request."""
@@ -75,9 +82,10 @@ class ChunkSaver:
         for group in _groups(swap_out.chunks):
             try:
                 encoded = self._encode_group(group)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the blocks of the next groups are still held
+                _log.exception("Chunks could not be encoded and are not stored. Please report this.")
                 self._finish(swap_out, group)
-                raise
+                continue
             for chunk in encoded:
                 self._tier.put(swap_out.app, chunk)
             if self._write is None:
@@ -99,10 +107,12 @@ class ChunkSaver:
 
     def _queue_write(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]) -> None:
         size = sum(len(chunk.payload) for chunk in encoded)
-        if self._unwritten_bytes + size > _MAX_UNWRITTEN_BYTES:
+        with self._lock:
+            fits = self._unwritten_bytes + size <= _MAX_UNWRITTEN_BYTES
+            self._unwritten_bytes += size if fits else 0
+        if not fits:
             self._drop(swap_out, group, "the disk is slower than the requests")
             return
-        self._unwritten_bytes += size
         self._writing.submit(partial(self._write_group, swap_out, group, encoded, size))
 
     def _write_group(
@@ -114,7 +124,8 @@ class ChunkSaver:
         except (AgentRTError, OSError) as error:
             self._drop(swap_out, group, str(error))
         finally:
-            self._unwritten_bytes -= size
+            with self._lock:
+                self._unwritten_bytes -= size
             self._finish(swap_out, group)
 
     def _count(self, encoded: Sequence[Chunk]) -> None:
@@ -124,9 +135,10 @@ class ChunkSaver:
     def _drop(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], reason: str) -> None:
         """Give up storing a group: its requests go on, and recompute it when they need it again."""
         self._finish(swap_out, group)
-        self.dropped += len(group)
-        if not self._warned:
-            self._warned = True
+        with self._lock:
+            self.dropped += len(group)
+            warned, self._warned = self._warned, True
+        if not warned:
             _log.warning(
                 "Contexts are not stored (%s), and are computed again once the memory has lost them. Free "
                 "disk space in RuntimeConfig.context_folder, or use a folder on a faster disk.",

@@ -67,6 +67,11 @@ class MemoryTier:
                 self._queue.use(key, chunk.level or _AS_IS_BITS)
             return chunk
 
+    def hashes(self, app: str) -> list[bytes]:
+        """Return the hashes of all chunks of ``app``."""
+        with self._lock:
+            return [block_hash for owner, block_hash in self._chunks if owner == app]
+
     def forget(self, app: str, block_hash: bytes) -> None:
         """Drop a chunk, if it is here."""
         with self._lock:

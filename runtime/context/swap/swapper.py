@@ -39,6 +39,8 @@ class SwapStatistics:
     """Chunks that could not be loaded, and were recomputed."""
     dropped_chunks: int
     """Chunks that were not stored: the disk is full, fails, or is too slow."""
+    waiting_chunks: int
+    """Chunks that are on their way to the store now."""
     memory_bytes: int
     """Bytes of chunks in the memory tier now."""
     evicted_chunks: int
@@ -107,6 +109,15 @@ class Swapper:
         """See :meth:`ChunkSwapper.swap_out`."""
         self._saver.save(swap_out)
 
+    def forget_deleted(self, app: str) -> None:
+        """Drop the chunks of ``app`` in memory that the store does not have: those of deleted contexts.
+
+        Without a store all chunks of the app are dropped.
+        """
+        for block_hash in self._tier.hashes(app):
+            if self._store is None or self._store.locate(app, block_hash) is None:
+                self._tier.forget(app, block_hash)
+
     def statistics(self) -> SwapStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
         return SwapStatistics(
@@ -116,6 +127,7 @@ class Swapper:
             bytes_in=self._loader.loaded_bytes,
             damaged_chunks=self._loader.failed,
             dropped_chunks=self._saver.dropped,
+            waiting_chunks=self._saver.on_the_way,
             memory_bytes=self._tier.payload_bytes,
             evicted_chunks=self._tier.evicted,
         )

@@ -96,6 +96,7 @@ def test_blocks_are_released_while_the_disk_hangs(save: Callable[..., Saving]) -
         saving.wait_for_copy()
     assert saving.copied == list(range(64))
     assert saving.saver.is_saving("app", key(3)), "it is not stored a second time meanwhile"
+    assert saving.saver.on_the_way == 64
     assert not saving.saver.is_saving("other", key(3))
 
 
@@ -150,7 +151,7 @@ def test_blocks_are_released_where_encoding_fails(
 ) -> None:
     monkeypatch.setattr(ArenaBytes, "encode", lambda *_: 1 / 0)
     saving = save()
-    saving.saver.save(outgoing(1, 2))
+    saving.saver.save(outgoing(*range(40)))
     assert saving.saver.close(30)
-    assert saving.copied == [1, 2]
-    assert not saving.saver.is_saving("app", key(1))
+    assert saving.copied == list(range(40))
+    assert saving.saver.on_the_way == 0

@@ -153,6 +153,17 @@ def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
         store.create("notes", "b")
 
 
+def test_texts_beyond_one_limit_do_not_suspend_the_other(tmp_path: Path) -> None:
+    quotas = StoreQuotas(bytes_per_app=2 * SIZE, disk_bytes=4 * SIZE)
+    with ContextStore(tmp_path, FINGERPRINT, quotas=quotas) as store:
+        store.create("mail", "a").append_chunks(big(1))
+        context = store.create("notes", "a")
+        context.append_text(bytes(2 * SIZE))
+        assert hashes_of(store, "a", "mail") == [1]
+        context.append_text(bytes(2 * SIZE))
+        assert hashes_of(store, "a", "mail") == []
+
+
 def test_a_shared_prefix_outlives_the_context_that_has_stored_it(tmp_path: Path) -> None:
     with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(bytes_per_app=5 * SIZE)) as store:
         store.create("notes", "a").append_chunks(big(1, 2))

@@ -104,8 +104,22 @@ class RuntimeConfig(Settings, strict=True):
     """Bytes of memory, beside the KV arena, for the contexts of named apps that the arena has no room for."""
 
     context_disk_bytes: int | None = Field(default=None, ge=0, lt=2**63)
-    """Bytes of one model's contexts in :attr:`context_folder`; what was used longest ago is dropped first.
-    None is without limit."""
+    """Bytes of one model's contexts in :attr:`context_folder`: keys and values that were used longest ago are
+    dropped first, texts never; where texts alone reach it, there are no new contexts. None is without
+    limit."""
+
+    context_app_bytes: int | None = Field(default=None, ge=0, lt=2**63)
+    """The same for the contexts of one app of a model."""
+
+    context_key: Literal["keyring"] | Annotated[Path, Field(strict=False)] | None = None
+    """Encrypts :attr:`context_folder`: a file with the key, which is created with the folder, or ``keyring``
+    for the keyring of the system. A folder is encrypted from its first context on or not at all."""
+
+    @model_validator(mode="after")
+    def _contexts_are_kept(self) -> Self:
+        if self.context_key is not None and self.context_folder is None:
+            raise ValueError("context_key encrypts a context_folder. Set it, too, or leave it out.")
+        return self
 
     @model_validator(mode="after")
     def _histories_are_drafted_from(self) -> Self:

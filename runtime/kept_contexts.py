@@ -13,6 +13,7 @@ from typing import Final
 from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
 from .context.saved_contexts import Rows
+from .context.store.keys import KeyFile, KeyringKey, KeySource
 from .context.store.store import ContextStore
 from .context.store.usage import StoreQuotas
 from .context.swap.codec import ChunkCodec
@@ -93,8 +94,16 @@ def open_context_store(
     return ContextStore(
         model_folder(config.context_folder, model_id),
         None if fingerprint is None else fingerprint(),
-        quotas=StoreQuotas(disk_bytes=config.context_disk_bytes),
+        quotas=StoreQuotas(bytes_per_app=config.context_app_bytes, disk_bytes=config.context_disk_bytes),
+        key=_key_source(config.context_key),
     )
+
+
+def _key_source(key: Path | str | None) -> KeySource | None:
+    """Return where the key of :attr:`RuntimeConfig.context_key` is; all models share it."""
+    if isinstance(key, Path):
+        return KeyFile(key)
+    return None if key is None else KeyringKey("contexts")
 
 
 def _forget_deleted(swapper: weakref.ref[Swapper], app: str, context_id: str) -> None:

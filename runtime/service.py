@@ -48,6 +48,7 @@ from .heg.store import ProfileStore
 from .kept_contexts import KeptContexts
 from .model.converted import conversion_errors
 from .model.directory import ModelDirectory, open_model_directory
+from .model.openvino_core import openvino_core
 from .model.tokenizer import Tokenizer
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
@@ -377,6 +378,7 @@ class LocalRuntime:
                 # By name: their order in the layout depends on how the model was cut.
                 caches=sorted(loaded.layout.caches, key=lambda cache: cache.name),
                 platform=loaded.platform.name,
+                processor=openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
                 properties={name: properties[name] for name in properties if name != "INFERENCE_NUM_THREADS"},
                 openvino=ov.__version__,
             )

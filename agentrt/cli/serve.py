@@ -109,6 +109,23 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    context_app_mib: Annotated[
+        int | None,
+        typer.Option(
+            help="Disk space of each app's contexts of a model. By default without limit.",
+            min=1,
+            max=_MAX_MEMORY_MIB,
+            show_default=False,
+        ),
+    ] = None,
+    context_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Encrypts --context-folder: a file with the key, which is created with the folder, or "
+            "'keyring' for the keyring of the system.",
+            show_default=False,
+        ),
+    ] = None,
     context_memory_mib: Annotated[
         int,
         typer.Option(
@@ -130,6 +147,8 @@ def serve(
 
     if history_folder is not None and not drafts:
         raise typer.BadParameter("only --drafts needs one. Add it.", param_hint="--history-folder")
+    if context_key is not None and context_folder is None:
+        raise typer.BadParameter("only --context-folder needs one. Add it.", param_hint="--context-key")
     exit_on_sigterm()
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])
@@ -141,6 +160,8 @@ def serve(
         history_folder=history_folder,
         context_folder=context_folder,
         context_disk_bytes=None if context_disk_mib is None else context_disk_mib * 2**20,
+        context_app_bytes=None if context_app_mib is None else context_app_mib * 2**20,
+        context_key="keyring" if context_key == Path("keyring") else context_key,
         context_memory_bytes=context_memory_mib * 2**20,
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20

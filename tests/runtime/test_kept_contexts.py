@@ -1,0 +1,72 @@
+"""What the settings of contexts make of their folder."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.errors import ConfigurationError, ContextKeyError, ContextQuotaError
+from agentrt.runtime import RuntimeConfig
+from agentrt.runtime.context.store.chunks import Chunk
+from agentrt.runtime.context.store.store import ContextStore
+from agentrt.runtime.kept_contexts import open_context_store
+
+
+def opened(folder: Path, model: str = "a model", **settings: Any) -> ContextStore:
+    store = open_context_store(RuntimeConfig(context_folder=folder, **settings), model, lambda: b"its KV")
+    assert store is not None
+    return store
+
+
+def everything(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
+
+
+@pytest.mark.parametrize("key", [str, Path])
+def test_a_key_file_encrypts_the_folders_of_all_models(tmp_path: Path, key: type) -> None:
+    folder, file = tmp_path / "contexts", tmp_path / "key"
+    for model in ("a model", "another model"):
+        with opened(folder, model, context_key=key(file)) as store:
+            store.create("notes", "a").append_text(b"my text")
+    assert b"my text" not in everything(folder)
+    for model in ("a model", "another model"):
+        with opened(folder, model, context_key=key(file)) as store:
+            assert store.get("notes", "a").read_text() == [b"my text"]
+        with pytest.raises(ContextKeyError, match="there is no key"):
+            opened(folder, model)
+
+
+def test_the_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, str] = {}
+    keyring = types.ModuleType("keyring")
+    keyring.errors = types.SimpleNamespace(KeyringError=KeyError)
+    keyring.get_password = lambda service, name: kept.get(name)
+    keyring.set_password = lambda service, name, value: kept.update({name: value})
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    with opened(tmp_path, context_key="keyring") as store:
+        store.create("notes", "a").append_text(b"my text")
+    assert kept.keys() == {"contexts"}
+    assert b"my text" not in everything(tmp_path)
+    with opened(tmp_path, context_key="keyring") as store:
+        assert store.get("notes", "a").read_text() == [b"my text"]
+
+
+def test_a_key_without_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="context_key encrypts a context_folder"):
+        RuntimeConfig(context_key=tmp_path / "key")
+
+
+def test_limits_of_apps_and_of_the_folder(tmp_path: Path) -> None:
+    chunks = [Chunk(number.to_bytes(16, "big"), 0, 0.0, bytes(1000)) for number in range(9)]
+    with opened(tmp_path, context_app_bytes=3000, context_disk_bytes=4000) as store:
+        assert store.create("notes", "a").append_chunks(chunks) == 2
+        assert store.create("mail", "a").append_chunks(chunks[:1]) == 1
+        assert store.create("mail", "b").append_chunks(chunks[1:2]) == 1  # as KV of notes goes
+        assert store.locate("notes", chunks[0].block_hash) is None
+        store.get("notes", "a").append_text(bytes(3000))
+        with pytest.raises(ContextQuotaError, match="bytes_per_app"):
+            store.create("notes", "b")

@@ -111,6 +111,7 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["serve", "--memory-mib", "9" * 22], "--memory-mib"),
         (["serve", "--drain", "9" * 400], "--drain"),
         (["serve", "--history-folder", "x"], "--history-folder"),
+        (["serve", "--context-key", "x"], "--context-key"),
         (["serve", "--no-auth", "--token-file", "x"], "--token-file"),
         (["serve", "--host", "no such host"], "cannot listen"),
         (["serve", "--uds", "FILE/socket"], "cannot listen"),

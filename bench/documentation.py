@@ -3,8 +3,8 @@
 ``python -m agentrt.bench.documentation [BENCH …]`` runs benches in a clone, keeps their reports as
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
 ``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
-it measures the drafting bench on these models instead of nano, and the speculation bench on them as well,
-kept as the report ``speculation_models``. A region is::
+it measures the drafting and context benches on these models instead of nano, and the speculation bench on
+them as well, kept as the report ``speculation_models``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -171,8 +171,8 @@ def _measure(
     """Run a bench, keep its report and draw its pictures.
 
     Bench models measures all GGUF files in the folder ``models``, the smallest first. Benches drafting and
-    speculation can be given a ``pair`` of models, a main model and its drafts; the report of speculation then
-    has a name of its own.
+    speculation can be given a ``pair`` of models, a main model and its drafts, bench context a main model;
+    the report of speculation then has a name of its own.
 
     Raises:
         ConfigurationError: bench models has no such files.
@@ -181,7 +181,9 @@ def _measure(
     main = importlib.import_module(f"agentrt.bench.{name}.main")
     options: dict[str, Any] = {"quick": quick, "workloads": workloads, "progress": progress}
     if pair:
-        options |= {"model": pair[0], "drafts": pair[1:]}
+        options["model"] = pair[0]
+    if pair[1:]:
+        options["drafts"] = pair[1:]
     report: BenchReport
     report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
     named = tuple(Path(each).name for each in pair)
@@ -224,7 +226,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--workloads", type=Path, help="a folder with recorded workloads")
     parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
-    parser.add_argument("--model", help="a main model for the drafting bench, and for speculation, too")
+    parser.add_argument("--model", help="a main model for benches drafting, context and speculation")
     parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
     if (given.model is None) is not (given.draft is None):
@@ -237,7 +239,8 @@ def main(arguments: Sequence[str]) -> None:
         # Asked for once: the pictures of the first bench are changes, too.
         commit = _commit() if given.benches or given.model else ""
         pair = [given.model, *given.draft] if given.model else []
-        runs = [(name, pair if name == "drafting" else []) for name in given.benches]
+        of_bench = {"drafting": pair, "context": pair[:1]}
+        runs = [(name, of_bench.get(name, [])) for name in given.benches]
         if pair:
             runs.append(("speculation", pair))
         for name, given_pair in runs:

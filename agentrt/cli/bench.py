@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class BenchName(enum.StrEnum):
     """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
+    CONTEXT = "context"
     DRAFTING = "drafting"
     ENGINE = "engine"
     MODELS = "models"
@@ -34,6 +35,7 @@ class BenchName(enum.StrEnum):
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+    BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
     BenchName.MODELS: ("bench",),

@@ -32,12 +32,14 @@ class Pieces:
         from agentrt.runtime.xpu.compiled import CompiledKernels
 
         kernels = CompiledKernels(pieces, "CPU", properties)
-        layout = KVLayout.of(kernels.models)
-        self._table = list(range(-(-tokens // layout.block_tokens)))
-        caches = {
+        self.layout = KVLayout.of(kernels.models)
+        """How the KV cache is laid out."""
+        self._table = list(range(-(-tokens // self.layout.block_tokens)))
+        self.caches = {
             cache.name: ov.Tensor(cache.element_type, ov.Shape([len(self._table), *cache.block_shape]))
-            for cache in layout.caches
+            for cache in self.layout.caches
         }
+        """The KV cache by tensor: block ``n`` has the ``n``-th tokens of the sequence."""
         route = [
             (kind, index)
             for index in range(len(pieces.get(KernelKind.TOKENS, ())))
@@ -45,7 +47,7 @@ class Pieces:
             if index < len(pieces[kind])
         ]
         route += [(KernelKind.LAYERS, index) for index in range(len(pieces[KernelKind.LAYERS]))]
-        self._inferences = [kernels.bind(kind, index, caches) for kind, index in route]
+        self._inferences = [kernels.bind(kind, index, self.caches) for kind, index in route]
         self._buffers = BatchBuffers()
         self.models = tuple(kernels.models)
         """The compiled pieces."""

@@ -1,0 +1,124 @@
+"""Reads from the device: page caches that are dropped, speeds that are seen, disks that are slower."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from agentrt.runtime.context.store.disk import Disk
+
+_PIECE: Final = 2**20
+_MEMORY_FOLDER: Final = Path("/dev/shm")
+
+
+def drop_page_cache(folder: Path) -> bool:
+    """Write all files below ``folder`` to the device and forget them in memory, where the system can do that.
+
+    On systems without ``posix_fadvise`` (macOS, Windows) reads may come from memory.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
+
+
+def read_speed(folder: Path) -> float | None:
+    """Return the bytes a second at which the files below ``folder`` are read from the device.
+
+    None if there is less than a mebibyte.
+    """
+    drop_page_cache(folder)
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    read, begun = 0, time.perf_counter()
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                read += len(piece)
+    seconds = time.perf_counter() - begun
+    return read / seconds if read >= _PIECE else None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpeed:
+    """A disk by its sequential speed."""
+
+    name: str
+    bytes_a_second: float
+
+
+DISKS: Final = (
+    DiskSpeed("UFS 4.0", 4.2e9),
+    DiskSpeed("NVMe SSD, PCIe 3", 3.0e9),
+    DiskSpeed("SATA SSD", 5.5e8),
+    DiskSpeed("SATA hard disk", 1.5e8),
+)
+"""The disks of LLMS, Table 2, by the sequential speeds that their makers state, and a SATA SSD."""
+
+
+@contextmanager
+def fast_folder() -> Iterator[Path]:
+    """Yield a temporary folder in memory where the system has such, so that its disk is not the limit."""
+    memory = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK) else None
+    with TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+class SlowDisk(Disk):
+    """A disk whose reads and writes take as long as their bytes do at a given speed, one at a time."""
+
+    def __init__(
+        self,
+        bytes_a_second: float,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take ``bytes_a_second`` for reads and for writes."""
+        self._bytes_a_second = bytes_a_second
+        self._clock = clock
+        self._sleep = sleep
+        self._device = threading.Lock()
+
+    def open(self, file: Path, flags: int = os.O_RDONLY) -> FileIO:
+        """See :meth:`Disk.open`."""
+        mode = "rb" if flags == os.O_RDONLY else "r+b"
+        return _SlowFile(self, file, mode, lambda path, _: os.open(path, flags, 0o600))
+
+    def write(self, stream: FileIO, content: bytes) -> None:
+        """See :meth:`Disk.write`."""
+        with self.transfer() as count:
+            super().write(stream, content)
+            count(len(content))
+
+    @contextmanager
+    def transfer(self) -> Iterator[Callable[[int], None]]:
+        """Make the block take as long as the bytes that it counts."""
+        with self._device:
+            begun, counted = self._clock(), list[int]()
+            yield counted.append
+            left = begun + sum(counted) / self._bytes_a_second - self._clock()
+            if left > 0:
+                self._sleep(left)
+
+
+class _SlowFile(FileIO):
+    def __init__(self, disk: SlowDisk, file: Path, mode: str, opener: Callable[[str, int], int]) -> None:
+        super().__init__(file, mode, opener=opener)
+        self._disk = disk
+
+    def read(self, size: int | None = -1) -> bytes:
+        with self._disk.transfer() as count:
+            content = super().read(size)
+            count(len(content))
+        return content

@@ -1,0 +1,51 @@
+"""The context bench on next to no work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentrt.bench.context import main as context
+from agentrt.bench.context.main import Size, run
+from agentrt.bench.context.sweeps import TraceSize
+from agentrt.errors import ModelNotFoundError
+
+pytestmark = [pytest.mark.bench, pytest.mark.real_model]
+
+SMALL = Size(TraceSize((2, 4), 3, 160, 2.5, False), (200,), 1, 2, 128, 96, 2, 2)
+
+
+def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "SIZES", {True: SMALL})
+    lines: list[str] = []
+    report = run(quick=True, workloads=None, progress=lines.append)
+    figures = report.figures
+    assert figures.keys() >= {
+        "switch_latency_ratio_vs_vllm_sq_mean", "switch_latency_ratio_vs_vllm_s_mean",
+        "switch_latency_ratio_vs_swapping_mean", "switch_latency_ratio_vs_lmk_mean", "switch_p95_ms",
+        "active_contexts_ratio_at_25ms", "inference_slowdown_pct",
+    }  # fmt: skip
+    assert figures["recompute_max_abs_diff"] == 0
+    assert figures["poison_free_completions"] == 1
+    assert figures["crash_points_survived"] == figures["crash_points_tried"] == 2
+    tables = {table.title: table for table in report.tables}
+    latency = tables["switching latency in ms (LLMS, Fig. 9)"]
+    assert {row[:3] for row in latency.rows} >= {("random", 2, "ours"), ("random", 4, "LMK")}
+    (restart,) = tables["time to the first token after a restart, in s"].rows
+    assert restart[4] >= 96, "tokens that were restored"
+    (recomputed,) = tables["recompute between loaded chunks, in float32"].rows
+    assert recomputed[1] > 0, "chunks that were loaded"
+    assert recomputed[2] > 0, "chunks that were computed"
+    poisoned = tables["answers after damage, in float32"]
+    assert sum(int(row[3] or 0) + int(row[4] or 0) for row in poisoned.rows) >= 4, "damage that was noticed"
+    assert [row[0] for row in tables["accuracy by stored bits (LLMS, Fig. 12)"].rows] == [
+        "as in the arena", "8 bits", "4 bits", "2 bits",
+    ]  # fmt: skip
+    assert "restart_ttft_ratio_vs_llama_cpp_restore (not measured here)" in report.method
+    assert "ours, random, 4 contexts" in lines
+
+
+def test_a_wrong_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFoundError):
+        run(quick=True, workloads=None, progress=lambda line: None, model=str(tmp_path / "none.gguf"))

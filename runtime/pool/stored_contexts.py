@@ -1,6 +1,6 @@
 """Finding an app's contexts and stored responses among those of several models, loaded or not.
 
-All models are asked in any case, so that the time does not tell whether another app has what was asked for.
+What another app has is not found in any of them, in the same steps as what does not exist.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ def find_context(models: Sequence[PooledModel], app: str, context_id: str) -> tu
     Raises:
         ContextNotFoundError: ``app`` has no such context.
     """
-    found = [(model, model.context_table.find(app, context_id)) for model in models]
-    for model, context in found:
-        if context is not None:
+    for model in models:
+        if (context := model.context_table.find(app, context_id)) is not None:
             return model, context
     raise ContextNotFoundError(context_id)
 
@@ -31,6 +30,8 @@ def find_response(
     models: Sequence[PooledModel], app: str, response_id: str
 ) -> tuple[ResponseChains, StoredResponse] | None:
     """Return a response of ``app`` and those of its model; None if it has none. Blocks for the disk."""
-    chains = [ResponseChains(model.context_table) for model in models]
-    found = [(each, each.find(app, response_id)) for each in chains]
-    return next(((each, response) for each, response in found if response is not None), None)
+    for model in models:
+        chains = ResponseChains(model.context_table)
+        if (response := chains.find(app, response_id)) is not None:
+            return chains, response
+    return None

@@ -23,7 +23,7 @@ def test_contexts_and_sessions_survive_a_restart(
 ) -> None:
     runtime = open_runtime(context_folder=tmp_path)
     service = runtime.bind("app")
-    context = service.new_context(SYSTEM)
+    context = service.new_context(SYSTEM * 10)
     service.call(context, "Hello!", max_tokens=20)
     runtime.generate([HELLO], app="app", session="chat 7", max_tokens=2)
     before = {each.id: each for each in service.contexts()}
@@ -39,6 +39,7 @@ def test_contexts_and_sessions_survive_a_restart(
     assert again.bind("other").contexts() == []
     messages: list[Any] = [*found[context.id].messages, {"role": "user", "content": "Who are you?"}]
     answer = asyncio.run(service.acall(context.id, "Who are you?", max_tokens=20))
+    assert answer.usage.cached_tokens >= 64  # from the disk: the arena was empty
     assert answer.token_ids == again.generate(messages, max_tokens=20).token_ids
     again.generate([HELLO], app="app", session="chat 7", max_tokens=2)
     assert len(service.contexts()) == 2
@@ -114,3 +115,29 @@ def test_a_damaged_text_is_set_aside(
     assert len(service.get(kept).messages) == 3
     assert list(tmp_path.rglob(f"{file.name}.refused*"))
     assert file.name in caplog.text or damaged.id in caplog.text
+
+
+@pytest.mark.parametrize("harm", ["delete", "damage"])
+def test_a_text_whose_file_was_harmed_is_stored_again(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, harm: str
+) -> None:
+    runtime = open_runtime(context_folder=tmp_path)
+    service = runtime.bind("app")
+    context = service.new_context(SYSTEM)
+    service.call(context, "Hello!", max_tokens=4)
+    (file,) = tmp_path.rglob("*.text")
+    if harm == "delete":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-5])
+    service.call(context, "Who are you?", max_tokens=4)
+    service.call(context, "And you?", max_tokens=4)
+    text = service.get(context)
+    runtime.close()
+
+    service = open_runtime(context_folder=tmp_path).bind("app")
+    assert service.get(context) == text
+    (file,) = tmp_path.rglob("*.text")
+    file.unlink()
+    service.delete(context)
+    assert service.contexts() == []

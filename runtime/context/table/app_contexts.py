@@ -57,12 +57,16 @@ class AppContexts:
     def __init__(self) -> None:
         """Create it without contexts."""
         self.entries: OrderedDict[str, Entry] = OrderedDict()
+        self.others: OrderedDict[str, Entry] = OrderedDict()
+        """Those that the app has not made itself, in the same order."""
         self._sessions: dict[str, Entry] = {}
         self._responses: dict[str, Entry] = {}
 
     def add(self, entry: Entry) -> None:
         """Add ``entry`` as the most recently used one."""
         self.entries[entry.id] = entry
+        if entry.kind is not ContextKind.CONTEXT:
+            self.others[entry.id] = entry
         if entry.session is not None:
             self._sessions[entry.session] = entry
         self.set_turns(entry, entry.turns)
@@ -70,6 +74,7 @@ class AppContexts:
     def remove(self, entry: Entry) -> None:
         """Remove ``entry``, its session and its responses."""
         del self.entries[entry.id]
+        self.others.pop(entry.id, None)
         if entry.session is not None:
             del self._sessions[entry.session]
         self._forget_responses(entry)
@@ -78,6 +83,8 @@ class AppContexts:
         """Make ``entry`` the most recently used one."""
         entry.last_used = now
         self.entries.move_to_end(entry.id)
+        if entry.id in self.others:
+            self.others.move_to_end(entry.id)
         if entry.stored is not None:
             entry.stored.touch()
 
@@ -95,14 +102,9 @@ class AppContexts:
         """Return the context whose text has the response ``id``."""
         return self._responses.get(id)
 
-    def count(self, *, made_by_app: bool) -> int:
-        """Return how many contexts the app has made, or how many others there are."""
-        return sum((entry.kind is ContextKind.CONTEXT) is made_by_app for entry in self.entries.values())
-
     def least_recently_used(self) -> Entry | None:
         """Return the first idle context that the app has not made itself."""
-        others = (entry for entry in self.entries.values() if entry.kind is not ContextKind.CONTEXT)
-        return next((entry for entry in others if entry.idle), None)
+        return next((entry for entry in self.others.values() if entry.idle), None)
 
     def _forget_responses(self, entry: Entry) -> None:
         for turn in entry.turns:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from agentrt.errors import ContextNotFoundError
+from agentrt.errors import ContextDamagedError, ContextNotFoundError
 
 from .app_contexts import AppContexts, Entry
 from .context import Message, Turn
 from .text_store import StoredText, encode_turn
+
+_log: Final = logging.getLogger(__name__)
 
 
 class OpenTurn:
@@ -21,13 +24,22 @@ class OpenTurn:
     """
 
     def __init__(
-        self, contexts: AppContexts, entry: Entry, lock: threading.Lock, now: Callable[[], float]
+        self,
+        contexts: AppContexts,
+        entry: Entry,
+        lock: threading.Lock,
+        now: Callable[[], float],
+        store_again: Callable[[], StoredText],
     ) -> None:
-        """``lock`` guards ``entry``, one of ``contexts``; ``now`` returns the table's time."""
+        """``lock`` guards ``entry``, one of ``contexts``; ``now`` returns the table's time.
+
+        ``store_again`` returns an empty stored text in place of one that has been damaged on the disk.
+        """
         self._contexts = contexts
         self._entry = entry
         self._lock = lock
         self._now = now
+        self._store_again = store_again
         self._writing = False
         self.context_id = entry.id
         self.turns = entry.turns
@@ -98,7 +110,7 @@ class OpenTurn:
             if entry.stored is not None:
                 with entry.writing:
                     self.check_context()
-                    write(entry.stored)
+                    self._write_stored(entry.stored, turns, write)
             with self._lock:
                 self.check_context()
                 self._contexts.set_turns(entry, turns)
@@ -107,3 +119,14 @@ class OpenTurn:
             with self._lock:
                 self._writing = False
                 entry.open_turn = None
+
+    def _write_stored(
+        self, stored: StoredText, turns: tuple[Turn, ...], write: Callable[[StoredText], None]
+    ) -> None:
+        """Write to the disk; the whole text, which is in memory, where its file was damaged or deleted."""
+        try:
+            write(stored)
+        except (ContextDamagedError, ContextNotFoundError) as damaged:
+            _log.warning("A text is stored again: %s", damaged)
+            self._entry.stored = again = self._store_again()
+            again.replace_text([encode_turn(turn) for turn in turns])

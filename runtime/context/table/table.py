@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 import threading
@@ -164,6 +165,8 @@ class ContextTable:
                 if self._store is not None:
                     with entry.writing:
                         self._store.delete(app, context_id)
+            except ContextNotFoundError:  # the store has set its damaged file aside
+                pass
             except BaseException:
                 with self._lock:
                     entry.deleted = False
@@ -187,7 +190,8 @@ class ContextTable:
             if entry.open_turn is not None or turns not in (None, len(entry.turns)):
                 raise ContextBusyError(context_id)
             contexts.touch(entry, self._now())
-            entry.open_turn = turn = OpenTurn(contexts, entry, self._lock, self._now)
+            store_again = functools.partial(self._store_again, app, entry)
+            entry.open_turn = turn = OpenTurn(contexts, entry, self._lock, self._now, store_again)
             return turn
 
     def track(self, app: str, context_id: str, output: Future[Any], cancel: Callable[[], None]) -> None:
@@ -210,6 +214,12 @@ class ContextTable:
                 del entry.running[output]
 
         output.add_done_callback(end)
+
+    def _store_again(self, app: str, entry: Entry) -> StoredText:
+        """Return a new stored text without records in place of that of ``entry``, which is damaged."""
+        assert self._store is not None
+        header = encode_header(entry.kind, entry.session, entry.created, entry.first_messages)
+        return self._store.create(app, entry.id, header)
 
     def _of(self, app: str) -> AppContexts:
         """Return the contexts of ``app``, and read them first if that has not been done."""
@@ -249,7 +259,8 @@ class ContextTable:
         """
         made_by_app = kind is ContextKind.CONTEXT
         with self._lock:
-            surplus = contexts.count(made_by_app=made_by_app) - self._limit + 1
+            others = len(contexts.others)
+            surplus = (len(contexts.entries) - others if made_by_app else others) - self._limit + 1
         if made_by_app and surplus > 0:
             raise ContextQuotaError(
                 "contexts of an app", self._limit, "Delete one, or raise contexts_per_app."

@@ -13,6 +13,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import LOCAL_APP, Tokens
+from agentrt.runtime.server.responses_request import ResponsesRequest
 from tests.runtime.conftest import Gate
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import delete_contexts
@@ -88,6 +89,11 @@ def test_instructions_are_of_one_response(client: openai.OpenAI, runtime: LocalR
         {"role": "user", "content": "Who are you?"},
     ]
     assert second.output_text == runtime.generate(messages, max_tokens=30).text
+    body = ResponsesRequest(input="Who are you?", instructions="Be brief.")
+    assert body.messages(messages[:2], body.input_messages()) == [
+        {"role": "system", "content": "Be brief."},
+        *messages,
+    ]
     third = create(client, "Who are you?", previous_response_id=first.id, instructions="Be brief.")
     messages.insert(0, {"role": "system", "content": "Be brief."})
     assert third.output_text == runtime.generate(messages, max_tokens=30).text

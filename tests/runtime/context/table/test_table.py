@@ -191,7 +191,7 @@ def test_ids_are_unguessable() -> None:
     assert {len(id) for id in ids} == {len("ctx_") + 48}
 
 
-def steps(call: Callable[[], object]) -> int:
+def executed(call: Callable[[], object]) -> int:
     """Return the number of lines of the table's room that a call executes."""
     lines = 0
     room = table_file.__file__.rpartition("/")[0]
@@ -206,11 +206,15 @@ def steps(call: Callable[[], object]) -> int:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        with pytest.raises(ContextNotFoundError):
-            call()
+        call()
     finally:
         sys.settrace(before)
     return lines
+
+
+def refused(call: Callable[[], object]) -> None:
+    with pytest.raises(ContextNotFoundError):
+        call()
 
 
 @pytest.mark.parametrize("method", ["get", "delete", "begin_turn"])
@@ -218,11 +222,32 @@ def test_another_apps_context_takes_the_same_steps_as_an_unknown_one(method: str
     contexts = table(limit=100)
     foreign = [contexts.create("other").id for _ in range(50)]
     contexts.create("mine")
-    of_other = {steps(lambda id=id: getattr(contexts, method)("mine", id)) for id in foreign}
-    unknown = steps(lambda: getattr(contexts, method)("mine", "ctx_" + "0" * 48))
-    never_seen = steps(lambda: getattr(contexts, method)("mine", "x"))
+    look_up = getattr(contexts, method)
+    of_other = {executed(lambda id=id: refused(lambda: look_up("mine", id))) for id in foreign}
+    unknown = executed(lambda: refused(lambda: look_up("mine", "ctx_" + "0" * 48)))
+    never_seen = executed(lambda: refused(lambda: look_up("mine", "x")))
     assert of_other == {unknown} == {never_seen}
     assert unknown > 3
+
+
+def test_steps_do_not_grow_with_the_number_of_contexts() -> None:
+    contexts = table(limit=10_000)
+    contexts.load("a")
+
+    def all_steps() -> list[int]:
+        made: list[str] = []
+        return [
+            executed(lambda: made.append(contexts.create("a").id)),
+            executed(lambda: contexts.begin_turn("a", made[0]).commit([HELLO], 1)),
+            executed(lambda: contexts.session("a", made[0])),
+            executed(lambda: contexts.delete("a", made[0])),
+        ]
+
+    few = all_steps()
+    for number in range(9_000):
+        contexts.create("a")
+        contexts.session("a", str(number))
+    assert all_steps() == few
 
 
 def test_the_text_survives_a_restart() -> None:
@@ -252,7 +277,8 @@ def test_the_clock_may_go_backwards() -> None:
     clock.now = 0
     with contexts.begin_turn("a", made.id) as turn:
         turn.commit([HELLO], 1)
-    restarted = table(store=store, clock=Clock())
+    clock.now = 0
+    restarted = table(store=store, clock=clock)
     found = restarted.get("a", made.id)
     assert found.last_used >= found.created
     assert restarted.create("a").created >= found.last_used
@@ -281,7 +307,9 @@ def test_a_context_that_cannot_be_created_or_deleted() -> None:
     with pytest.raises(OSError, match="read-only"):
         contexts.delete("a", made.id)
     assert [context.id for context in contexts.contexts("a")] == [made.id]
-    contexts.begin_turn("a", made.id).close()
+    with contexts.begin_turn("a", made.id) as turn:
+        turn.commit([HELLO, HI], 1)
+    assert contexts.get("a", made.id).messages == (HELLO, HI)
     store.failure = None
     contexts.delete("a", made.id)
     assert contexts.contexts("a") == []

@@ -75,7 +75,10 @@ class Settings(BaseModel):
 
 def invalid_settings(name: str, error: ValidationError) -> ConfigurationError:
     """Return pydantic's error in the settings of ``name`` as one that says what to correct."""
-    problems = "; ".join(
-        f"{'.'.join(map(str, problem['loc'])) or 'settings'}: {problem['msg']}" for problem in error.errors()
-    )
+    problems = "; ".join(_text(problem["loc"], problem["msg"]) for problem in error.errors())
     return ConfigurationError(f"{name} cannot be used as given: {problems}. Correct these settings.")
+
+
+def _text(place: tuple[int | str, ...], message: str) -> str:
+    said = message.removeprefix("Value error, ").removesuffix(".")
+    return f"{'.'.join(map(str, place))}: {said}" if place else said  # of several fields: it names them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -23,12 +24,16 @@ def file_lock(file: Path, *, wait: bool = True) -> Iterator[None]:
         BlockingIOError: another thread or process holds it, and this one is not to wait.
         OSError: the file cannot be created.
     """
-    with file.open("ab") as stream:
+    with open(file, "ab", opener=_open_private) as stream:
         while not _acquired(stream.fileno()):
             if not wait:
                 raise BlockingIOError(errno.EWOULDBLOCK, f"{file} is locked")
             _wait()
         yield
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _wait() -> None:

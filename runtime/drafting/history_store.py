@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import logging
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,7 +74,8 @@ class HistoryStore:
         Raises:
             OSError: they cannot be written; the earlier ones are kept.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         with self._lock():
             earlier = self._read_or_set_aside(app)
             self._write(app, _newest(np.append(earlier, np.array(answers, np.int32))))
@@ -103,6 +105,8 @@ class HistoryStore:
 
     def _read(self, app: str) -> Tokens:
         try:
+            if not stat.S_ISREG(self.file_of(app).stat().st_mode):  # to open a pipe would wait for a writer
+                raise _RefusedError("something else lies where the file should be")
             with self.file_of(app).open("rb") as stream:
                 content = stream.read(_HEADER_BYTES + 4 * MAX_TOKENS + 1)
         except FileNotFoundError:

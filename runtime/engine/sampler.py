@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +12,18 @@ from numpy.typing import NDArray
 from ..request.sampling_params import SamplingParams
 from ..structured_output.grammar_matcher import GrammarMatcher
 from .logprobs import Logits, TokenLogprobs, token_logprobs
+from .noise import gumbel_noise
+
+_LEAST_LOG_WEIGHT: Final = -40.0
+"""Tokens that are e^40 times less likely than the likeliest one are not sampled: all together they would be
+in one of 10^12 samples."""
 
 
 class TokenSampler:
     """Samples the tokens of one sequence.
 
-    Each sampler has a random generator of its own, so that the batch does not change the tokens.
+    Random numbers depend on the seed, the number of tokens sampled before, and the token: neither the batch
+    nor the last bits of other logits change the tokens.
     """
 
     def __init__(
@@ -28,7 +36,8 @@ class TokenSampler:
         """The repetition penalty counts the tokens of ``prompt`` as having occurred."""
         self._params = params
         self._grammar_matcher = grammar_matcher
-        self._random = np.random.default_rng(params.seed) if params.temperature else None
+        self._seed = secrets.randbits(64) if params.seed is None else params.seed
+        self._step = 0
         self._bias_ids = np.fromiter(params.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(params.logit_bias.values(), np.float32)
         self._occurred: NDArray[np.bool_] | None = None
@@ -39,7 +48,7 @@ class TokenSampler:
         self.logprobs: list[TokenLogprobs] = []
         """One entry per sampled token, if the request asks for them; empty otherwise."""
         self.takes_argmax = (
-            self._random is None
+            not params.temperature
             and self._uses_raw_logits
             and grammar_matcher is None
             and params.logprobs is None
@@ -68,7 +77,7 @@ class TokenSampler:
 
     def _unmasked_argmax(self, logits: Logits) -> int | None:
         """Return the token of greedy decoding if the grammar allows the likeliest one: no mask is needed."""
-        if self._random is not None or not self._uses_raw_logits:
+        if self._params.temperature or not self._uses_raw_logits:
             return None
         token = int(logits.argmax())
         matcher = self._grammar_matcher
@@ -89,35 +98,38 @@ class TokenSampler:
         return logits
 
     def _choose(self, logits: Logits) -> int:
-        if self._random is None:
+        if not self._params.temperature:
             return int(logits.argmax())
-        ids, weights = _candidates(logits, self._params)
-        cumulative = np.cumsum(weights)
-        position = np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right")
-        # The product may round up to the end of the last interval.
-        return int(ids[min(int(position), len(ids) - 1)])
+        ids, log_weights = _candidates(logits, self._params)
+        noise = gumbel_noise(self._seed, self._step, ids)
+        self._step += 1
+        return int(ids[(log_weights + noise).argmax()])
 
 
 def _candidates(logits: Logits, params: SamplingParams) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the tokens that temperature, top-k, top-p and min-p leave, and their relative weights."""
+    """Return the tokens that temperature, top-k, top-p and min-p leave, and the logarithms of their weights.
+
+    The likeliest token has weight 1.
+    """
     ids = np.arange(len(logits))
     if 0 < params.top_k < len(logits):
         ids = np.argpartition(logits, -params.top_k)[-params.top_k :]
     below = logits[ids].astype(np.float64)
     below -= below.max()  # before the division, so that the likeliest token stays 0 at any temperature
     with np.errstate(over="ignore"):
-        weights = np.exp(below / params.temperature)
+        log_weights = below / params.temperature
+    likely = log_weights >= _LEAST_LOG_WEIGHT
+    ids, log_weights = ids[likely], log_weights[likely]
     if params.top_p < 1.0:
-        order = np.argsort(-weights)
-        ids, weights = ids[order], weights[order]
+        order = np.argsort(-log_weights)
         # The token that crosses the threshold is kept, so at least one is.
-        cumulative = np.cumsum(weights)
-        keep = int(np.searchsorted(cumulative, params.top_p * cumulative[-1])) + 1
-        ids, weights = ids[:keep], weights[:keep]
+        cumulative = np.cumsum(np.exp(log_weights[order]))
+        keep = order[: int(np.searchsorted(cumulative, params.top_p * cumulative[-1])) + 1]
+        ids, log_weights = ids[keep], log_weights[keep]
     if params.min_p > 0.0:
-        likely = weights >= params.min_p  # the likeliest token has weight 1
-        ids, weights = ids[likely], weights[likely]
-    return ids, weights
+        likely = log_weights >= np.log(params.min_p)
+        ids, log_weights = ids[likely], log_weights[likely]
+    return ids, log_weights
 
 
 def sample_batch(samplers: Sequence[TokenSampler | None], logits: Logits) -> list[int | Exception]:

@@ -94,3 +94,13 @@ def test_an_error_in_settings_within_settings_is_one_sentence_with_its_path(
         "SpeculationConfig cannot be used as given: budget.runs: Input should be greater than or equal to 0. "
         "Correct these settings."
     )
+
+
+def test_an_error_of_several_settings_is_one_sentence_without_a_path(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        RuntimeConfig(history_folder=tmp_path)
+
+    assert str(raised.value) == (
+        "RuntimeConfig cannot be used as given: history_folder keeps answers to draft from. "
+        "Set drafts=True, or leave it out. Correct these settings."
+    )

@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -140,7 +140,10 @@ def test_only_the_user_can_read_the_files(tmp_path: Path) -> None:
         os.umask(previous)
     file = store.file_of("notes")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    for folder in (file.parent, file.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for each in file.parent.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
 
 
 def test_a_long_answer_keeps_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +205,21 @@ def test_what_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> None:
     store.add("notes", ended([2]))
     assert loaded(store, "notes") == ended([1], [2])
     assert not list(tmp_path.rglob("*.unfinished"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["a folder", "a pipe"])
+def test_what_is_no_file_is_set_aside(
+    tmp_path: Path, make: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_in(tmp_path)
+    store.add("notes", ended([1, 2]))
+    store.file_of("notes").unlink()
+    make(store.file_of("notes"))
+    store.add("notes", ended([3, 4]))
+    assert loaded(store, "notes") == ended([3, 4])
+    assert len(refused(tmp_path)) == 1
+    assert "where the file should be" in caplog.text
 
 
 def test_two_stores_of_one_folder_keep_the_answers_of_both(tmp_path: Path) -> None:

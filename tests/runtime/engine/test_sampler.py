@@ -124,6 +124,28 @@ def test_seed_repeats() -> None:
     assert run(None) != run(None)
 
 
+def test_frequencies_over_seeds() -> None:
+    logits = logits_of(math.log(0.6), math.log(0.3), math.log(0.1))
+    tokens = [
+        TokenSampler(SamplingParams(temperature=1.0, seed=seed), VOCABULARY, []).sample(logits)
+        for seed in range(4000)
+    ]
+    np.testing.assert_allclose([tokens.count(each) / 4000 for each in range(3)], [0.6, 0.3, 0.1], atol=0.03)
+
+
+@pytest.mark.parametrize("cut", [{}, {"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.01}])
+def test_the_last_bits_of_logits_change_no_token(cut: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(scale=2.0, size=(400, 5000)).astype(np.float32)
+    nearly = logits + rng.normal(scale=2e-6, size=logits.shape).astype(np.float32)
+
+    def sampled(rows: Any) -> list[int]:
+        sampler = TokenSampler(SamplingParams(temperature=0.9, seed=4, **cut), 5000, [])
+        return [sampler.sample(row) for row in rows]
+
+    assert sampled(nearly) == sampled(logits)
+
+
 @given(
     st.lists(st.floats(-30, 30, width=32), min_size=VOCABULARY, max_size=VOCABULARY),
     st.floats(0.01, 5), st.integers(0, 60), st.floats(0.01, 1), st.floats(0, 1), st.integers(0, 2**32),

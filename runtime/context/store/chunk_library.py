@@ -104,11 +104,7 @@ class ChunkLibrary:
                 self.load(owner)
 
     def load(self, owner: Owner) -> None:
-        """Index the chunks in the file of a context. A file that is not what it should be is set aside.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Index the chunks in the file of a context. A file that is not what it should be is set aside."""
         path = self._path(owner.name)
         try:
             file, records = RecordFile.open(self._disk, path, FileKind.CHUNKS, self._key)
@@ -116,6 +112,9 @@ class ChunkLibrary:
                 raise RefusedError("is of another context")
         except RefusedError as refused:
             self._refusals.set_aside(path, refused, "Its KV is recomputed; the text of the context is kept.")
+            return
+        except OSError as error:
+            logger.warning("%s cannot be read (%s). Its KV is recomputed.", path, error)
             return
         self._usage.set_bytes(owner.name, chunks=file.size)
         if file.header.get("fingerprint") == self._fingerprint:

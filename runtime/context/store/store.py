@@ -127,7 +127,7 @@ class ContextStore:
         """Find and store KV of this fingerprint only, from now on.
 
         Raises:
-            ContextStoreError: the files cannot be read.
+            ContextStoreError: the store was closed.
         """
         # Without the secret of the hashes their KV cannot be found.
         usable = hashlib.blake2b(fingerprint, key=self.secret, digest_size=32).hexdigest()

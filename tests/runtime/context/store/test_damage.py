@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
+from io import FileIO
 from pathlib import Path
 
 import pytest
 
 from agentrt.errors import ChunkDamagedError, ContextDamagedError, ContextNotFoundError, ContextStoreError
+from agentrt.runtime.context.store.disk import Disk
 from agentrt.runtime.context.store.keys import KeyFile
 from agentrt.runtime.context.store.store import ContextStore
 from tests.runtime.context.store.disks import FINGERPRINT, chunk, contents
@@ -242,6 +245,48 @@ def test_a_damaged_chunk_is_stored_again(tmp_path: Path, caplog: pytest.LogCaptu
     with ContextStore(tmp_path, FINGERPRINT) as store:
         assert store.read(store.locate("notes", HASHES[1])) == chunk(1)
         assert store.statistics().refused_files == 0
+
+
+class UnreadableDisk(Disk):
+    """A disk with files that cannot be read."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def open(self, file: Path, flags: int = os.O_RDONLY) -> FileIO:
+        if file.name in self._names:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(file))
+        return super().open(file, flags)
+
+
+def test_files_that_cannot_be_read_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(tmp_path)
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        expected = contents(store)
+        text, chunks = (
+            file_of(store, "notes", "a", ".text").name,
+            file_of(store, "notes", "b", ".chunks").name,
+        )
+    with ContextStore(tmp_path, FINGERPRINT, disk=UnreadableDisk(text, chunks)) as store:
+        assert contents(store)["notes"] == {"b": ([b"three"], set())}
+        assert contents(store)["mail"] == expected["mail"]
+        assert "Its context is not there until it can be" in caplog.text
+        assert "Its KV is recomputed" in caplog.text
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        assert contents(store) == expected
+        assert store.statistics().refused_files == 0
+
+
+def test_a_text_that_cannot_be_read_for_a_moment_is_kept(tmp_path: Path) -> None:
+    fill(tmp_path)
+    disk = UnreadableDisk()
+    with ContextStore(tmp_path, FINGERPRINT, disk=disk) as store:
+        context = store.get("notes", "a")
+        disk._names = (file_of(store, "notes", "a", ".text").name,)
+        with pytest.raises(ContextStoreError, match="Input/output error"):
+            context.read_text()
+        disk._names = ()
+        assert context.read_text() == [b"one", b"two"]
 
 
 def test_chunks_without_a_text_are_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,7 @@ from .context.block_pool import BlockPool
 from .context.compression.codec import BlockCodec
 from .context.saved_contexts import SavedContexts
 from .context.store.fingerprint import kv_fingerprint
-from .context.store.store import ContextStore
+from .context.store.store import ContextStore, StoreStatistics
 from .context.swap.swapper import SwapStatistics
 from .context.table.table import ContextTable
 from .contexts import ContextService
@@ -88,6 +88,8 @@ class RuntimeStatistics:
     """State rows that no request holds."""
     contexts: SwapStatistics | None
     """What was stored of contexts and loaded again; None if they stay in the KV arena."""
+    context_files: StoreStatistics | None
+    """What is stored of contexts; None without a folder."""
 
 
 class LocalRuntime:
@@ -305,6 +307,7 @@ class LocalRuntime:
             state_rows=0 if self._state_pool is None else self._state_pool.total,
             free_state_rows=0 if self._state_pool is None else self._state_pool.free,
             contexts=None if self._kept.swapper is None else self._kept.swapper.statistics(),
+            context_files=None if self._kept.store is None else self._kept.store.statistics(),
         )
 
     @contextmanager

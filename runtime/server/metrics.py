@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ..context.store.store import StoreStatistics
 from ..output.generation import Generation
 from ..pool.model_pool import ModelPool
 from ..pool.pooled_model import ModelStatus, PooledModel
@@ -22,6 +23,10 @@ _GAUGES: Final = (
     ("agentrt_sequences_waiting", "Sequences that hold no KV blocks."),
     ("agentrt_kv_blocks", "Blocks of the KV cache."),
     ("agentrt_kv_blocks_free", "Free blocks of the KV cache."),
+    ("agentrt_contexts_on_disk", "Contexts in the folder of the model, with those of KV alone."),
+    ("agentrt_context_disk_bytes", "Bytes of their files."),
+    ("agentrt_context_foreign_chunks", "Stored chunks of another model or setting, to be recomputed."),
+    ("agentrt_context_refused_files", "Damaged files of contexts that were set aside."),
     (
         "agentrt_engine_seconds_since_progress",
         "Time since the last kernel ended; 0 while the engine is idle.",
@@ -134,5 +139,13 @@ def _gauges_of(model: PooledModel) -> tuple[float, ...]:
         statistics.engine.waiting,
         statistics.blocks,
         statistics.free_blocks,
+        *_file_gauges_of(statistics.context_files),
         statistics.engine.seconds_since_progress,
     )
+
+
+def _file_gauges_of(files: StoreStatistics | None) -> tuple[float, ...]:
+    if files is None:
+        return (0.0,) * 4
+    disk_bytes = files.text_bytes + files.chunk_bytes
+    return files.contexts, disk_bytes, files.foreign_chunks, files.refused_files

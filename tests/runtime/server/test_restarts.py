@@ -49,6 +49,9 @@ class Server:
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": 20} | options
         return self.http.post(f"/contexts/{context}/chat/completions", json=body).raise_for_status().json()
 
+    def metrics(self) -> str:
+        return httpx.get(self.url.removesuffix("/v1") + "/metrics").raise_for_status().text
+
     def messages(self, context: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.http.get(f"/contexts/{context}").json()["messages"]
         return found
@@ -158,6 +161,13 @@ def test_an_encrypted_folder_is_readable_with_its_key_only(
 
     server = start("--context-key", key)
     assert server.messages(context) == text
+    gauges = dict(
+        line.split() for line in server.metrics().splitlines() if line.startswith("agentrt_context")
+    )
+    assert float(gauges['agentrt_contexts_on_disk{model="nano"}']) == 1
+    assert float(gauges['agentrt_context_disk_bytes{model="nano"}']) > 100
+    assert float(gauges['agentrt_context_foreign_chunks{model="nano"}']) == 0
+    assert float(gauges['agentrt_context_refused_files{model="nano"}']) == 0
 
 
 def test_a_folder_is_of_one_server(

@@ -61,4 +61,5 @@ def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
     assert samples["agentrt_answer_tokens_total", "prompt", "nano"] > 3
     assert samples["agentrt_answer_seconds_count", "nano"] == 1
     assert samples["agentrt_sequences_running", "nano"] == 0
+    assert samples["agentrt_contexts_on_disk", "nano"] == 0
     assert samples["agentrt_engine_sampled_tokens_total", "nano"] >= 3

@@ -4,6 +4,9 @@ A block's keys and values depend on its tokens and on all tokens before them, an
 is keyed by the one before it. The first key of the chain is the app's salt, a secret of this process, or of
 its stored contexts. Another app's prompt cannot have an equal hash, and so cannot learn from its time to
 first token what this app has said.
+
+The beginning of a prompt that its app declares public is hashed by a salt that all apps have in common: those
+that declare the same share its blocks. The app's own salt enters the chain behind it.
 """
 
 from __future__ import annotations
@@ -30,15 +33,27 @@ class PrefixSalts:
         """Return the salt of ``app``: always the same, and different from every other app's."""
         return hashlib.blake2b(app.encode(), key=self._secret, digest_size=_HASH_BYTES).digest()
 
+    @property
+    def shared(self) -> bytes:
+        """The salt of public prefixes, which is no app's."""
+        return hashlib.blake2b(key=self._secret, digest_size=_HASH_BYTES, person=b"public").digest()
+
 
 class BlockHashes:
     """The hash chain of one sequence, computed as far as it was needed."""
 
-    __slots__ = ("_block_tokens", "_hashes", "_salt")
+    __slots__ = ("_block_tokens", "_hashes", "_public_blocks", "_public_salt", "_salt")
 
-    def __init__(self, salt: bytes, block_tokens: int) -> None:
-        """``salt`` is the app's (:meth:`PrefixSalts.salt_for`)."""
+    def __init__(
+        self, salt: bytes, block_tokens: int, public_salt: bytes = b"", public_tokens: int = 0
+    ) -> None:
+        """``salt`` is the app's (:meth:`PrefixSalts.salt_for`).
+
+        Blocks within the first ``public_tokens`` are hashed by ``public_salt`` (:attr:`PrefixSalts.shared`).
+        """
         self._salt = salt
+        self._public_salt = public_salt
+        self._public_blocks = public_tokens // block_tokens
         self._block_tokens = block_tokens
         self._hashes: list[bytes] = []
 
@@ -57,6 +72,17 @@ class BlockHashes:
             raise AssertionError(f"{blocks} blocks of {size} hashed, but there are {len(tokens)} tokens")
         for index in range(len(hashes), blocks):
             content = array("q", tokens[index * size : (index + 1) * size]).tobytes()
-            previous = hashes[-1] if hashes else self._salt
-            hashes.append(hashlib.blake2b(content, key=previous, digest_size=_HASH_BYTES).digest())
+            hashes.append(_keyed(content, self._key(index)))
         return hashes[:blocks]
+
+    def _key(self, index: int) -> bytes:
+        """Return the key of the hash of block ``index``, behind all blocks before it."""
+        public = index < self._public_blocks
+        if not index:
+            return self._public_salt if public else self._salt
+        previous = self._hashes[index - 1]
+        return _keyed(previous, self._salt) if index == self._public_blocks else previous
+
+
+def _keyed(content: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(content, key=key, digest_size=_HASH_BYTES).digest()

@@ -194,7 +194,9 @@ class Engine:
             raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
         hashes = None
         if request.prefix_salt is not None:
-            hashes = BlockHashes(request.prefix_salt, self._block_tokens)
+            hashes = BlockHashes(
+                request.prefix_salt, self._block_tokens, request.public_salt, request.public_tokens
+            )
             hashes.compute(tokens, len(tokens) // self._block_tokens)  # here, to spare the engine thread
         return Sequence(
             next(self._sequence_ids),

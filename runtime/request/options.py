@@ -30,6 +30,9 @@ class GenerationOptions(TypedDict, total=False):
     app: str
     """Name of the requesting app. Requests of one app share the KV blocks of a common prompt prefix; requests
     of different apps share nothing, so that no timing reveals another app's prompts."""
+    shared_prefix: bool
+    """Whether the system messages and tools are public: their KV blocks are shared with other apps that say
+    so of the same ones, and the time to first token tells these apps that it was used. False by default."""
     session: str | None
     """Name that the app gives the conversation which the messages are, at most 256 characters. The
     conversation is then a context of the app, listed and deleted as others are (:class:`ContextService`)."""

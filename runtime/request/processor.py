@@ -18,6 +18,7 @@ from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
 from .options import GenerationOptions, Message
 from .request import Request
 from .sampling_params import SamplingParams
+from .shared_prefix import SharedPrefix
 from .validation import check_messages, check_prediction, check_tools
 
 MAX_SESSION_CHARACTERS = 256
@@ -52,6 +53,7 @@ class InputProcessor:
         self._memory_bytes = memory_bytes
         self._vocabulary_size = vocabulary_size
         self._salts = salts
+        self._shared_prefix = SharedPrefix(tokenizer)
         self._structured_output = StructuredOutputManager(
             call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
         )
@@ -72,6 +74,7 @@ class InputProcessor:
         prediction: Mapping[str, Any] | None = None,
         priority: Priority | None = None,
         app: str = "",
+        shared_prefix: bool = False,
         session: str | None = None,
         context_id: str = "",
         deadline_s: float | None = None,
@@ -102,9 +105,8 @@ class InputProcessor:
         )
         params.check_vocabulary(self._vocabulary_size)
         # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
-        prompt = self._tokenizer.encode(
-            self._tokenizer.render(checked_messages, None if choice is None else checked_tools)
-        )
+        listed = None if choice is None else checked_tools
+        prompt = self._tokenizer.encode(self._tokenizer.render(checked_messages, listed))
         self._check_length(len(prompt))
         return Request(
             prompt_token_ids=prompt,
@@ -117,6 +119,8 @@ class InputProcessor:
             deadline_s=_as_deadline(deadline_s),
             predicted_token_ids=self._predicted_tokens(check_prediction(prediction)),
             prefix_salt=self._salts.salt_for(_as_app(app)),
+            public_salt=self._salts.shared,
+            public_tokens=self._public_tokens(shared_prefix, prompt, checked_messages, listed),
             app=app,
             session=_as_session(session),
             context_id=context_id,
@@ -125,6 +129,17 @@ class InputProcessor:
             tool_choice=choice,
             calls_held_to_grammar=choice is not None and self.call_token is not None,
         )
+
+    def _public_tokens(
+        self,
+        shared: object,
+        prompt: Sequence[int],
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+    ) -> int:
+        if not isinstance(shared, bool):
+            raise InvalidRequestError("shared_prefix", f"{shared!r} is not a bool. Use True or False.")
+        return self._shared_prefix.count(prompt, messages, tools) if shared else 0
 
     def _predicted_tokens(self, text: str) -> tuple[int, ...]:
         return tuple(self._tokenizer.encode(self._tokenizer.escape_special_tokens(text))) if text else ()

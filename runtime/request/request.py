@@ -42,6 +42,10 @@ class Request:
     prefix_salt: bytes | None = None
     """Salt of the block hashes: requests with the same salt share the KV blocks of a common prefix. None
     shares nothing."""
+    public_salt: bytes = b""
+    """Salt of the block hashes within the first :attr:`public_tokens` of the prompt."""
+    public_tokens: int = 0
+    """Tokens at the beginning of the prompt that the app shares with others that declare them public."""
     app: str = ""
     """Name of the requesting app; empty if it has none. It stays the same when the process starts again, and
     salts do not."""

@@ -39,6 +39,8 @@ class CommonRequest(BaseModel):
     top_k: int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
+    shared_prefix: bool | None = None
+    """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
     seed: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
@@ -88,6 +90,6 @@ class CommonRequest(BaseModel):
     def common_options(self) -> GenerationOptions:
         """Return the runtime's options that are the same in both interfaces."""
         names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop",
-                 "stop_token_ids", "ignore_eos", "parallel_tool_calls")  # fmt: skip
+                 "stop_token_ids", "ignore_eos", "parallel_tool_calls", "shared_prefix")  # fmt: skip
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         return cast(GenerationOptions, {"priority": self.runtime_priority, **given})

@@ -42,3 +42,19 @@ def test_no_two_apps_share_a_hash() -> None:
     assert PrefixSalts().salt_for("mail") != salts.salt_for("mail"), "salts differ between processes"
     mail, notes = (BlockHashes(salts.salt_for(app), 2).compute([1, 2, 3, 4], 2) for app in ("mail", "notes"))
     assert not set(mail) & set(notes)
+
+
+def test_public_blocks_are_the_same_for_all_apps_and_no_others_are() -> None:
+    salts = PrefixSalts()
+    tokens = [*range(10)]
+
+    def hashes(app: str, public: int) -> list[bytes]:
+        return BlockHashes(salts.salt_for(app), 2, salts.shared, public).compute(tokens, 5)
+
+    mail, notes = hashes("mail", 7), hashes("notes", 7)  # the fourth block is public in part only
+    assert mail[:3] == notes[:3]
+    assert not set(mail[3:]) & set(notes[3:])
+    assert not set(hashes("mail", 0)) & {*mail, *notes, *hashes("notes", 0)}
+    assert hashes("mail", 0) == BlockHashes(salts.salt_for("mail"), 2).compute(tokens, 5)
+    assert hashes("mail", 100) == hashes("notes", 100)
+    assert salts.shared not in (salts.salt_for(app) for app in ("", "public", "shared"))

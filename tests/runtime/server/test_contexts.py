@@ -223,3 +223,17 @@ def test_another_apps_context_is_as_unknown_as_any(
     assert shapes[1] == shapes[0] | {"message": shapes[0]["message"].replace(foreign, unknown)}
     assert one.get(f"/v1/contexts/{foreign}").status_code == 200
     assert two.get("/v1/contexts").json()["data"] == []
+
+
+def test_apps_share_a_prefix_that_they_declare_public(two_apps: list[httpx.Client]) -> None:
+    def cached(http: httpx.Client, catalogue: str, **fields: Any) -> int:
+        messages = [{"role": "system", "content": catalogue * 20}, *HELLO]
+        body = {"messages": messages, "max_tokens": 2} | fields
+        answer = http.post("/v1/chat/completions", json=body).raise_for_status().json()
+        return int(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    one, two = two_apps
+    assert cached(one, "A public catalogue of tools. ", shared_prefix=True) == 0
+    assert cached(two, "A public catalogue of tools. ", shared_prefix=True) > 0
+    assert cached(one, "A private catalogue of tools. ") == 0
+    assert cached(two, "A private catalogue of tools. ", shared_prefix=True) == 0

@@ -16,9 +16,9 @@ _SAMPLE_BYTES: Final = 4096
 def kv_fingerprint(files: Iterable[Path], **facts: object) -> bytes:
     """Return a digest of the model in ``files`` and of ``facts``: equal where stored KV can be used.
 
-    The facts are what else the KV depends on: tokenizer, chat template, layout of the cache, precision,
-    devices, versions. They are told apart by their ``repr``. Of a file count its name, its size, and samples
-    of its content, since reading gigabytes takes seconds.
+    The facts are what else the KV depends on: tokenizer, layout of the cache, precision, devices, versions.
+    They are told apart by their ``repr``. Of a file count its name, its size, and samples of its content,
+    since reading gigabytes takes seconds.
 
     Raises:
         OSError: a file cannot be read.

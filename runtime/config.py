@@ -121,6 +121,15 @@ class RuntimeConfig(Settings, strict=True):
             raise ValueError("context_key encrypts a context_folder. Set it, too, or leave it out.")
         return self
 
+    context_compression: float | None = Field(default=None, gt=0, le=1)
+    """Bytes of stored contexts over those that they have at 8 bits a number, everything counted: LLMS's
+    global ratio, 0.5 in the paper. Chunks that carry little information get fewer bits. When a model is first
+    opened with it, the bits that it bears are measured; where it does not bear few enough, the bytes exceed
+    the ratio. None stores contexts as they are in the KV arena."""
+
+    context_tolerance: float = Field(default=0.005, gt=0, le=1)
+    """Share by which :attr:`context_compression` may increase perplexity."""
+
     @model_validator(mode="after")
     def _histories_are_drafted_from(self) -> Self:
         if self.history_folder is not None and not self.drafts:

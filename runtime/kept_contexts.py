@@ -12,10 +12,12 @@ from typing import Final
 
 from .config import RuntimeConfig
 from .context.block_hashes import PrefixSalts
+from .context.compression.compression import stored_as_they_are
 from .context.saved_contexts import Rows
 from .context.store.keys import KeyFile, KeyringKey, KeySource
 from .context.store.store import ContextStore
 from .context.store.usage import StoreQuotas
+from .context.swap.chunk_saver import ChooseLevels
 from .context.swap.codec import ChunkCodec
 from .context.swap.disk_speed import measure_reads
 from .context.swap.swapper import Swapper
@@ -54,7 +56,9 @@ class KeptContexts:
         self.swapper: Swapper | None = None
         """What moves chunks out of the arena and back; None if they stay there."""
 
-    def swap(self, rows: Sequence[Rows], codec: ChunkCodec) -> None:
+    def swap(
+        self, rows: Sequence[Rows], codec: ChunkCodec, levels: ChooseLevels = stored_as_they_are
+    ) -> None:
         """Create the swapper, for the memory of an arena by cache, where the settings ask for one."""
         memory_bytes, folder = self._config.context_memory_bytes, self._config.context_folder
         if rows and (self.store is not None or memory_bytes):
@@ -64,6 +68,7 @@ class KeptContexts:
                 memory_bytes=memory_bytes,
                 store=self.store,
                 measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
+                levels=levels,
             )
 
     def forget_deleted(self, table: ContextTable) -> None:

@@ -20,6 +20,7 @@ from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
 from agentrt.errors import ConfigurationError, ContextQuotaError, ContextStoreError, PromptTooLongError
 
+from .compressed_contexts import SCORED_LAYERS, open_compression
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
 from .context.compression.codec import BlockCodec
@@ -136,6 +137,7 @@ class LocalRuntime:
                 kv_bytes=config.memory_bytes,
                 profile_folder=config.profile_folder,
                 npu_decoding=config.npu_decoding,
+                scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
                 on_step=on_step,
             )
         try:
@@ -149,7 +151,7 @@ class LocalRuntime:
             self._state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
             self._arena = arena
             self._platform = loaded.platform
-            self._kept = self._keep_contexts(directory, config, loaded, context_store)
+            self._kept = self._keep_contexts(directory, config, loaded, context_store, on_step)
             self._salts = self._kept.salts
             self._contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
             if contexts is not None and contexts.owner == self._contexts_owner and self._kept.store is None:
@@ -370,8 +372,12 @@ class LocalRuntime:
         config: RuntimeConfig,
         loaded: LoadedModel,
         store: ContextStore | None,
+        on_step: OnOpeningStep,
     ) -> KeptContexts:
         """Open what keeps contexts beyond the arena, as ``config`` asks for it."""
+        compression = None
+        if self._state_pool is None:
+            compression = open_compression(config, loaded, self._arena, self._tokenizer, on_step)
 
         def fingerprint() -> bytes:
             properties = config.device_properties()
@@ -384,11 +390,16 @@ class LocalRuntime:
                 processor=openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
                 properties={name: properties[name] for name in properties if name != "INFERENCE_NUM_THREADS"},
                 openvino=ov.__version__,
+                codec=0 if compression is None else compression.codec.fingerprint,
             )
 
         kept = KeptContexts(config, directory.model_id, fingerprint, store)
         if self._state_pool is None:
-            kept.swap(self._arena.rows(self._platform), BlockCodec(loaded.layout))
+            rows = self._arena.rows(self._platform)
+            if compression is None:
+                kept.swap(rows, BlockCodec(loaded.layout))
+            else:
+                kept.swap(rows, compression.codec, compression.levels)
         elif kept.store is not None:
             _log.warning("%s is a hybrid model: its contexts are kept as texts only.", directory.model_id)
         return kept

@@ -30,6 +30,7 @@ from ..scheduler.sequence import Sequence
 from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
 from .answer_text import AnswerText
+from .attention import note_attention
 from .engine_group import EngineGroup
 from .engine_request import EngineRequest, OutputListener, ToolCache
 from .output_processor import OutputProcessor
@@ -401,6 +402,7 @@ class Engine:
             self._profile.observe(done.role, done.kernel, done.context.shape, done.ended - done.started)
         batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
+            note_attention(batch.context, batch.chunks)
             self._outputs.process_batch(batch, done.ended)
             self._platform.release(batch.context)
             if self._profile is not None:

@@ -59,6 +59,10 @@ class ProfileStore:
         """Return the stored figures of a machine, or measured ones; see :meth:`profile`."""
         return self._get(f"machine-{fingerprint}.json", MachineFigures, measure)
 
+    def stored(self, name: str, kind: type[_Stored], measure: Callable[[], _Stored]) -> _Stored:
+        """Return the content of the file ``name``, or store what ``measure`` returns; see :meth:`profile`."""
+        return self._get(name, kind, measure)
+
     def forget(self, fingerprint: str) -> None:
         """Delete the stored profile, if there is one, so that it is measured again."""
         self.file_of(fingerprint).unlink(missing_ok=True)

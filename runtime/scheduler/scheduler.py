@@ -74,7 +74,7 @@ class Scheduler:
         self._swap_outs: SwapOuts | None = None
         if swapper is not None:
             self._loads = ChunkLoads(pool, graph.block_tokens, swapper, self._recompute_cost)
-            self._swap_outs = SwapOuts(pool, swapper)
+            self._swap_outs = SwapOuts(pool, graph.block_tokens, swapper)
         self._block_manager = BlockManager(
             pool,
             graph.block_tokens,

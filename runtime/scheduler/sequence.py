@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agentrt.priority import Priority
 
@@ -12,6 +12,9 @@ from ..context.block_hashes import BlockHashes
 from ..context.swap.chunks import ChunkLoad
 from ..drafting.drafter import NO_DRAFT, Draft
 from .state_rows import StateRows
+
+if TYPE_CHECKING:
+    from ..context.compression.density import AttentionMass
 
 REACTIVE_LEVEL: Final = int(Priority.REACTIVE)
 """The most urgent priority level: reactive sequences, and all sequences where the policy ignores priority."""
@@ -98,6 +101,8 @@ class Sequence:
     where the policy ignores priority."""
     promoted: bool = False
     """Whether it has reached its promotion time (aging, §6.5): it is served first among its level."""
+    attention: AttentionMass | None = None
+    """The attention that its tokens are paid; None until it has been measured."""
     faults: int = 0
     """Kernels that have failed on it since its last sampled token."""
 

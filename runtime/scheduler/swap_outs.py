@@ -16,9 +16,10 @@ class SwapOuts:
     A cached block that is held is never written, so that any thread may copy it meanwhile.
     """
 
-    def __init__(self, pool: BlockPool, swapper: ChunkSwapper) -> None:
+    def __init__(self, pool: BlockPool, block_tokens: int, swapper: ChunkSwapper) -> None:
         """Create an empty table."""
         self._pool = pool
+        self._block_tokens = block_tokens
         self._swapper = swapper
         self._blocks: dict[int, int] = {}
 
@@ -33,14 +34,20 @@ class SwapOuts:
         ``hashes`` are those of all its complete blocks that may be shared. Blocks that the arena has lost
         meanwhile are left out.
         """
+        densities = self._densities(sequence, len(hashes))
         chunks: list[OutgoingChunk] = []
         for position, block_hash in enumerate(hashes):
             if self._swapper.stores(sequence.app, block_hash):
                 continue
             for block in self._pool.acquire_cached([block_hash]):
-                chunks.append(OutgoingChunk(block_hash, position, block))
+                chunks.append(OutgoingChunk(block_hash, position, block, densities[position]))
                 self._blocks[block] = self._blocks.get(block, 0) + 1
         self._swapper.swap_out(SwapOut(sequence.app, sequence.context_id, tuple(hashes), tuple(chunks)))
+
+    def _densities(self, sequence: Sequence, blocks: int) -> list[float]:
+        if sequence.attention is None:
+            return [0.0] * blocks
+        return sequence.attention.densities(self._block_tokens, blocks)
 
     def release(self, blocks: Iterable[int]) -> None:
         """Note that ``blocks`` have been copied."""

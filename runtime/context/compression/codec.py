@@ -103,9 +103,12 @@ class BlockCodec:
             into = slice(None) if len(chosen) == len(stored) else chosen
             self._decode(joined.reshape(len(chosen), -1), each, out, into)
 
+    def is_protected(self, position: int) -> bool:
+        """Whether block ``position`` of a sequence is stored at :data:`WHOLE` whatever its level."""
+        return position < self._sink_blocks and WHOLE in self._sections
+
     def _stored_level(self, level: int, position: int) -> int:
-        protected = level != AS_IT_IS and position < self._sink_blocks and WHOLE in self._sections
-        return WHOLE if protected else level
+        return WHOLE if level != AS_IT_IS and self.is_protected(position) else level
 
     def _length(self, stored_level: int) -> int:
         if stored_level == AS_IT_IS:

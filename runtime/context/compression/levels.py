@@ -70,9 +70,11 @@ def _thresholds(
     return best, int(seconds[best])
 
 
-def densities_by_position(blocks: int) -> list[float]:
-    """Return densities of chunks whose attention was not measured.
+def densities_by_position(positions: Sequence[int]) -> list[float]:
+    """Return densities of the chunks at these positions, in order, whose attention was not measured.
 
-    The first chunk is attended to by every token (attention sinks); of the others the later ones more.
+    The first chunk of a context is attended to by every token (attention sinks); of the others the later ones
+    more.
     """
-    return [float(blocks)] + [1.0 + at / blocks for at in range(1, blocks)] if blocks else []
+    chunks = len(positions)
+    return [1.0 + at / chunks if position else 1.0 + chunks for at, position in enumerate(positions)]

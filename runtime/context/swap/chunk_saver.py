@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from agentrt.errors import AgentRTError
 
+from ..compression.compression import stored_as_they_are
 from ..saved_contexts import Rows
 from ..store.chunks import Chunk
 from .chunks import OutgoingChunk, SwapOut
@@ -30,6 +31,10 @@ WriteChunks: TypeAlias = Callable[[SwapOut, Sequence[Chunk]], Sequence[Chunk]]
 or OSError: they are not stored."""
 
 
+ChooseLevels: TypeAlias = Callable[[Sequence[float], Sequence[int]], Sequence[int]]
+"""Returns the level of each of some chunks of one context by their densities and positions."""
+
+
 class ChunkSaver:
     """Two threads: one copies and encodes, and never waits for the disk, the other one writes. Thread-safe.
 
@@ -37,9 +42,15 @@ class ChunkSaver:
     """
 
     def __init__(
-        self, rows: Sequence[Rows], codec: ChunkCodec, tier: MemoryTier, write: WriteChunks | None
+        self,
+        rows: Sequence[Rows],
+        codec: ChunkCodec,
+        tier: MemoryTier,
+        write: WriteChunks | None,
+        levels: ChooseLevels = stored_as_they_are,
     ) -> None:
         """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only."""
+        self._levels = levels
         self._rows = rows
         self._codec = codec
         self._tier = tier
@@ -79,9 +90,12 @@ class ChunkSaver:
         return encoded and self._writing.close(timeout_s)
 
     def _encode(self, swap_out: SwapOut) -> None:
-        for group in _groups(swap_out.chunks):
+        chunks = swap_out.chunks
+        levels = self._levels([chunk.density for chunk in chunks], [chunk.position for chunk in chunks])
+        level_of = dict(zip(chunks, levels, strict=True))
+        for group in _groups(chunks):
             try:
-                encoded = self._encode_group(group)
+                encoded = self._encode_group(group, [level_of[chunk] for chunk in group])
             except Exception:  # noqa: BLE001 - the blocks of the next groups are still held
                 _log.exception("Chunks could not be encoded and are not stored. Please report this.")
                 self._finish(swap_out, group)
@@ -94,16 +108,24 @@ class ChunkSaver:
             else:
                 self._queue_write(swap_out, group, encoded)
 
-    def _encode_group(self, group: Sequence[OutgoingChunk]) -> list[Chunk]:
+    def _encode_group(self, group: Sequence[OutgoingChunk], levels: Sequence[int]) -> list[Chunk]:
         blocks = [chunk.block for chunk in group]
         try:
             copies = [cache[blocks] for cache in self._rows]
         finally:
             self._on_copied(blocks)
-        payloads = self._codec.encode(copies, 0, [chunk.position for chunk in group])
-        return [
-            Chunk(chunk.block_hash, 0, 0.0, payload) for chunk, payload in zip(group, payloads, strict=True)
-        ]
+        encoded: list[Chunk] = []
+        for level in sorted(set(levels)):
+            places = [place for place, each in enumerate(levels) if each == level]
+            members = [group[place] for place in places]
+            payloads = self._codec.encode(
+                [copy[places] for copy in copies], level, [chunk.position for chunk in members]
+            )
+            encoded += [
+                Chunk(chunk.block_hash, level, chunk.density, payload)
+                for chunk, payload in zip(members, payloads, strict=True)
+            ]
+        return encoded
 
     def _queue_write(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]) -> None:
         size = sum(len(chunk.payload) for chunk in encoded)

@@ -48,6 +48,8 @@ class OutgoingChunk(NamedTuple):
     position: int
     """Place in the block table: the first chunks of a context bear less compression."""
     block: int
+    density: float = 0.0
+    """Its information density (LLMS Eq. 1); 0 if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

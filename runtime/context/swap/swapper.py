@@ -9,11 +9,12 @@ from typing import Final
 
 from agentrt.errors import ChunkDamagedError
 
+from ..compression.compression import stored_as_they_are
 from ..saved_contexts import Rows
 from ..store.chunks import Chunk
 from ..store.store import ContextStore
 from .chunk_loader import ChunkLoader, OnEnded
-from .chunk_saver import ChunkSaver, OnCopied
+from .chunk_saver import ChooseLevels, ChunkSaver, OnCopied
 from .chunks import ChunkLoad, SwapOut
 from .codec import ChunkCodec
 from .context_files import ContextFiles
@@ -61,17 +62,18 @@ class Swapper:
         memory_bytes: int,
         store: ContextStore | None,
         measure: Callable[[], LinearCost | None] = lambda: None,
+        levels: ChooseLevels = stored_as_they_are,
     ) -> None:
         """``rows`` is the memory of the arena, by cache.
 
         ``memory_bytes`` is the budget of the memory tier. Without a ``store`` contexts are lost with this
-        object. ``measure`` measures T_IO of the store, once.
+        object. ``measure`` measures T_IO of the store, once. ``levels`` chooses how chunks are compressed.
         """
         self._tier = MemoryTier(memory_bytes)
         self._store = store
         write = None if store is None else ContextFiles(store).write
         self._loader = ChunkLoader(rows, codec, self._read, measure)
-        self._saver = ChunkSaver(rows, codec, self._tier, write)
+        self._saver = ChunkSaver(rows, codec, self._tier, write, levels)
 
     def start(self, on_ended: OnEnded, on_copied: OnCopied) -> None:
         """Start the threads, which report loads that have ended and blocks that have been copied."""

@@ -58,7 +58,9 @@ def test_costs_that_make_no_sense_are_refused(costs: tuple[LevelCost, ...]) -> N
 
 
 def test_without_scores_the_first_and_the_last_chunks_are_densest() -> None:
-    assert densities_by_position(0) == []
-    first, *others = densities_by_position(5)
+    assert densities_by_position([]) == []
+    first, *others = densities_by_position([0, 1, 2, 3])
     assert first > max(others)
     assert others == sorted(others)
+    continued = densities_by_position([7, 8, 9])
+    assert continued == sorted(continued)

@@ -9,6 +9,7 @@ import pytest
 from agentrt.priority import Priority
 from agentrt.runtime.context.swap.chunks import LoadState
 from agentrt.runtime.context.swap.costs import LinearCost
+from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.scheduler.sequence import Sequence, SequenceState
 from tests.runtime.scheduler.machine import BLOCK
 from tests.runtime.scheduler.swapping import SwappingMachine
@@ -267,3 +268,85 @@ def test_another_app_loads_nothing(machine: SwappingMachine) -> None:
     machine.until(sequence)
     assert sequence.cached_tokens == 0
     assert machine.scheduler.loaded_sequences == 0
+
+
+def test_what_was_loaded_is_locked_for_every_sequence_that_waited(machine: SwappingMachine) -> None:
+    first, second = (machine.add(CONTEXT, app=APP) for _ in range(2))
+    machine.schedule()
+    machine.load_all()
+    machine.scheduler.finish(first)
+    machine.pool.release(machine.pool.allocate(machine.pool.free))  # all that nobody holds is lost
+    machine.until(second)
+    assert second.cached_tokens == 32
+    assert computed_by(machine, second)[0] == (32, 1)
+
+
+def test_what_is_loaded_again_after_an_eviction_is_not_counted_twice() -> None:
+    machine = with_stored_context(blocks=12)
+    sequence = machine.add(CONTEXT, Priority.PROACTIVE, app=APP, answer=8)
+    machine.schedule()
+    machine.load_all()
+    machine.until(sequence, first=True)
+    assert sequence.cached_tokens == 32
+    machine.until(machine.add(list(range(1000, 1044))))
+    copy_all(machine)
+    machine.step()
+    assert sequence.evicted
+    machine.load_all()
+    machine.until(sequence)
+    assert machine.scheduler.loaded_sequences == 2
+    assert sequence.cached_tokens == 32
+
+
+def test_a_load_that_starts_while_its_sequence_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = with_stored_context(blocks=12)
+    sequence = machine.add(CONTEXT, Priority.PROACTIVE, app=APP)
+    machine.schedule()
+    withdraw = machine.swapper.withdraw
+    started = []
+
+    def too_late(load: Any) -> bool:
+        if not started:
+            started.append(machine.swapper.start())
+        return withdraw(load)
+
+    monkeypatch.setattr(machine.swapper, "withdraw", too_late)
+    urgent = machine.add([7] * 45)
+    machine.schedule()
+    assert urgent.state is SequenceState.WAITING, "one block is not free yet"
+    machine.end_load(started[0])
+    machine.until(urgent)
+    machine.step()
+    machine.load_all()
+    machine.until(sequence)
+
+
+def test_a_kernel_fails_while_chunks_are_loaded(machine: SwappingMachine) -> None:
+    machine.swapper.cost = LinearCost(0.012, 0.0)
+    sequence = machine.add(CONTEXT, app=APP)
+    assert machine.schedule()
+    started = machine.swapper.start()
+    machine.running.clear()
+    assert not machine.scheduler.fail_kernel(Role.DECODE, hung=False)
+    machine.scheduler.check_integrity()
+    assert not machine.swapper.queue
+    machine.end_load(started)
+    machine.until(sequence)
+    assert (started.position * BLOCK) not in [begin for begin, _ in computed_by(machine, sequence)]
+
+
+def test_a_prompt_that_waits_does_not_set_the_budget_of_the_next(
+    machine: SwappingMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = machine.scheduler._builder
+    token_budget = builder._token_budget
+    budgets: list[Sequence] = []
+
+    def recorded(first: Sequence) -> int:
+        budgets.append(first)
+        return token_budget(first)
+
+    monkeypatch.setattr(builder, "_token_budget", recorded)
+    waiting, ready = machine.add(CONTEXT, app=APP), machine.add([7] * 40)
+    machine.schedule()
+    assert budgets[:2] == [waiting, ready]

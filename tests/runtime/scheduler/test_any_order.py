@@ -72,6 +72,10 @@ class AnyOrder(RuleBasedStateMachine):
         """Whether something other than a kernel lets sequences go on: here the end of a held context."""
         return self.scheduler.next_timeout() < float("inf")
 
+    def holds_blocks(self) -> bool:
+        """Whether something else than sequences and held contexts has blocks that a prompt may wait for."""
+        return False
+
     def settle(self) -> None:
         """End what goes on beside the kernels."""
 
@@ -119,7 +123,7 @@ class AnyOrder(RuleBasedStateMachine):
         batch = kernel.scheduled.batch
         not_ready = (SequenceState.WAITING, SequenceState.LOADING)
         ready = [s for s in self.alive if not s.level and s.state not in not_ready]
-        if batch.level and ready:
+        if batch.level and ready and not self.holds_blocks():
             assert any(s.promoted for s in self.alive), "a background kernel before a reactive one"
             assert self.reactive_in_a_row >= self.policy.promoted_stride
         self.reactive_in_a_row = 0 if batch.level else self.reactive_in_a_row + 1

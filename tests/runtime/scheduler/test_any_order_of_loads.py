@@ -26,8 +26,10 @@ class AnyOrderOfLoads(AnyOrder):
         return self.machine.swapper
 
     def waits(self) -> bool:
-        busy = self.swapper.queue or self.swapper.in_flight or self.swapper.outgoing
-        return bool(busy) or super().waits()
+        return bool(self.swapper.queue) or self.holds_blocks() or super().waits()
+
+    def holds_blocks(self) -> bool:
+        return bool(self.swapper.in_flight or self.swapper.outgoing)
 
     def settle(self) -> None:
         if self.swapper.queue or self.swapper.in_flight:

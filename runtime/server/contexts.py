@@ -91,12 +91,12 @@ async def list_contexts(request: Request) -> Response:
     """Return the app's contexts of all models, sessions and chains of responses among them."""
     app, models = app_of(request), server_state_of(request).pool.models
 
-    def listed() -> list[ContextBody]:
-        return [_body(model, context) for model in models for context in model.context_table.contexts(app)]
+    def listed() -> Response:
+        found = [(model, context) for model in models for context in model.context_table.contexts(app)]
+        found.sort(key=lambda each: each[1].last_used, reverse=True)
+        return JSONResponse(ContextList(data=[_body(*each) for each in found]).model_dump())
 
-    found = await asyncio.to_thread(listed)
-    found.sort(key=lambda context: context.last_used_at, reverse=True)
-    return JSONResponse(ContextList(data=found).model_dump())
+    return await asyncio.to_thread(listed)  # there may be thousands
 
 
 @router.get("/v1/contexts/{context_id}", summary="Show a context", response_model=ContextWithMessages)

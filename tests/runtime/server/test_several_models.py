@@ -259,3 +259,49 @@ def test_an_unloaded_model_is_freed_at_once(serve: Callable[..., Service]) -> No
         assert not any(model() for model in models)
     finally:
         gc.enable()
+
+
+def test_contexts_of_several_models(serve: Callable[..., Service]) -> None:
+    service = serve()
+    http = service.http
+    made = [http.post("/v1/contexts", json={"model": name}).json() for name in ("nano", "llama", "nano")]
+    assert [context["model"] for context in made] == ["nano", "llama", "nano"]
+    body = {"messages": HELLO, "max_tokens": 4}
+    for context in (made[1], made[0]):
+        answer = http.post(f"/v1/contexts/{context['id']}/chat/completions", json=body).json()
+        assert answer["model"] == context["model"]
+    listed = http.get("/v1/contexts").json()["data"]
+    assert [context["id"] for context in listed] == [made[0]["id"], made[1]["id"], made[2]["id"]]
+    wrong = http.post(f"/v1/contexts/{made[0]['id']}/chat/completions", json=body | {"model": "llama"})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "model")
+
+    first = service.client.responses.create(model="llama", input="Hello!", max_output_tokens=4)
+    second: Any = service.client.responses.create(
+        model="nano", input="Who are you?", previous_response_id=first.id, max_output_tokens=4
+    )
+    chains = [each for each in http.get("/v1/contexts").json()["data"] if each["kind"] == "responses"]
+    assert sorted(each["model"] for each in chains) == ["llama", "nano"]
+    shown = [http.get(f"/v1/contexts/{each['id']}").json()["messages"] for each in chains]
+    assert sorted(map(len, shown)) == [2, 4]
+    assert second.model == "nano"
+    for response in (first, second):
+        service.client.responses.delete(response.id)
+    assert len(http.get("/v1/contexts").json()["data"]) == 3
+
+
+def test_a_model_that_is_unloaded_keeps_its_contexts(serve: Callable[..., Service]) -> None:
+    service = serve()
+    context = service.http.post("/v1/contexts", json={"model": "nano"}).json()
+    path = f"/v1/contexts/{context['id']}"
+    body = {"messages": HELLO, "max_tokens": 4}
+    service.http.post(f"{path}/chat/completions", json=body)
+    nano, llama = service.pool.models
+    assert nano.runtime is not None
+    service.pool.memory_budget_bytes = nano.memory_bytes + 1
+    service.ask("llama")
+    assert service.statuses()["nano"] == "unloaded"
+    assert len(service.http.get(path).json()["messages"]) == 2
+    service.pool.memory_budget_bytes = float("inf")
+    assert service.http.post(f"{path}/chat/completions", json=body).status_code == 200
+    assert service.http.get(path).json()["turns"] == 2
+    assert llama.runtime is not None

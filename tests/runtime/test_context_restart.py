@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import ContextNotFoundError, ContextStoreError, ContextStoreLockedError
+from agentrt.errors import (
+    ContextNotFoundError,
+    ContextQuotaError,
+    ContextStoreError,
+    ContextStoreLockedError,
+)
 from agentrt.runtime import ContextTable, LocalRuntime, ModelPool, PooledModel, RuntimeConfig
 from agentrt.runtime.pool.stored_contexts import find_context
 from tests.runtime.conftest import open_exact
@@ -141,3 +146,35 @@ def test_a_text_whose_file_was_harmed_is_stored_again(
     file.unlink()
     service.delete(context)
     assert service.contexts() == []
+
+
+def test_blocks_are_stored_in_the_context_that_the_request_names(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
+) -> None:
+    runtime = open_runtime(context_folder=tmp_path)
+    service = runtime.bind("app")
+    context = service.new_context(SYSTEM * 10)
+    service.call(context, "Hello!", max_tokens=4)
+    long = {"role": "user", "content": "Find my notes about lasagne. " * 20}
+    runtime.generate([long], app="app", session="chat 7", max_tokens=4)
+    store = runtime._kept.store
+    assert store is not None
+    runtime.close()
+    stored = {stored.header["kind"]: stored for stored in store.contexts("app")}
+    assert stored.keys() == {"context", "session"}
+    assert stored["context"].id == context.id
+    assert all(each.block_hashes for each in stored.values())
+
+
+def test_the_disk_space_of_an_app_is_limited(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
+) -> None:
+    runtime = open_runtime(context_folder=tmp_path, context_app_bytes=20_000)
+    service = runtime.bind("app")
+    context = service.new_context()
+    with pytest.raises(ContextQuotaError) as caught:
+        _ = [service.new_context(SYSTEM * 20) for _ in range(100)]
+    assert (caught.value.quota, caught.value.limit) == ("bytes_per_app", 20_000)
+    assert len(service.contexts()) > 5
+    service.call(context, "Hello!", max_tokens=4)  # existing ones go on
+    runtime.bind("other").new_context(SYSTEM * 20)

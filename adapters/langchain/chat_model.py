@@ -61,6 +61,8 @@ class ChatAgentRT(BaseChatModel):
     runtime: Any = Field(default=None, exclude=True, repr=False)
     """The :class:`~agentrt.runtime.LocalRuntime` to generate on."""
     model: str = "nano"
+    app: str = ""
+    """Name of the app: with one, what its threads have computed is kept beyond the KV arena, too."""
     priority: Priority | None = None
     max_tokens: int | None = None
     temperature: float = 0.0
@@ -214,6 +216,7 @@ class ChatAgentRT(BaseChatModel):
 
     def _defaults(self) -> dict[str, Any]:
         return {
+            "app": self.app,
             "priority": self.priority,
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,

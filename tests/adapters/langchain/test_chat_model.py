@@ -241,10 +241,10 @@ def test_speculation_beside_the_local_model(chat: ChatAgentRT) -> None:
 
 
 def test_the_thread_of_a_graph_is_a_session(runtime: LocalRuntime) -> None:
-    chat = ChatAgentRT(runtime=runtime, max_tokens=4)
+    chat = ChatAgentRT(runtime=runtime, max_tokens=4, app="graphs")
     agent = create_agent(chat, [], checkpointer=InMemorySaver())
     begin: Any = {"messages": [QUESTION]}
-    service = runtime.bind("")
+    service = runtime.bind("graphs")
     sessions = lambda: sorted(str(context.session) for context in service.contexts())  # noqa: E731
 
     def thread(name: str) -> Any:

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from .accuracy import COMPRESSED
 from .policies import BASELINES, OURS
 from .replayed import Replayed, percentile
 
 if TYPE_CHECKING:
+    from .accuracy import Accuracy
     from .crash_points import CrashPoints
     from .poison import Poisoned
     from .recompute import Recomputed
     from .restart import Restart
     from .slowdown import Slowdown
-    from .static_levels import Accuracy
+    from .tool_calls import ToolCalls
 
 LATENCY_LIMIT_S: Final = 0.025
 """Switching latency up to which contexts count as active (LLMS, Fig. 10)."""
@@ -34,7 +36,9 @@ class Measured:
     poisoned: list[Poisoned] = field(default_factory=list)
     crashes: CrashPoints | None = None
     accuracies: list[Accuracy] = field(default_factory=list)
-    """Static levels; the first is that of the arena."""
+    """By way of storing; the first is that of the arena."""
+    tool_calls: ToolCalls | None = None
+    density_overhead_pct: float | None = None
 
     def figures(self) -> dict[str, float]:
         """Return the figures; those that were not measured are left out."""
@@ -52,6 +56,13 @@ class Measured:
         if self.crashes is not None:
             found["crash_points_survived"] = self.crashes.survived
             found["crash_points_tried"] = self.crashes.tried
+        for accuracy in self.accuracies:
+            if accuracy.name == COMPRESSED:
+                found["compressed_ppl_increase_pct"] = accuracy.increase_pct
+        if self.tool_calls is not None:
+            found["compressed_bfcl_loss_points"] = self.tool_calls.loss_points
+        if self.density_overhead_pct is not None:
+            found["density_overhead_pct"] = self.density_overhead_pct
         if self.poisoned:
             equal = sum(each.equal for each in self.poisoned)
             found["poison_free_completions"] = equal / sum(each.completions for each in self.poisoned)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,17 +11,21 @@ from typing import Final
 from ..common.bench_model import BenchModel, open_given_models
 from ..common.machine import Machine, describe_machine
 from ..common.report import BenchReport
+from ..models.bfcl import FILE as BFCL
+from ..models.bfcl import load_tasks
+from .accuracy import measure_accuracy
 from .crash_points import crash_points
+from .density import measure_density_overhead
 from .figures import Measured
 from .methods import method_of
 from .poison import measure_poison
 from .recompute import measure_recompute
 from .restart import measure_restart
 from .slowdown import measure_slowdown
-from .static_levels import measure_static_levels
 from .sweeps import Texts, Traces, TraceSize
 from .tables import tables_of
 from .texts import TaskTexts, load_texts, own_texts
+from .tool_calls import measure_tool_calls
 from .traces import TASKS
 
 Progress = Callable[[str], None]
@@ -44,12 +48,19 @@ class Size:
     """Of prompts for which contexts are stored, recomputed or damaged."""
     completions: int
     """After each kind of damage."""
+    tasks: Mapping[str, int]
+    """Of BFCL, by group."""
     crashes: int
     """Processes that are killed while they store contexts."""
 
 
-FULL: Final = Size(TraceSize((2, 4, 8, 12, 16), 6, 2048, 3.0, True), (1000, 8000), 5, 8, 1024, 512, 100, 500)
-QUICK: Final = Size(TraceSize((4, 12), 3, 512, 3.0, False), (1000,), 1, 2, 512, 128, 6, 20)
+_TASKS: Final = {"simple": 30, "multiple": 15, "parallel": 15}
+FULL: Final = Size(
+    TraceSize((2, 4, 8, 12, 16), 6, 2048, 3.0, True), (1000, 8000), 5, 8, 1024, 512, 100, _TASKS, 500
+)
+QUICK: Final = Size(
+    TraceSize((4, 12), 3, 512, 3.0, False), (1000,), 1, 2, 512, 128, 6, {"simple": 3, "multiple": 2}, 20
+)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
 _MARGIN_TOKENS: Final = 512
@@ -83,12 +94,15 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
     measured.slowdown = measure_slowdown(model, size.prompt_tokens, size.repeats, texts, progress)
     measured.recomputed = measure_recompute(model, size.prompt_tokens, texts, progress)
     measured.poisoned = measure_poison(model, size.prompt_tokens, size.completions, texts, progress)
+    measured.density_overhead_pct = measure_density_overhead(
+        model, size.prompt_tokens, size.repeats, texts, progress
+    )
+    measured.accuracies = measure_accuracy(model, _long_texts(texts, size), size.window, progress)
+    if workloads is not None and (workloads / BFCL).is_file():
+        measured.tool_calls = measure_tool_calls(model, load_tasks(workloads, size.tasks), progress)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         progress(f"{size.crashes} processes that are killed")
         measured.crashes = crash_points(Path(folder), size.crashes)
-        measured.accuracies = measure_static_levels(
-            str(found.path), folder, _long_texts(texts, size), size.window, progress
-        )
     return BenchReport(
         bench="context",
         machine=machine,

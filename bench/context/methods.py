@@ -44,5 +44,10 @@ def method_of(size: TraceSize, length: int, repeats: int, measured: Measured, le
         "recompute_max_abs_diff is the largest difference of a key or value in float32 after every second "
         "chunk was lost. poison_free_completions is the share of answers after each damage that equal those "
         "of a process without contexts. crash_points_tried counts processes killed while they store "
-        f"contexts. Left out: {omitted or 'nothing'}."
+        "contexts. density_overhead_pct compares the time to the first token of prompts whose density is "
+        "measured and is not. compressed_ppl_increase_pct is that of the second halves of texts, after first "
+        "halves that the runtime has stored with context_compression=0.5 (all bytes counted, over those at 8 "
+        "bits) and that are decoded again; static levels go the same way. compressed_bfcl_loss_points compares "
+        "the exact calls of BFCL's tasks with prompts that are computed, and with prompts that were stored so "
+        f"and loaded. Left out: {omitted or 'nothing'}."
     )

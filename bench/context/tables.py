@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from statistics import median
 
 from ..common.report import Table
+from .accuracy import Accuracy
 from .figures import Measured, active_contexts
 from .poison import Poisoned
 from .recompute import Recomputed
 from .replayed import Replayed
 from .restart import Restart
-from .static_levels import Accuracy
 from .sweeps import SweepPoint
+from .tool_calls import ToolCalls
 
 _MS = 1e3
 
@@ -28,6 +29,8 @@ def tables_of(measured: Measured, sweeps: Sequence[SweepPoint]) -> tuple[Table, 
         found.append(sweep_table(title, [point for point in sweeps if point.title == title]))
     if measured.accuracies:
         found.append(accuracy_table(measured.accuracies))
+    if measured.tool_calls is not None:
+        found.append(tool_call_table(measured.tool_calls))
     if measured.recomputed is not None:
         found.append(recompute_table(measured.recomputed))
     if measured.poisoned:
@@ -109,7 +112,7 @@ def restart_table(restarts: Sequence[Restart]) -> Table:
 
 
 def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
-    """Figure 12: what storing keys and values in fewer bits costs."""
+    """Figure 12: what contexts in fewer bits cost."""
     return Table(
         title="accuracy by stored bits (LLMS, Fig. 12)",
         columns=("stored", "share of the bytes", "perplexity", "increase, %", "equal likeliest tokens, %"),
@@ -123,6 +126,15 @@ def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
             )
             for each in accuracies
         ),
+    )
+
+
+def tool_call_table(calls: ToolCalls) -> Table:
+    """BFCL's tasks with computed and with compressed prompts."""
+    return Table(
+        title="tool calls with compressed prompts (BFCL)",
+        columns=("tasks", "exact", "exact with compressed prompts", "restored tokens"),
+        rows=((calls.tasks, calls.plain, calls.compressed, calls.restored_tokens),),
     )
 
 

@@ -13,7 +13,7 @@ from agentrt.errors import ModelNotFoundError
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-SMALL = Size(TraceSize((2, 4), 3, 160, 2.5, False), (200,), 1, 2, 128, 96, 2, 2)
+SMALL = Size(TraceSize((2, 4), 3, 160, 2.5, False), (200,), 1, 2, 128, 96, 2, {"simple": 1}, 2)
 
 
 def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:
     poisoned = tables["answers after damage, in float32"]
     assert sum(int(row[3] or 0) + int(row[4] or 0) for row in poisoned.rows) >= 4, "damage that was noticed"
     assert [row[0] for row in tables["accuracy by stored bits (LLMS, Fig. 12)"].rows] == [
-        "as in the arena", "8 bits", "4 bits", "2 bits",
+        "as in the arena", "8 bits", "4 bits", "2 bits", "by density, half the bytes",
     ]  # fmt: skip
     assert "restart_ttft_ratio_vs_llama_cpp_restore (not measured here)" in report.method
     assert "ours, random, 4 contexts" in lines

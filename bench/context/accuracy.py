@@ -1,0 +1,203 @@
+"""What contexts in fewer bits cost a model: perplexity and the likeliest tokens (LLMS, Fig. 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final
+
+from ..common.process import SideProcess
+
+if TYPE_CHECKING:
+    from agentrt.runtime.context.store.chunks import Chunk
+
+AS_IS: Final = "as in the arena"
+COMPRESSED: Final = "by density, half the bytes"
+STATIC: Final = {8: "8 bits", 4: "4 bits", 2: "2 bits"}
+RATIO: Final = 0.5
+"""Bytes of compressed contexts over those at 8 bits (LLMS §4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The tokens of one text behind its first half."""
+
+    log_probabilities: tuple[float, ...]
+    likeliest: tuple[int, ...]
+    """The likeliest token at each of these places."""
+    stored_bytes: int
+    """Bytes that the first half takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """All texts with the keys and values of their first halves stored in one way."""
+
+    name: str
+    bytes_share: float
+    """Of the bytes in the arena."""
+    perplexity: float
+    increase_pct: float
+    """Of the perplexity over that with the arena's own keys and values."""
+    agreement: float
+    """Share of places where the likeliest token is the same."""
+
+
+def measure_accuracy(
+    model: str, texts: Sequence[str], window: int, progress: Callable[[str], None]
+) -> list[Accuracy]:
+    """Predict the second half of each text, of ``window`` tokens in all, after a first half that was stored.
+
+    It is stored as it is, at each static level, and as the runtime compresses contexts. Texts that are
+    shorter are left out.
+    """
+    with SideProcess(_Scorer, model, window) as scorer:
+        windows = [found for text in texts if (found := scorer.call("window", text)) is not None]
+        ways: dict[str, list[Predicted]] = {}
+        for level, name in ((0, AS_IS), *STATIC.items()):
+            progress(f"perplexity with contexts stored: {name}")
+            ways[name] = [scorer.call("predict", index, level) for index in windows]
+        progress(f"perplexity with contexts stored: {COMPRESSED}")
+        ways[COMPRESSED] = [scorer.call("predict_compressed", index) for index in windows]
+    if not windows:
+        return []
+    return [accuracy_of(name, predicted, ways[AS_IS]) for name, predicted in ways.items()]
+
+
+def accuracy_of(name: str, predicted: Sequence[Predicted], plain: Sequence[Predicted]) -> Accuracy:
+    """Compare predictions after stored first halves with those after ``plain`` ones."""
+
+    def perplexity(of: Sequence[Predicted]) -> float:
+        return exp(-fmean(value for each in of for value in each.log_probabilities))
+
+    equal = [
+        ours == theirs
+        for each, other in zip(predicted, plain, strict=True)
+        for ours, theirs in zip(each.likeliest, other.likeliest, strict=True)
+    ]
+    return Accuracy(
+        name,
+        sum(each.stored_bytes for each in predicted) / sum(each.stored_bytes for each in plain),
+        perplexity(predicted),
+        100 * (perplexity(predicted) / perplexity(plain) - 1),
+        fmean(equal),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The tokens of a text in the chat template, and what the runtime stores of its first half."""
+
+    stored: tuple[int, ...]
+    """Whole blocks."""
+    rest: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+    """One for each block of ``stored``."""
+
+
+class _Scorer:
+    """The kernels of the runtime with its default settings, whose KV cache goes through a codec."""
+
+    def __init__(self, model: str, window: int) -> None:
+        from tempfile import TemporaryDirectory
+
+        from agentrt.runtime import LocalRuntime, RuntimeConfig
+        from agentrt.runtime.context.compression.codec import BlockCodec
+        from agentrt.runtime.heg.kernel import KernelKind
+        from agentrt.runtime.heg.partition import Partition
+        from agentrt.runtime.model.directory import open_model_directory
+        from agentrt.runtime.model.openvino_core import load_on_own_thread
+        from agentrt.runtime.model.paged import read_paged_graph
+
+        from ..common.pieces import Pieces
+
+        self._folder = TemporaryDirectory(ignore_cleanup_errors=True)
+        settings = RuntimeConfig(context_folder=Path(self._folder.name), context_compression=RATIO)
+        self._runtime = LocalRuntime.open(model, settings)
+        directory = open_model_directory(model)
+        self._window = window
+        pieces = {KernelKind.LAYERS: Partition(read_paged_graph(directory)).layer_segments(())}
+        properties = settings.device_properties()
+        self._model = load_on_own_thread(lambda: Pieces(pieces, properties, window))
+        self._codec = BlockCodec(self._model.layout)
+        self._windows: list[_Window] = []
+
+    def window(self, text: str) -> int | None:
+        """Store the first half of ``text``; return the number of its window, None if it is too short."""
+        from .replay import wait_until_stored
+
+        half = [{"role": "user", "content": text[: len(text) // 2]}]
+        tokens = self._tokens(text)
+        if len(tokens) < self._window:
+            return None
+        tokens = tokens[: self._window]
+        common = _common_prefix(tokens[: self._window // 2], self._tokens(text[: len(text) // 2]))
+        app = f"text {len(self._windows)}"
+        self._runtime.generate(half, app=app, max_tokens=1)
+        wait_until_stored(self._runtime)
+        chunks = self._stored(app, common // self._model.layout.block_tokens)
+        size = len(chunks) * self._model.layout.block_tokens
+        self._windows.append(_Window(tuple(tokens[:size]), tuple(tokens[size:]), chunks))
+        return len(self._windows) - 1
+
+    def predict(self, index: int, level: int) -> Predicted:
+        """The tokens behind the first half, which is stored at ``level`` and loaded again."""
+        window = self._windows[index]
+        self._model.forward(list(window.stored), 0, rows=1)
+        rows = self._rows(window)
+        payloads = self._codec.encode(rows, level, range(len(window.chunks)))
+        self._codec.decode(payloads, level, rows)
+        return self._predicted(window, payloads)
+
+    def predict_compressed(self, index: int) -> Predicted:
+        """The tokens behind the first half as the runtime has stored it."""
+        window = self._windows[index]
+        self._model.forward(list(window.stored), 0, rows=1)
+        rows = self._rows(window)
+        swapper: Any = self._runtime._kept.swapper
+        for place, chunk in enumerate(window.chunks):
+            block = [row[place : place + 1] for row in rows]
+            swapper._saver._codec.decode([chunk.payload], chunk.level, block)
+        return self._predicted(window, [chunk.payload for chunk in window.chunks])
+
+    def _predicted(self, window: _Window, payloads: Sequence[bytes]) -> Predicted:
+        import numpy as np
+
+        rest = list(window.rest)
+        logits = self._model.forward(rest, len(window.stored), rows=len(rest))[:-1].astype(np.float64)
+        chosen = logits[np.arange(len(rest) - 1), rest[1:]]
+        found: list[float] = (chosen - np.logaddexp.reduce(logits, axis=1)).tolist()
+        return Predicted(tuple(found), tuple(logits.argmax(axis=1).tolist()), sum(map(len, payloads)))
+
+    def _tokens(self, text: str) -> list[int]:
+        """The token ids of a user's message in the chat template."""
+        messages = [{"role": "user", "content": text}]
+        return list(self._runtime._input_processor.process(messages).prompt_token_ids)
+
+    def _stored(self, app: str, blocks: int) -> tuple[Chunk, ...]:
+        """The first stored chunks of an app that has one context, at most ``blocks``."""
+        store = self._runtime._kept.store
+        assert store is not None
+        (context,) = store.contexts(app)
+        locations = [store.locate(app, block_hash) for block_hash in context.block_hashes[:blocks]]
+        return tuple(store.read(location) for location in locations if location is not None)
+
+    def _rows(self, window: _Window) -> list[Any]:
+        """The stored blocks of the KV cache, by cache tensor."""
+        import numpy as np
+
+        return [
+            cache.data.view(np.uint8).reshape(cache.shape[0], -1)[: len(window.chunks)]
+            for _, cache in sorted(self._model.caches.items())
+        ]
+
+
+def _common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common at the begin."""
+    for place, (ours, theirs) in enumerate(zip(first, second, strict=False)):
+        if ours != theirs:
+            return place
+    return min(len(first), len(second))

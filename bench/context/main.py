@@ -39,7 +39,9 @@ class Size:
     restarts: tuple[int, ...]
     """Tokens of the contexts that are continued after a restart."""
     repeats: int
-    """Restarts of each, and batches of requests with and without stored contexts."""
+    """Restarts of each."""
+    batches: int
+    """Of requests with and without stored contexts, and prompts with and without density."""
     texts: int
     """Of which the second half is predicted after a stored first half."""
     window: int
@@ -56,10 +58,10 @@ class Size:
 
 _TASKS: Final = {"simple": 30, "multiple": 15, "parallel": 15}
 FULL: Final = Size(
-    TraceSize((2, 4, 8, 12, 16), 6, 2048, 3.0, True), (1000, 8000), 5, 8, 1024, 512, 100, _TASKS, 500
+    TraceSize((2, 4, 8, 12, 16), 6, 2048, 3.0, True), (1000, 8000), 5, 9, 8, 1024, 512, 100, _TASKS, 500
 )
 QUICK: Final = Size(
-    TraceSize((4, 12), 3, 512, 3.0, False), (1000,), 1, 2, 512, 128, 6, {"simple": 3, "multiple": 2}, 20
+    TraceSize((4, 12), 3, 512, 3.0, False), (1000,), 1, 3, 2, 512, 128, 6, {"simple": 3, "multiple": 2}, 20
 )
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
@@ -91,11 +93,11 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
     measured.replayed += traces.sides()
     sweeps = traces.sweeps()
     left_out = _measure_restarts(measured, model, found, size, texts, machine, progress)
-    measured.slowdown = measure_slowdown(model, size.prompt_tokens, size.repeats, texts, progress)
+    measured.slowdown = measure_slowdown(model, size.prompt_tokens, size.batches, texts, progress)
     measured.recomputed = measure_recompute(model, size.prompt_tokens, texts, progress)
     measured.poisoned = measure_poison(model, size.prompt_tokens, size.completions, texts, progress)
     measured.density_overhead_pct = measure_density_overhead(
-        model, size.prompt_tokens, size.repeats, texts, progress
+        model, size.prompt_tokens, size.batches, texts, progress
     )
     measured.accuracies = measure_accuracy(model, _long_texts(texts, size), size.window, progress)
     if workloads is not None and (workloads / BFCL).is_file():

@@ -46,8 +46,8 @@ def method_of(size: TraceSize, length: int, repeats: int, measured: Measured, le
         "of a process without contexts. crash_points_tried counts processes killed while they store "
         "contexts. density_overhead_pct compares the time to the first token of prompts whose density is "
         "measured and is not. compressed_ppl_increase_pct is that of the second halves of texts, after first "
-        "halves that the runtime has stored with context_compression=0.5 (all bytes counted, over those at 8 "
-        "bits) and that are decoded again; static levels go the same way. compressed_bfcl_loss_points compares "
-        "the exact calls of BFCL's tasks with prompts that are computed, and with prompts that were stored so "
-        f"and loaded. Left out: {omitted or 'nothing'}."
+        "halves that the runtime has stored with context_compression=0.5 (all bytes counted, over those at "
+        "8 bits) and that are decoded again; static levels go the same way. compressed_bfcl_loss_points "
+        "compares the exact calls of BFCL's tasks with prompts that are computed, and with prompts that were "
+        f"stored so and loaded. Left out: {omitted or 'nothing'}."
     )

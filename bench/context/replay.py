@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agentrt.runtime.output.generation import Generation
 
 _ANSWER_TOKENS: Final = 4
+_APP: Final = "trace"
 _POLL_S: Final = 0.005
 _SPARE_BLOCKS: Final = 2
 
@@ -61,11 +62,10 @@ class Switch:
 
 
 @dataclass(slots=True)
-class _Conversation:
-    """A context; each is of an app of its own."""
+class _Called:
+    """A context that is called."""
 
-    app: str
-    messages: list[dict[str, str]] = field(default_factory=list)
+    id: str
     tokens: int = 0
     """Of the prompt of its last call."""
 
@@ -84,7 +84,7 @@ def replay(
     of ``folder`` is in memory before a call, as minutes lie between two of them.
     """
     with _open(model, policy, setting, folder) as runtime:
-        replayed = _Replay(runtime, setting, texts(_token_counter(runtime)), folder)
+        replayed = _Replay(runtime, setting, texts(runtime.count_tokens), folder)
         begun = time.monotonic()
         for call in trace:
             if not setting.waits:
@@ -116,55 +116,53 @@ class _Replay:
         self._setting = setting
         self._texts = texts
         self._folder = folder
-        self._conversations: dict[int, _Conversation] = {}
-        self._begun = 0
+        self._service = runtime.bind(_APP)
+        self._called: dict[int, _Called] = {}
         self.switches: list[Switch] = []
         self._runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=2)  # so that it is warm
 
     def call(self, call: Call) -> None:
         """Make one call."""
-        conversation = self._conversation_of(call)
+        called = self._called_by(call)
         prompt = self._texts.take(call.task, max(1, call.tokens - _ANSWER_TOKENS))
-        conversation.messages.append({"role": "user", "content": prompt})
         if self._setting.waits:
             wait_until_stored(self._runtime)
         drop_page_cache(self._folder)
         begun = time.perf_counter()
-        self._make_room(conversation, call.tokens)
+        self._make_room(called, call.tokens)
         freeing_s = time.perf_counter() - begun
-        made, seconds = self._measured(conversation)
-        if conversation.tokens:
+        made, seconds = self._measured(called, prompt)
+        if called.tokens:
             self.switches.append(
                 Switch(
                     call.context,
-                    conversation.tokens,
+                    called.tokens,
                     freeing_s + seconds,
                     freeing_s + made.timing.time_to_first_token_s,
                     made.usage.cached_tokens,
                 )
             )
-        conversation.messages.append({"role": "assistant", "content": made.text})
-        conversation.tokens = made.usage.prompt_tokens
+        called.tokens = made.usage.prompt_tokens
 
-    def _conversation_of(self, call: Call) -> _Conversation:
-        """Return the conversation of a call, a new one if there is none, or it would be too long."""
-        found = self._conversations.get(call.context)
+    def _called_by(self, call: Call) -> _Called:
+        """Return the context of a call, a new one if there is none, or it would be too long."""
+        found = self._called.get(call.context)
         if found is not None and found.tokens + call.tokens > self._setting.max_tokens:
+            self._service.delete(found.id)
             if isinstance(swapper := self._runtime._kept.swapper, OnDemandSwapper):
-                swapper.forget(self._runtime, (found.app, ""))
+                swapper.forget(self._runtime, (_APP, found.id))
             found = None
         if found is None:
-            self._begun += 1
-            found = self._conversations[call.context] = _Conversation(f"conversation {self._begun}")
+            found = self._called[call.context] = _Called(self._service.new_context().id)
         return found
 
-    def _make_room(self, conversation: _Conversation, tokens: int) -> None:
+    def _make_room(self, called: _Called, tokens: int) -> None:
         swapper = self._runtime._kept.swapper
         if isinstance(swapper, OnDemandSwapper):
-            blocks = -(-(conversation.tokens + tokens) // self._runtime._arena.block_tokens) + _SPARE_BLOCKS
-            swapper.make_room(self._runtime, (conversation.app, ""), blocks)
+            blocks = -(-(called.tokens + tokens) // self._runtime._arena.block_tokens) + _SPARE_BLOCKS
+            swapper.make_room(self._runtime, (_APP, called.id), blocks)
 
-    def _measured(self, conversation: _Conversation) -> tuple[Generation, float]:
+    def _measured(self, called: _Called, prompt: str) -> tuple[Generation, float]:
         """Make a call; return the answer and the seconds until its first new token could be computed."""
         engine = self._runtime._engine
         submit, submitted = engine.submit, list[float]()
@@ -174,15 +172,11 @@ class _Replay:
             return submit(*arguments, **options)
 
         with patch.object(engine, "submit", noted), self._runtime.record_trace() as trace:
-            made = self._runtime.generate(
-                conversation.messages,
-                app=conversation.app,
-                max_tokens=_ANSWER_TOKENS,
-                temperature=0,
-                ignore_eos=True,
+            made = self._service.call(
+                called.id, prompt, max_tokens=_ANSWER_TOKENS, temperature=0, ignore_eos=True
             )
         size = self._runtime._arena.block_tokens
-        lost = max(0, conversation.tokens // size * size - made.usage.cached_tokens)
+        lost = max(0, called.tokens // size * size - made.usage.cached_tokens)
         return made, switch_seconds(trace.kernels, submitted[-1], lost)
 
 
@@ -192,8 +186,3 @@ def wait_until_stored(runtime: LocalRuntime) -> None:
     swapper: Any = runtime._kept.swapper
     while swapper is not None and swapper._saver._on_the_way:
         time.sleep(_POLL_S)
-
-
-def _token_counter(runtime: LocalRuntime) -> Callable[[str], int]:
-    tokenizer = runtime._input_processor._tokenizer
-    return lambda text: len(tokenizer.encode(text))

@@ -35,7 +35,10 @@ class Slowdown:
 def measure_slowdown(
     model: str, tokens: int, repeats: int, texts: TaskTexts, progress: Callable[[str], None]
 ) -> Slowdown:
-    """Serve batches of new prompts of ``tokens`` tokens by turns with contexts in a folder and without."""
+    """Serve batches of new prompts of ``tokens`` tokens by turns with contexts in a folder and without.
+
+    The first batches warm up and do not count.
+    """
     seconds: tuple[list[float], list[float]] = ([], [])
     numbers = count()
     with (
@@ -43,12 +46,12 @@ def measure_slowdown(
         RuntimeProcess(model, context_folder=Path(folder)) as storing,
         RuntimeProcess(model) as plain,
     ):
-        for number in range(1, repeats + 1):
+        for number in range(repeats + 1):
             progress(f"requests with and without stored contexts, {number} of {repeats}")
             for side, into in ((storing, seconds[0]), (plain, seconds[1])):
                 into.append(sum(_serve(side, tokens, texts, next(numbers)) for _ in range(_BATCH)))
                 side.wait_until_stored()
-    return Slowdown(tuple(seconds[0]), tuple(seconds[1]))
+    return Slowdown(tuple(seconds[0][1:]), tuple(seconds[1][1:]))
 
 
 def _serve(side: RuntimeProcess, tokens: int, texts: TaskTexts, number: int) -> float:

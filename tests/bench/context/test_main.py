@@ -13,7 +13,7 @@ from agentrt.errors import ModelNotFoundError
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-SMALL = Size(TraceSize((2, 4), 3, 160, 2.5, False), (200,), 1, 2, 128, 96, 2, {"simple": 1}, 2)
+SMALL = Size(TraceSize((2, 4), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, 2, {"simple": 1}, 2)
 
 
 def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:

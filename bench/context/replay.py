@@ -183,6 +183,5 @@ class _Replay:
 def wait_until_stored(runtime: LocalRuntime) -> None:
     """Block until all that ended requests have computed is stored."""
     run_on_engine(runtime, lambda: None)  # a request ends for its caller before its blocks are handed over
-    swapper: Any = runtime._kept.swapper
-    while swapper is not None and swapper._saver._on_the_way:
+    while (contexts := runtime.statistics().contexts) is not None and contexts.waiting_chunks:
         time.sleep(_POLL_S)

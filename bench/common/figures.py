@@ -1,4 +1,4 @@
-"""Figures of SpecTools (5 to 8) and sd.npu (10 and 13), drawn again from reports of the benches.
+"""Figures of SpecTools (5 to 8), sd.npu (10, 13) and LLMS (9), drawn again from reports of the benches.
 
 ``python -m agentrt.bench.common.figures REPORT.json FOLDER`` writes them as SVG.
 """
@@ -170,6 +170,38 @@ def _drafting_breakdown(axes: Any, report: BenchReport) -> None:
     axes.legend(fontsize=7)
 
 
+def _switching_latency(axes: Any, report: BenchReport) -> None:
+    table = _table(report, "switching latency in ms (LLMS, Fig. 9)")
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    for side in dict.fromkeys(str(row["side"]) for row in rows):
+        points: list[Any] = [
+            (row["contexts"], row["mean"])
+            for row in rows
+            if (row["side"], row["pattern"]) == (side, "random")
+        ]
+        axes.plot(*zip(*points, strict=True), "o-", markersize=4, label=side)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set(xlabel="active contexts", ylabel="mean switching latency, ms")
+    axes.set_title("Switching latency of random traces (LLMS, Fig. 9)", fontsize=9)
+    axes.legend(fontsize=7)
+
+
+def _restart(axes: Any, report: BenchReport) -> None:
+    table = _table(report, "time to the first token after a restart")
+    ways = ("restored", "computed", "llama.cpp restored")
+    width = 0.8 / len(ways)
+    for place, way in enumerate(ways):
+        column = table.columns.index(way)
+        bars: list[Any] = [(at, row[column]) for at, row in enumerate(table.rows) if row[column] is not None]
+        lefts = [at - 0.4 + (place + 0.5) * width for at, _ in bars]
+        axes.bar_label(axes.bar(lefts, [value for _, value in bars], width * 0.95, label=way), fontsize=7)
+    axes.set_xticks(range(len(table.rows)), [f"{row[0]} tokens" for row in table.rows])
+    axes.set_yscale("log")
+    axes.set(ylabel="s to the first token")
+    axes.set_title("After a restart", fontsize=9)
+    axes.legend(fontsize=7)
+
+
 _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
     "speculation": {
         "figure-5-throughput.svg": _throughput,
@@ -184,6 +216,7 @@ _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
         "real-models-figure-8-sides.svg": _sides,
     },
     "toolcache": {"figure-8-engine-side.svg": _engine_side},
+    "context": {"llms-figure-9.svg": _switching_latency, "restart.svg": _restart},
     "drafting": {
         "sd-npu-figure-10.svg": _drafting_latency,
         "sd-npu-figure-13.svg": _drafting_breakdown,

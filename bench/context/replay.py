@@ -148,6 +148,7 @@ class _Replay:
         """Return the context of a call, a new one if there is none, or it would be too long."""
         found = self._called.get(call.context)
         if found is not None and found.tokens + call.tokens > self._setting.max_tokens:
+            wait_until_stored(self._runtime)
             self._service.delete(found.id)
             if isinstance(swapper := self._runtime._kept.swapper, OnDemandSwapper):
                 swapper.forget(self._runtime, (_APP, found.id))

@@ -207,3 +207,31 @@ def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in figures.iterdir()] == ["speculation_models.json"]
     command = "agentrt bench speculation --model main.gguf --draft small.gguf --quick"
     assert f"Measured by `{command}`" in (tmp_path / "README.md").read_text()
+
+
+def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, dict[str, object]] = {}
+
+    for name in ("context", "drafting", "engine", "speculation"):
+        main = types.ModuleType(f"agentrt.bench.{name}.main")
+
+        def run(name: str = name, **options: object) -> BenchReport:
+            given[name] = options
+            return REPORT.model_copy(update={"bench": name})
+
+        main.run = run  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, main.__name__, main)
+    monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("")
+    documentation.main(["context", "drafting", "engine", "--model", "main.gguf", "--draft", "small.gguf"])
+    assert {name: (each.get("model"), each.get("drafts")) for name, each in given.items()} == {
+        "context": ("main.gguf", None),
+        "drafting": ("main.gguf", ["small.gguf"]),
+        "engine": (None, None),
+        "speculation": ("main.gguf", ["small.gguf"]),
+    }
+    (measured,) = (each for name, each in read_reports(Path("docs/figures")).items() if name == "context")
+    assert measured.source().startswith("Measured by `agentrt bench context --model main.gguf`")

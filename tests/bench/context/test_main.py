@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common.figures import draw
 from agentrt.bench.context import main as context
 from agentrt.bench.context.main import Size, run
 from agentrt.bench.context.sweeps import TraceSize
@@ -13,10 +14,10 @@ from agentrt.errors import ModelNotFoundError
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
-SMALL = Size(TraceSize((2, 4), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, 2, {"simple": 1}, 2)
+SMALL = Size(TraceSize((3,), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, 2, {"simple": 1}, 2)
 
 
-def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "SIZES", {True: SMALL})
     lines: list[str] = []
     report = run(quick=True, workloads=None, progress=lines.append)
@@ -31,7 +32,7 @@ def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert figures["crash_points_survived"] == figures["crash_points_tried"] == 2
     tables = {table.title: table for table in report.tables}
     latency = tables["switching latency in ms (LLMS, Fig. 9)"]
-    assert {row[:3] for row in latency.rows} >= {("random", 2, "ours"), ("random", 4, "LMK")}
+    assert {row[:3] for row in latency.rows} >= {("random", 3, "ours"), ("random", 3, "LMK")}
     (restart,) = tables["time to the first token after a restart, in s"].rows
     assert restart[4] >= 96, "tokens that were restored"
     (recomputed,) = tables["recompute between loaded chunks, in float32"].rows
@@ -43,7 +44,10 @@ def test_every_figure_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> None:
         "as in the arena", "8 bits", "4 bits", "2 bits", "by density, half the bytes",
     ]  # fmt: skip
     assert "restart_ttft_ratio_vs_llama_cpp_restore (not measured here)" in report.method
-    assert "ours, random, 4 contexts" in lines
+    assert "ours, random, 3 contexts" in lines
+    drawn = draw(report, tmp_path)
+    assert [path.name for path in drawn] == ["llms-figure-9.svg", "restart.svg"]
+    assert "VLLM-SQ" in drawn[0].read_text()
 
 
 def test_a_wrong_model_is_refused(tmp_path: Path) -> None:

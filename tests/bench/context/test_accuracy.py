@@ -1,0 +1,50 @@
+"""Accuracy of contexts that were stored in fewer bits."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+
+from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.context.accuracy import (
+    AS_IS,
+    COMPRESSED,
+    STATIC,
+    Predicted,
+    accuracy_of,
+    measure_accuracy,
+)
+from agentrt.bench.context.figures import Measured
+from agentrt.bench.context.tool_calls import ToolCalls
+
+
+def test_perplexities_are_compared_over_all_texts() -> None:
+    plain = [Predicted((log(0.5), log(0.5)), (7, 8), 100), Predicted((log(0.5),), (9,), 50)]
+    halved = [Predicted((log(0.25), log(0.5)), (7, 1), 50), Predicted((log(0.5),), (9,), 25)]
+    found = accuracy_of("half", halved, plain)
+    assert found.bytes_share == 0.5
+    assert found.perplexity == pytest.approx(2 * 2 ** (1 / 3))
+    assert found.increase_pct == pytest.approx(100 * (2 ** (1 / 3) - 1))
+    assert found.agreement == pytest.approx(2 / 3)
+    figures = Measured(accuracies=[found, accuracy_of(COMPRESSED, plain, plain)]).figures()
+    assert figures == {"compressed_ppl_increase_pct": 0.0}
+
+
+def test_lost_tool_calls_are_points() -> None:
+    assert Measured(tool_calls=ToolCalls(8, 4, 3, 900)).figures() == {"compressed_bfcl_loss_points": 12.5}
+
+
+@pytest.mark.bench
+@pytest.mark.real_model
+def test_every_way_to_store_is_measured() -> None:
+    texts = [RandomWords(seed).take(120) for seed in range(2)]
+    lines: list[str] = []
+    found = {each.name: each for each in measure_accuracy("nano", [*texts, "too short"], 128, lines.append)}
+    assert list(found) == [AS_IS, *STATIC.values(), COMPRESSED]
+    for same in (AS_IS, "8 bits"):  # 8 bits are those of the arena
+        assert (found[same].increase_pct, found[same].agreement, found[same].bytes_share) == (0, 1, 1)
+    assert found["2 bits"].bytes_share < found["4 bits"].bytes_share < 0.6
+    assert found["2 bits"].perplexity != found[AS_IS].perplexity, "what was stored is what is read"
+    assert len(lines) == len(found)
+    assert measure_accuracy("nano", ["too short"], 128, lines.append) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from agentrt.runtime.context.block_pool import BlockPool
 
 T = TypeVar("T")
+Content: TypeAlias = dict[bytes, list[NDArray[np.uint8]]]
+"""The bytes of blocks, by hash and cache tensor."""
 
 
 def run_on_engine(runtime: LocalRuntime, function: Callable[[], T]) -> T:
@@ -44,10 +46,10 @@ def forget_cached(runtime: LocalRuntime) -> None:
     run_on_engine(runtime, lambda: free_blocks(pool, list(pool._idle)))
 
 
-def cached_content(runtime: LocalRuntime) -> dict[bytes, list[NDArray[np.uint8]]]:
-    """Return the bytes of all cached blocks, by hash and cache tensor."""
+def cached_content(runtime: LocalRuntime) -> Content:
+    """Return the content of all cached blocks that no request holds."""
 
-    def copy() -> dict[bytes, list[NDArray[np.uint8]]]:
+    def copy() -> Content:
         caches = runtime._arena.rows(runtime._platform)
         return {
             block_hash: [cache[block].copy() for cache in caches]

@@ -51,7 +51,7 @@ class Measured:
             found["restart_ttft_ratio_vs_llama_cpp_restore"] = min(ratios)
         if self.slowdown is not None:
             found["inference_slowdown_pct"] = self.slowdown.percent
-        if self.recomputed is not None:
+        if self.recomputed is not None and self.recomputed.max_abs_diff is not None:
             found["recompute_max_abs_diff"] = self.recomputed.max_abs_diff
         if self.crashes is not None:
             found["crash_points_survived"] = self.crashes.survived

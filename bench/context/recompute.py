@@ -13,7 +13,7 @@ import numpy as np
 from agentrt.errors import ChunkDamagedError
 from agentrt.runtime.context.store.store import ContextStore
 
-from .arena import cached_content, forget_cached
+from .arena import Content, cached_content, forget_cached
 from .exact_runtime import EXACT, open_loading
 from .replay import wait_until_stored
 from .sweeps import Progress
@@ -30,8 +30,8 @@ class Recomputed:
     blocks: int
     recomputed: int
     loaded: int
-    max_abs_diff: float
-    """The largest difference of a key or a value from what it was before."""
+    max_abs_diff: float | None
+    """The largest difference of a key or a value from what it was before; None if some are gone."""
 
 
 def measure_recompute(model: str, tokens: int, texts: TaskTexts, progress: Progress) -> Recomputed:
@@ -50,20 +50,26 @@ def measure_recompute(model: str, tokens: int, texts: TaskTexts, progress: Progr
         forget_cached(runtime)
         _lose_every_second(store)
         runtime.generate(prompt, **options)
+        wait_until_stored(runtime)
         after = cached_content(runtime)
         statistics = runtime.statistics()
     assert statistics.contexts is not None
-    differences = [
-        float(np.abs(old.view(np.float32) - new.view(np.float32)).max())
-        for block_hash, caches in before.items()
-        if block_hash in after
-        for old, new in zip(caches, after[block_hash], strict=True)
-    ]
     return Recomputed(
         len(before),
         statistics.engine.recomputed_chunks,
         statistics.contexts.chunks_in,
-        max(differences, default=float("inf")),
+        largest_difference(before, after),
+    )
+
+
+def largest_difference(before: Content, after: Content) -> float | None:
+    """Return the largest difference of a float32 of the blocks ``before``; None if one of them is gone."""
+    if not before or before.keys() - after.keys():
+        return None
+    return max(
+        float(np.abs(old.view(np.float32) - new.view(np.float32)).max())
+        for block_hash, caches in before.items()
+        for old, new in zip(caches, after[block_hash], strict=True)
     )
 
 

@@ -101,7 +101,8 @@ class RuntimeConfig(Settings, strict=True):
     needed."""
 
     context_memory_bytes: int = Field(default=0, ge=0, lt=2**63)
-    """Bytes of memory, beside the KV arena, for the contexts of named apps that the arena has no room for."""
+    """Bytes of memory, beside the KV arena, for the contexts of named apps that the arena has no room for.
+    Hybrid models do not use it."""
 
     context_disk_bytes: int | None = Field(default=None, ge=0, lt=2**63)
     """Bytes of one model's contexts in :attr:`context_folder`: keys and values that were used longest ago are
@@ -142,6 +143,11 @@ class RuntimeConfig(Settings, strict=True):
 
     max_context_tokens: int | None = Field(default=None, ge=1)
     """Maximum number of tokens of one context, prompts and answers together; None for the model's own."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of memory for keys and values: those of the arena, and those beside it."""
+        return self.memory_bytes + self.context_memory_bytes
 
     def scheduling(self) -> Policy:
         """Return the scheduling policy of these settings."""

@@ -56,6 +56,11 @@ class KeptContexts:
         self.swapper: Swapper | None = None
         """What moves chunks out of the arena and back; None if they stay there."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that chunks may take beside the arena."""
+        return 0 if self.swapper is None else self._config.context_memory_bytes
+
     def swap(
         self, rows: Sequence[Rows], codec: ChunkCodec, levels: ChooseLevels = stored_as_they_are
     ) -> None:

@@ -134,7 +134,7 @@ class LocalRuntime:
                 properties=config.device_properties(),
                 max_chunk_tokens=config.prefill_chunk_tokens,
                 quantum_s=config.quantum_s,
-                kv_bytes=config.memory_bytes,
+                kv_bytes=config.cache_bytes,
                 profile_folder=config.profile_folder,
                 npu_decoding=config.npu_decoding,
                 scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
@@ -157,8 +157,8 @@ class LocalRuntime:
             if contexts is not None and contexts.owner == self._contexts_owner and self._kept.store is None:
                 self._restore(contexts)
             self.config = config
-            self.memory_bytes = loaded.graph.footprint_bytes + arena.memory_bytes
-            """Bytes of the weights, of the activations of the longest chunk, and of the KV arena."""
+            self.memory_bytes = loaded.graph.footprint_bytes + arena.memory_bytes + self._kept.memory_bytes
+            """Bytes of the weights, of the activations of the longest chunk, and of all keys and values."""
             self.model_id = directory.model_id
             self.context_length = directory.context_length
             """Maximum number of tokens of prompt and answer together."""

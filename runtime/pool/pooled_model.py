@@ -76,7 +76,7 @@ class PooledModel:
         """
         config = RuntimeConfig() if config is None else config
         summary = summarize_model(model)
-        needed = summary.weights_bytes + config.memory_bytes
+        needed = summary.weights_bytes + config.cache_bytes
         return cls(model, config, names or (summary.model_id,), needed)
 
     @classmethod

@@ -20,6 +20,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context.swap import chunk_loader
 from agentrt.runtime.context.swap.costs import LinearCost
+from agentrt.runtime.pool.pooled_model import PooledModel
 from tests.runtime.conftest import open_exact
 from tests.runtime.test_prefix_reuse import BLOCK, SYSTEM, conversation
 
@@ -272,6 +273,8 @@ def test_the_memory_tier_alone(open_runtime: Callable[..., LocalRuntime]) -> Non
     statistics = runtime.statistics()
     assert statistics.contexts is not None
     assert statistics.contexts.memory_bytes > 0
+    assert runtime.memory_bytes == open_runtime(**EXACT).memory_bytes + 2**20
+    assert PooledModel.find("nano", runtime.config).memory_bytes > runtime.config.memory_bytes + 2**20
     assert statistics.contexts.chunks_out == (statistics.cached_blocks + 1) // 2
 
 

@@ -201,6 +201,19 @@ def test_contexts_are_computed_again_after_a_suspension(
     assert found == answers(family)[4]
 
 
+def test_no_chunks_are_kept(open_hybrid: Open, directory: Path, tmp_path: Path) -> None:
+    config = {"context_folder": tmp_path / "contexts", "context_memory_bytes": 2**20}
+    messages = [{"role": "user", "content": "Find my notes about lasagne. " * 20}]
+    tokens = []
+    for _ in range(2):
+        with open_hybrid(**config) as runtime:
+            answer = runtime.generate(messages, app="notes", max_tokens=4)
+            tokens.append(answer.token_ids)
+            assert answer.usage.cached_tokens == 0
+            assert runtime.statistics().contexts is None
+    assert tokens[0] == tokens[1]
+
+
 class Drafts(Drafter):
     """Drafts the tokens of an answer that is known, the last of them wrong."""
 

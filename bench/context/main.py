@@ -56,13 +56,12 @@ class Size:
     """Processes that are killed while they store contexts."""
 
 
-_TASKS: Final = {"simple": 30, "multiple": 15, "parallel": 15}
-FULL: Final = Size(
-    TraceSize((2, 4, 8, 12, 16), 6, 2048, 3.0, True), (1000, 8000), 5, 9, 8, 1024, 512, 100, _TASKS, 500
-)
-QUICK: Final = Size(
-    TraceSize((4, 12), 3, 512, 3.0, False), (1000,), 1, 3, 2, 512, 128, 6, {"simple": 3, "multiple": 2}, 20
-)
+_TASKS: Final = {"simple": 16, "multiple": 8, "parallel": 8}
+_TRACES: Final = TraceSize((2, 4, 8, 16), 4, 2048, 3.0, sweeps=True)
+FULL: Final = Size(_TRACES, (1000, 8000), 3, 7, 8, 1024, 512, 100, _TASKS, 500)
+_FEW_TASKS: Final = {"simple": 2, "multiple": 2}
+_FEW_TRACES: Final = TraceSize((3, 8), 3, 512, 2.5, sweeps=False)
+QUICK: Final = Size(_FEW_TRACES, (1000,), 1, 2, 2, 512, 128, 4, _FEW_TASKS, 20)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
 _MARGIN_TOKENS: Final = 512

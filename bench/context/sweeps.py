@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from .disk import DISKS, fast_folder
-from .policies import ABLATION, BASELINES, OURS, VLLM_SQ, SwapPolicy
+from .policies import ABLATION, BASELINES, LMK, OURS, VLLM_SQ, SwapPolicy
 from .replay import Setting, replay
 from .replayed import Replayed
 from .texts import TaskTexts
@@ -104,7 +104,7 @@ class Traces:
         for disk in DISKS:
             changed = replace(setting, disk=disk.bytes_a_second)
             name = f"{disk.name}, {disk.bytes_a_second / 1e6:.0f} MB/s"
-            found.append(self._point(title, "disk", name, changed, (OURS, *BASELINES)))
+            found.append(self._point(title, "disk", name, changed, (OURS, VLLM_SQ, LMK)))
         return found
 
     def _point(

@@ -26,10 +26,11 @@ class AnyOrderOfLoads(AnyOrder):
         return self.machine.swapper
 
     def waits(self) -> bool:
-        return bool(self.swapper.queue) or self.holds_blocks() or super().waits()
+        return self.holds_blocks() or super().waits()
 
     def holds_blocks(self) -> bool:
-        return bool(self.swapper.in_flight or self.swapper.outgoing)
+        """Loads, sequences that wait for them and the swapper hold blocks that a ready sequence may lack."""
+        return bool(self.swapper.queue or self.swapper.in_flight or self.swapper.outgoing)
 
     def settle(self) -> None:
         if self.swapper.queue or self.swapper.in_flight:

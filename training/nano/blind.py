@@ -1,7 +1,8 @@
-"""Cases written by hand, in words, tools and values that the generator of the training data does not have.
+"""Cases written by hand, mostly in words, tools and values that the training data does not have.
 
-Nothing is trained on them. ``blind_set.json`` lists tools, sets of them, and four kinds of cases: the answer
-to a result, the calls of a request, the call that reads what a search found, and replies without a call.
+Nothing is trained on them. ``blind_set.json`` lists tools, sets of them, and five kinds of cases: the answer
+to a result, the calls of a request, the call that reads what a search found, plain English texts to repeat,
+and replies without a call.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ def _cases(content: Mapping[str, Any]) -> Iterator[BlindCase]:
         yield BlindCase(kind, sets[key], _asked(request), tuple(map(tuple, calls)))
     for key, request, call, result, read in content["reads"]:
         yield BlindCase("read on", sets[key], [*_asked(request), *_called(call, result)], (tuple(read),))
+    for text in content["texts"]:
+        result = json.dumps({"title": "Diary", "text": text})
+        history = [*_asked("Read note n17"), *_called(("read_note", {"id": "n17"}), result)]
+        yield BlindCase("text", sets["demo"], history, (), (text,))
     for key, request, fact in content["talk"]:
         yield BlindCase("talk", sets[key], _asked(request), (), (fact,))
 

@@ -17,6 +17,7 @@ from .words import (
     ADJECTIVES,
     CITIES,
     CODAS,
+    COMMON_WORDS,
     DAY_PARTS,
     EXTENSIONS,
     FIRST_NAMES,
@@ -36,6 +37,10 @@ from .words import (
 Split = Literal["train", "held-out"]
 
 _HELD_OUT_OF_EIGHT = 1
+_COMMON = tuple(COMMON_WORDS.split())
+_JOINING = ("and", "and", "and", "or", "to", "but", "for")
+ANY_WORDS = 0.3
+"""Share of sentences in prose that are :meth:`Vocabulary.any_words`."""
 
 
 def _split_of(text: str) -> Split:
@@ -443,10 +448,28 @@ class Vocabulary:
             text = text[0].upper() + text[1:]
         return text
 
+    def any_words(self, rng: Random) -> str:
+        """Common words in any order, nouns between them: what follows what is known by copying alone.
+
+        Many "and": in what a tool returns it never ends a phrase, as it does between two requests.
+        """
+
+        def word() -> str:
+            draw = rng.random()
+            if draw < 0.12:
+                return rng.choice(_JOINING)
+            return rng.choice(_COMMON) if draw < 0.75 else self.noun(rng)
+
+        words = [word() for _ in range(rng.randint(4, 18))]
+        text = " ".join(word + "," if rng.random() < 0.07 else word for word in words).rstrip(",")
+        return text[0].upper() + text[1:]
+
     def prose(self, rng: Random, longest: int = 4) -> str:
         """One to ``longest`` sentences: what a note, mail or file says."""
         count = min(longest, rng.choice([1, 1, 1, 2, 2, 3, 4]))
-        sentences = [self.sentence(rng) for _ in range(count)]
+        sentences = [
+            self.any_words(rng) if rng.random() < ANY_WORDS else self.sentence(rng) for _ in range(count)
+        ]
         if count == 1 and rng.random() < 0.4:
             return sentences[0]
         ends = [rng.choice([".", ".", ".", ".", "!", "?"]) for _ in sentences]

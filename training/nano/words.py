@@ -234,3 +234,25 @@ VALUE_KEYS = (
     "uptime host port ip region zone cluster nodes replicas branch commit author_name merged_at"
 ).split()
 """Keys that the objects of usual tools have."""
+COMMON_WORDS = """
+a about above across after again against ago all almost along already also although always am among an and another any
+anybody anyone anything are around as ask asked asks at away back be became because become been before began begin behind
+being below beside besides best better between both bring brought build built but by call called came can cannot carry
+caught cause change come comes could cut did different do does doing done down draw drive drop during each early eat
+either else end enough even ever every everybody everything except fall far fast feel fell felt few find finish first
+follow for forget forty found four free from full further gave get gets give given gives go goes going gone good got grow
+had half happen happens has have having he hear heard held help her here hers him himself his hold home hope how however
+hundred hurt hurts I if in inside instead into is it its itself just keep keeps kept kind knew know known last late later
+laugh lead least leave leaves left less let lets like likes little live long look looks lose lost made make makes many may
+maybe me mean means meet met might mine more most move much must my myself near nearly need needs never new next nine no
+nobody none nor not nothing now of off often on once one only onto open or other others our out outside over own part past
+pay people perhaps place play please put quite rather read ready real remember right rise run said same sat saw say says
+see seem seems seen sell send sent set seven several shall she should show shows side since sing sit six sleep slept slow
+slowly small so some somebody something sometimes soon stand start starts stay stays still stood stop stops such sure take
+taken takes talk tell ten than that the their them themselves then there these they thing things think this those though
+thought three through till to today together told too took toward tried tries true try turn twenty twice two under until
+up upon us use used very wait walk want wanted wants was wash watch way we weak well went were what whatever when where
+whether which while who whole whose why will with within without wonder work works would write wrote year yes yet you
+young your yours
+"""
+"""Words that any English sentence is made of."""

@@ -7,8 +7,8 @@ CASES = blind_cases()
 
 
 def test_there_are_many_cases_of_every_kind() -> None:
-    assert len(CASES) >= 130
-    assert {case.kind for case in CASES} == {"answer", "call", "calls", "read on", "talk"}
+    assert len(CASES) >= 150
+    assert {case.kind for case in CASES} == {"answer", "call", "calls", "read on", "talk", "text"}
 
 
 def test_most_tools_are_none_of_the_generators() -> None:

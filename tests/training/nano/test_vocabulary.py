@@ -1,3 +1,4 @@
+from itertools import pairwise
 from random import Random
 
 from hypothesis import given
@@ -21,6 +22,12 @@ def test_an_invented_word_belongs_to_one_split_whatever_its_case(seed: int) -> N
     train = {TRAIN.invented(Random(seed + step)).lower() for step in range(20)}
     held_out = {HELD_OUT.invented(Random(seed + step)).lower() for step in range(20)}
     assert not train & held_out
+
+
+def test_prose_holds_common_words_in_any_order_with_and_between_them() -> None:
+    text = TRAIN.prose(Random(0)) + " ".join(TRAIN.any_words(Random(seed)) for seed in range(300))
+    followers = {after for before, after in pairwise(text.split()) if before == "and"}
+    assert len(followers) > 80
 
 
 @given(st.integers(0, 2**32))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, Unpack
 
 from agentrt.errors import InvalidRequestError, PromptTooLongError
@@ -95,7 +97,7 @@ class ContextService:
             ContextStoreError: the context cannot be stored.
         """
         messages = () if system_prompt is None else self._system_message(system_prompt)
-        return self._table.create(self.app, messages=messages)
+        return _copy_of(self._table.create(self.app, messages=messages))
 
     async def anew_context(self, system_prompt: str | None = None) -> Context:
         """Do as :meth:`new_context` does, without blocking the event loop."""
@@ -103,7 +105,7 @@ class ContextService:
 
     def contexts(self) -> list[Context]:
         """Return the app's contexts, sessions and chains of responses, the most recently used first."""
-        return self._table.contexts(self.app)
+        return [_copy_of(each) for each in self._table.contexts(self.app)]
 
     def get(self, context: Context | str) -> Context:
         """Return a context as it is now.
@@ -111,7 +113,7 @@ class ContextService:
         Raises:
             ContextNotFoundError: the app has no such context.
         """
-        return self._table.get(self.app, _id_of(context))
+        return _copy_of(self._table.get(self.app, _id_of(context)))
 
     def delete(self, context: Context | str) -> None:
         """Delete a context for good, also one that runs.
@@ -262,6 +264,12 @@ def _end(turn: OpenTurn, messages: Sequence[Message], generation: Generation) ->
         turn.close()
     else:
         turn.commit(messages, generation.usage.prompt_tokens + generation.usage.completion_tokens)
+
+
+def _copy_of(context: Context) -> Context:
+    """Return a snapshot whose messages its owner may change without changing the context."""
+    turns = tuple(replace(turn, messages=deepcopy(turn.messages)) for turn in context.turns)
+    return replace(context, first_messages=deepcopy(context.first_messages), turns=turns)
 
 
 def _id_of(context: object) -> str:

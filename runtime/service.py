@@ -58,6 +58,7 @@ from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message
 from .request.processor import InputProcessor
 from .request.request import Request
+from .request.validation import as_app
 from .scheduler.scheduler import Scheduler
 from .toolcache.drafter import ToolCacheDrafter
 from .toolcache.outputs import ToolOutputs
@@ -337,8 +338,12 @@ class LocalRuntime:
         return self._tokenizer.decode([token]).encode("utf-8")
 
     def bind(self, app: str) -> ContextService:
-        """Return the contexts of ``app``, which it can make, call and delete (LLMS, Table 1)."""
-        return ContextService(self, self.context_table, app)
+        """Return the contexts of ``app``, which it can make, call and delete (LLMS, Table 1).
+
+        Raises:
+            InvalidRequestError: ``app`` is no string, or one that UTF-8 cannot encode.
+        """
+        return ContextService(self, self.context_table, as_app(app))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of ``text``."""

@@ -79,8 +79,9 @@ def to_api_error(error: Exception) -> ApiError:
     if isinstance(error, ContextNotFoundError):
         return ApiError(404, str(error), param="context_id", code="context_not_found")
     if isinstance(error, ContextBusyError):
+        # OpenAI's clients do not try again: the prompt may depend on the answer that is in progress.
         return ApiError(
-            409, str(error), param="context_id", code="context_busy", headers={"retry-after": "1"}
+            409, str(error), param="context_id", code="context_busy", headers={"x-should-retry": "false"}
         )
     if isinstance(error, ContextQuotaError):
         # Without retry-after, and OpenAI's clients do not try again: that cannot help.

@@ -19,7 +19,7 @@ from .options import GenerationOptions, Message
 from .request import Request
 from .sampling_params import SamplingParams
 from .shared_prefix import SharedPrefix
-from .validation import check_messages, check_prediction, check_tools
+from .validation import as_app, check_messages, check_prediction, check_tools
 
 MAX_SESSION_CHARACTERS = 256
 
@@ -118,7 +118,7 @@ class InputProcessor:
             arrived=arrived,
             deadline_s=_as_deadline(deadline_s),
             predicted_token_ids=self._predicted_tokens(check_prediction(prediction)),
-            prefix_salt=self._salts.salt_for(_as_app(app)),
+            prefix_salt=self._salts.salt_for(as_app(app)),
             public_salt=self._salts.shared,
             public_tokens=self._public_tokens(shared_prefix, prompt, checked_messages, listed),
             app=app,
@@ -202,12 +202,6 @@ def _as_priority(priority: object) -> Priority:
         raise InvalidRequestError(
             "priority", f"{priority!r} is unknown. Use Priority.REACTIVE or Priority.PROACTIVE."
         ) from None
-
-
-def _as_app(app: object) -> str:
-    if not isinstance(app, str):
-        raise InvalidRequestError("app", f"{app!r} is not a name. Give a string, or leave it out.")
-    return app
 
 
 def _as_session(session: object) -> str | None:

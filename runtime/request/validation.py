@@ -1,4 +1,4 @@
-"""Validation of OpenAI chat messages and tools, and their normal form for chat templates."""
+"""Validation of OpenAI chat messages and tools, and their normal form for chat templates; names of apps."""
 
 from __future__ import annotations
 
@@ -210,3 +210,18 @@ def _plain_json(value: Mapping[str, Any], field: str) -> Any:
         raise InvalidRequestError(
             field, f"cannot be written as JSON ({error}). Use JSON types only."
         ) from None
+
+
+def as_app(app: object) -> str:
+    """Return the name of an app.
+
+    Raises:
+        InvalidRequestError: it is no string, or one that UTF-8 cannot encode.
+    """
+    if not isinstance(app, str):
+        raise InvalidRequestError("app", f"{app!r} is not a name. Give a string, or leave it out.")
+    try:
+        app.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError("app", f"{app!r} is no text that UTF-8 can encode.") from None
+    return app

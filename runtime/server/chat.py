@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from agentrt.concurrency.merge import merge
+from agentrt.errors import AgentRTError
 
 from ..contexts import ContextStream
 from ..http.disconnect import cancel_on_disconnect
@@ -133,7 +134,9 @@ async def _events(
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as an event.
         yield _encode_event(to_api_error(error).body())
-        raise
+        if not isinstance(error, AgentRTError):
+            raise  # unexpected: to be logged
+        return
     yield "data: [DONE]\n\n"
 
 

@@ -11,6 +11,8 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from agentrt.errors import AgentRTError
+
 from ..context.table.open_turn import OpenTurn
 from ..context.table.response_chains import ResponseChains, StoredResponse
 from ..http.disconnect import cancel_on_disconnect
@@ -136,7 +138,8 @@ async def _events(state: ServerState, answer: _Answer, stream: GenerationStream)
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as an event.
         yield _encode_event(writer.failure(to_api_error(error).body()["error"]))
-        raise
+        if not isinstance(error, AgentRTError):
+            raise  # unexpected: to be logged
 
 
 async def _begin_turn(chains: ResponseChains, app: str, previous: StoredResponse | None) -> OpenTurn:

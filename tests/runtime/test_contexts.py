@@ -191,6 +191,22 @@ def test_a_call_that_is_refused_leaves_the_context_as_it_was(service: ContextSer
     assert not service.get(context).running
 
 
+def test_a_snapshot_that_its_owner_changes_is_a_copy(service: ContextService) -> None:
+    context = service.new_context(SYSTEM)
+    service.call(context, "Hello!", max_tokens=4)
+    before = service.get(context).messages
+    for snapshot in (context, service.get(context), *service.contexts()):
+        for message in snapshot.messages:
+            message["content"] = "changed"  # type: ignore[index]
+    assert service.get(context).messages == before
+
+
+@pytest.mark.parametrize("app", [None, 5, "\ud800"])
+def test_an_app_without_a_name_has_no_contexts(runtime: LocalRuntime, app: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="app"):
+        runtime.bind(app)
+
+
 def test_contexts_belong_to_their_app(runtime: LocalRuntime, service: ContextService) -> None:
     context = service.new_context(SYSTEM)
     other = runtime.bind("other")

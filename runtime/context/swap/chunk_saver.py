@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from agentrt.errors import AgentRTError
+from agentrt.errors import AgentRTError, ContextNotFoundError
 
 from ..compression.compression import stored_as_they_are
 from ..saved_contexts import Rows
@@ -143,6 +143,8 @@ class ChunkSaver:
         assert self._write is not None
         try:
             self._count(self._write(swap_out, encoded))
+        except ContextNotFoundError:
+            pass  # deleted meanwhile
         except (AgentRTError, OSError) as error:
             self._drop(swap_out, group, str(error))
         finally:

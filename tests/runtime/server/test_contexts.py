@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -98,7 +99,7 @@ def test_a_second_call_is_a_conflict(http: httpx.Client, gate: Gate) -> None:
             with pytest.raises(openai.ConflictError) as caught:
                 ask(client, "Are you there?", stream=stream)
             assert caught.value.code == "context_busy"
-            assert caught.value.response.headers["retry-after"] == "1"
+            assert caught.value.response.headers["x-should-retry"] == "false"
         assert http.get(f"/v1/contexts/{context['id']}").json()["status"] == "running"
         gate.open()
         first.result(60)
@@ -117,6 +118,18 @@ def test_deleting_a_context_ends_its_call(http: httpx.Client, gate: Gate) -> Non
             with pytest.raises((openai.NotFoundError, openai.APIError), match="no context") as caught:
                 call.result(60)
             assert caught.value.code == "context_not_found"  # type: ignore[attr-defined]
+
+
+def test_the_stream_of_a_deleted_context_ends_whole(http: httpx.Client, gate: Gate) -> None:
+    context = new(http)
+    path = f"/v1/contexts/{context['id']}"
+    body = {"messages": HELLO, "stream": True, **LONG["extra_body"], "max_tokens": 400}
+    with http.stream("POST", f"{path}/chat/completions", json=body) as response:
+        gate.arrived()
+        assert http.delete(path).status_code == 200
+        gate.allow(400)
+        *_, last = [line for line in response.iter_lines() if line]  # raises if the connection is cut
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "context_not_found"
 
 
 def test_a_client_that_disconnects_leaves_the_context_as_it_was(http: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -195,9 +196,9 @@ def test_deleting_the_context_of_a_response_in_progress(
         assert context["status"] == "running"
         http.delete(f"/v1/contexts/{context['id']}")
         gate.open()
-        with pytest.raises(openai.APIError if streamed else openai.NotFoundError):
+        with nullcontext() if streamed else pytest.raises(openai.NotFoundError):
             running.result(60)
-    assert not streamed or seen[-1] == "response.failed"
+    assert not streamed or seen[-1] == "response.failed"  # which clients show as an event, not as an error
     assert conversations(http) == []
 
 

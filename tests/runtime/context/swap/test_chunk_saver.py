@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from agentrt.errors import ContextStoreError
+from agentrt.errors import ContextNotFoundError, ContextStoreError
 from agentrt.runtime.context.store.chunks import Chunk
 from agentrt.runtime.context.swap import chunk_saver
 from agentrt.runtime.context.swap.chunk_saver import ChunkSaver
@@ -158,3 +158,13 @@ def test_blocks_are_released_where_encoding_fails(
     assert saving.saver.close(30)
     assert saving.copied == list(range(40))
     assert saving.saver.on_the_way == 0
+
+
+def test_a_context_that_was_deleted_meanwhile_is_no_failure(
+    save: Callable[..., Saving], caplog: pytest.LogCaptureFixture
+) -> None:
+    saving = save()
+    saving.store.error = ContextNotFoundError("ctx_1")
+    saving.saver.save(outgoing(1, 2))
+    assert saving.saver.close(30)
+    assert (saving.saver.dropped, saving.saver.saved, caplog.messages) == (0, 0, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
@@ -138,8 +139,10 @@ class _Scorer:
         app = f"text {len(self._windows)}"
         self._runtime.generate(half, app=app, max_tokens=1)
         wait_until_stored(self._runtime)
-        chunks = self._stored(app, common // self._model.layout.block_tokens)
+        chunks = self._stored(app, tokens[:common])
         size = len(chunks) * self._model.layout.block_tokens
+        if not chunks:
+            raise ValueError("the runtime has stored nothing of a text")
         self._windows.append(_Window(tuple(tokens[:size]), tuple(tokens[size:]), chunks))
         return len(self._windows) - 1
 
@@ -177,13 +180,17 @@ class _Scorer:
         messages = [{"role": "user", "content": text}]
         return list(self._runtime._input_processor.process(messages).prompt_token_ids)
 
-    def _stored(self, app: str, blocks: int) -> tuple[Chunk, ...]:
-        """The first stored chunks of an app that has one context, at most ``blocks``."""
+    def _stored(self, app: str, tokens: list[int]) -> tuple[Chunk, ...]:
+        """The stored chunks of the whole blocks of ``tokens``, in order."""
+        from agentrt.runtime.context.block_hashes import BlockHashes
+
         store = self._runtime._kept.store
         assert store is not None
-        (context,) = store.contexts(app)
-        locations = [store.locate(app, block_hash) for block_hash in context.block_hashes[:blocks]]
-        return tuple(store.read(location) for location in locations if location is not None)
+        size = self._model.layout.block_tokens
+        hashes = BlockHashes(self._runtime._salts.salt_for(app), size).compute(tokens, len(tokens) // size)
+        locations = (store.locate(app, block_hash) for block_hash in hashes)
+        found = itertools.takewhile(lambda location: location is not None, locations)
+        return tuple(store.read(location) for location in found if location is not None)
 
     def _rows(self, window: _Window) -> list[Any]:
         """The stored blocks of the KV cache, by cache tensor."""

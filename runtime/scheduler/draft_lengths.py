@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from ..heg.kernel import BatchShape
@@ -12,6 +12,10 @@ from .batch import ScheduledChunk, shape_of
 _WIDTHS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 """Numbers of tokens in a batch that are compared, besides all and none of the draft tokens. They are few,
 because a device is slower the first time that it computes a number of tokens."""
+
+
+_NEARLY_CERTAIN: Final = 0.9
+"""Likelihood of a draft token that is never left out to keep the number of tokens."""
 
 
 class DraftLengths:
@@ -56,12 +60,21 @@ class DraftLengths:
         longest = bare.tokens + len(order)
         compared = [bare.tokens, *(each for each in _WIDTHS if bare.tokens < each < longest), longest]
         tokens = max(compared, key=rate)
-        if bare.tokens <= self._tokens <= longest and tokens != self._tokens:
+        if self._may_stay(bare.tokens, tokens, [likely for likely, _ in order]):
             needed_s = expected[self._tokens - bare.tokens] / rate(tokens)
             self._lost_s += max(0.0, time_of(self._tokens) - needed_s)
             if self._lost_s < self.reshape_s:
                 tokens = self._tokens
         _cut(chunks, [place for _, place in order[: tokens - bare.tokens]])
+
+
+    def _may_stay(self, bare: int, tokens: int, likelihoods: Sequence[float]) -> bool:
+        """Whether a batch can have the tokens of the one before, although ``tokens`` would be better."""
+        if not bare <= self._tokens <= bare + len(likelihoods):
+            return False
+        if self._tokens < tokens:  # so that a draft that is nearly certain takes one forward pass
+            return likelihoods[self._tokens - bare] < _NEARLY_CERTAIN
+        return self._tokens > tokens
 
 
 def _cut(chunks: list[ScheduledChunk], verified: list[int]) -> None:

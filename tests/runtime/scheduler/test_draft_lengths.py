@@ -86,7 +86,8 @@ def chosen(lengths: DraftLengths, draft: tuple[float, ...]) -> int:
     return tokens
 
 
-LIKELY = (0.9, 0.9, 0.9)
+LIKELY = (0.85, 0.95, 0.95)
+CERTAIN = (1.0, 1.0, 1.0)
 UNLIKELY = (0.01, 0.01, 0.01)
 
 
@@ -97,6 +98,12 @@ def test_the_number_of_tokens_stays_until_a_change_has_paid() -> None:
     assert tokens == [4, 4, 4, 1, 1, 1, 1, 1, 1, 1], "each pass with three tokens too many loses 3 ms"
     tokens = [chosen(lengths, LIKELY) for _ in range(5)]
     assert tokens == [1, 4, 4, 4, 4]
+
+
+def test_a_draft_that_is_certain_takes_one_pass_whatever_it_costs() -> None:
+    lengths = DraftLengths(reshape_s=10.0)
+    assert chosen(lengths, LIKELY[:1]) == 2
+    assert chosen(lengths, CERTAIN) == 4
 
 
 def test_what_changes_soon_is_not_followed() -> None:

@@ -67,7 +67,6 @@ class DraftLengths:
                 tokens = self._tokens
         _cut(chunks, [place for _, place in order[: tokens - bare.tokens]])
 
-
     def _may_stay(self, bare: int, tokens: int, likelihoods: Sequence[float]) -> bool:
         """Whether a batch can have the tokens of the one before, although ``tokens`` would be better."""
         if not bare <= self._tokens <= bare + len(likelihoods):

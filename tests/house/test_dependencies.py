@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, tuple[set[str], set[str]]] = {
     "speculators": ({"core", "speculators"}, set()),
     "runtime": ({"runtime"}, set()),
     "bench": ({"core", "bench"}, {"adapters", "speculators", "runtime", "examples"}),
+    # Measures nothing but the runtime, of which its baselines are variants.
+    "bench.context": ({"core", "bench", "bench.context", "runtime"}, set()),
     "cli": ({"core", "cli"}, {"bench", "adapters", "speculators", "runtime", "examples"}),
     "examples": ({"core", "adapters", "speculators", "runtime", "examples"}, {"bench"}),
     "training": ({"core", "runtime"}, set()),
@@ -47,7 +49,7 @@ def part_of(name: str) -> str:
         return "cli"
     if within(name, "training"):
         return "training"
-    return next((part for part in PARTS if within(name, f"agentrt.{part}")), "core")
+    return next((part for part in ("bench.context", *PARTS) if within(name, f"agentrt.{part}")), "core")
 
 
 def offence(name: str, imported: Import) -> str | None:

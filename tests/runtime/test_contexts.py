@@ -229,7 +229,7 @@ def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callabl
     assert answer.finish_reason == "length"
     assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 100
     with pytest.raises(PromptTooLongError, match="raise max_context_tokens"):
-        service.call(context, "Hello!")
+        service.call(context, "Hello! " * 30)
     assert len(service.get(context).messages) == 3
 
 

@@ -103,6 +103,7 @@ def test_a_call_is_answered_and_the_answer_goes_on(
     assert "".join(event.text for event in events[answered:] if isinstance(event, TextDelta)) == text
 
 
+@pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
 def test_a_drafted_call_takes_one_forward_pass(
     open_runtime: Callable[..., LocalRuntime], answer: Answer, options: dict[str, Any]
 ) -> None:

@@ -114,18 +114,18 @@ class ChunkSaver:
             copies = [cache[blocks] for cache in self._rows]
         finally:
             self._on_copied(blocks)
-        encoded: list[Chunk] = []
+        encoded: dict[bytes, Chunk] = {}
         for level in sorted(set(levels)):
             places = [place for place, each in enumerate(levels) if each == level]
             members = [group[place] for place in places]
             payloads = self._codec.encode(
                 [copy[places] for copy in copies], level, [chunk.position for chunk in members]
             )
-            encoded += [
-                Chunk(chunk.block_hash, level, chunk.density, payload)
+            encoded |= {
+                chunk.block_hash: Chunk(chunk.block_hash, level, chunk.density, payload)
                 for chunk, payload in zip(members, payloads, strict=True)
-            ]
-        return encoded
+            }
+        return [encoded[chunk.block_hash] for chunk in group]
 
     def _queue_write(self, swap_out: SwapOut, group: Sequence[OutgoingChunk], encoded: list[Chunk]) -> None:
         size = sum(len(chunk.payload) for chunk in encoded)

@@ -168,3 +168,13 @@ def test_a_context_that_was_deleted_meanwhile_is_no_failure(
     saving.saver.save(outgoing(1, 2))
     assert saving.saver.close(30)
     assert (saving.saver.dropped, saving.saver.saved, caplog.messages) == (0, 0, [])
+
+
+def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks() -> None:
+    store, tier = Store(), MemoryTier(10**6)
+    rows = [np.zeros((BLOCKS, 3), np.uint8)]
+    saver = ChunkSaver(rows, ArenaBytes(), tier, store, lambda densities, positions: [4, 8, 2, 8])
+    saver.start(lambda blocks: None)
+    saver.save(outgoing(1, 2, 3, 4))
+    assert saver.close(30)
+    assert store.written == [[1, 2, 3, 4]]

@@ -64,7 +64,7 @@ class Size:
 
 
 FULL: Final = Size(3, 2, 96, 10, 32, 9, 192, 64, 6, all_sides=True)
-QUICK: Final = Size(1, 1, 40, 3, 16, 3, 64, 24, 1, all_sides=False)
+QUICK: Final = Size(2, 1, 96, 3, 16, 5, 64, 24, 1, all_sides=False)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 WIDTH: Final = 8
 """Draft tokens of a forward pass where acceptance is compared."""

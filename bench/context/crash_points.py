@@ -10,6 +10,7 @@ same folder.
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import random
 import subprocess
@@ -39,6 +40,10 @@ _CHUNKS: Final = 40
 Stored = dict[str, tuple[list[bytes], set[int]]]
 """The contexts of an app: id -> text, and the numbers of the chunks that the context uses."""
 
+Torn = dict[str, set[int]]
+"""Numbers of chunks that a context may use, by its id: those of operations in which a process was killed. Its
+references to chunks may be written and the chunks not; they hold once another context stores such a chunk."""
+
 
 @dataclass(frozen=True)
 class CrashPoints:
@@ -64,6 +69,7 @@ def crash_points(folder: Path, tries: int = 500, seed: int = 0) -> CrashPoints:
     """
     moments = random.Random(seed)
     stored: dict[str, Stored] = {app: {} for app in _APPS}
+    torn: dict[str, Torn] = {app: {} for app in _APPS}
     problems = []
     for number in range(tries):
         load = f"{seed}-{number}"
@@ -72,7 +78,7 @@ def crash_points(folder: Path, tries: int = 500, seed: int = 0) -> CrashPoints:
         wrong = [
             f"{app} after load {load}"
             for index, app in enumerate(_APPS)
-            if not _is_expected(found[app], stored[app], _operations(load, app), journal, index)
+            if not _is_expected(found[app], stored[app], torn[app], _operations(load, app), journal, index)
         ]
         problems += wrong + ([f"{damaged} damaged parts after load {load}"] if damaged else [])
         stored = found
@@ -190,18 +196,26 @@ def _found(folder: Path) -> tuple[dict[str, Stored], int]:
 
 
 def _is_expected(
-    found: Stored, before: Stored, operations: Iterator[_Operation], journal: bytes, index: int
+    found: Stored, before: Stored, torn: Torn, operations: Iterator[_Operation], journal: bytes, index: int
 ) -> bool:
-    """Return whether all finished operations are there, and the last one whole, not at all, or begun."""
+    """Return whether all finished operations are there, and the last one whole, not at all, or begun.
+
+    ``torn`` has the chunks of operations that earlier processes were killed in, and gets those of this one.
+    """
     expected = copy.deepcopy(before)
     begun, done = journal.count(b"ab"[index]), journal.count(b"AB"[index])
-    for _ in range(done):
-        _apply_to(expected, next(operations))
+    for operation in itertools.islice(operations, done):
+        _apply_to(expected, operation)
+        if operation.kind == "delete":
+            torn.pop(operation.context_id, None)
+    last = next(operations) if begun > done else None
+    if last is not None and last.kind in ("chunks", "refer"):
+        torn.setdefault(last.context_id, set()).update(last.numbers)
+    found = _without_torn(found, expected, torn)
     if found == expected:
         return True
-    if begun == done:
+    if last is None:
         return False
-    last = next(operations)
     if last.kind == "delete" and last.context_id in found:
         # KV goes before the text, and chunks that others use are theirs by then.
         text, used = expected[last.context_id]
@@ -212,7 +226,15 @@ def _is_expected(
         if found == expected:
             return True
     _apply_to(expected, last)
-    return found == expected
+    return _without_torn(found, expected, torn) == expected
+
+
+def _without_torn(found: Stored, expected: Stored, torn: Torn) -> Stored:
+    """Return ``found`` without the chunks that may be there, but need not, unless they are expected."""
+    return {
+        id: (text, used - (torn.get(id, set()) - expected.get(id, ([], set()))[1]))
+        for id, (text, used) in found.items()
+    }
 
 
 def _apply_to(expected: Stored, operation: _Operation) -> None:

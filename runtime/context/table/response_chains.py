@@ -60,7 +60,7 @@ class ResponseChains:
         """
         if previous is not None:
             context = self._table.find_response(app, previous.body["id"])
-            if context is not None and len(context.turns) == previous.turns and not context.running:
+            if context is not None and self._table.can_begin_turn(app, context.id, previous.turns):
                 return context
         messages = () if previous is None else previous.messages
         return self._table.create(app, ContextKind.RESPONSES, messages)

@@ -187,12 +187,19 @@ class ContextTable:
         contexts = self._of(app)
         with self._lock:
             entry = _find(contexts, context_id)
-            if entry.open_turn is not None or turns not in (None, len(entry.turns)):
+            if not _can_begin_turn(entry, turns):
                 raise ContextBusyError(context_id)
             contexts.touch(entry, self._now())
             store_again = functools.partial(self._store_again, app, entry)
             entry.open_turn = turn = OpenTurn(contexts, entry, self._lock, self._now, store_again)
             return turn
+
+    def can_begin_turn(self, app: str, context_id: str, turns: int) -> bool:
+        """Whether :meth:`begin_turn` would succeed now, also while the request of the last turn winds up."""
+        contexts = self._of(app)
+        with self._lock:
+            entry = contexts.entries.get(context_id)
+            return entry is not None and _can_begin_turn(entry, turns)
 
     def track(self, app: str, context_id: str, output: Future[Any], cancel: Callable[[], None]) -> None:
         """Count a request of a context as running until ``output`` is set.
@@ -283,6 +290,10 @@ def _find(contexts: AppContexts, context_id: str) -> Entry:
     if entry is None:
         raise ContextNotFoundError(context_id)
     return entry
+
+
+def _can_begin_turn(entry: Entry, turns: int | None) -> bool:
+    return entry.open_turn is None and turns in (None, len(entry.turns))
 
 
 def _do_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 
 import pytest
 
@@ -80,6 +81,18 @@ def test_two_requests_continue_one_response_at_a_time(responses: Responses) -> N
     assert responses.contexts == 2
     assert [responses.conversation(id) for id in ("2", "x")] == ["12", "1x"]
     assert responses.chains.begin("a", first) is None  # the context has gone on
+
+
+def test_a_response_is_continued_while_its_request_winds_up(responses: Responses) -> None:
+    turn = responses.chains.begin("a", responses.chains.context_for("a", None))
+    assert turn is not None
+    request: Future[None] = Future()
+    responses.table.track("a", turn.context_id, request, lambda: None)
+    turn.commit([{"role": "user", "content": "1"}], 1, {"id": "1"})
+    responses.add("2", previous="1")  # the engine has not ended the first request
+    request.set_result(None)
+    assert responses.contexts == 1
+    assert responses.conversation("2") == "12"
 
 
 def test_a_response_that_is_not_stored_leaves_nothing(responses: Responses) -> None:

@@ -4,7 +4,8 @@
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
 ``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
 it measures the drafting and context benches on these models instead of nano, and the speculation bench on
-them as well, kept as the report ``speculation_models``. A region is::
+them as well, kept as the report ``speculation_models``. With ``--part`` it measures parts of bench context,
+kept as the report ``context_PART``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -33,6 +34,7 @@ from pydantic import BaseModel, ConfigDict
 from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError
 
 from .common.report import BenchReport, Cell, Table
+from .context.parts import Part
 
 _REGION = re.compile(
     r"(?P<head><!-- measured (?P<bench>\w+)\n(?P<lines>.*?)-->\n).*?(?P<foot><!-- /measured -->)", re.DOTALL
@@ -53,12 +55,17 @@ class Measured(BaseModel):
     report: BenchReport
     models: tuple[str, ...] = ()
     """File names of the main model and the draft models that the bench was given."""
+    parts: tuple[str, ...] = ()
+    """Parts of the bench that were measured; all of them if none is named."""
 
     def source(self) -> str:
         """Return a sentence with the command, date, commit and machine of the measurement."""
         machine, system = self.report.machine, self.report.machine.operating_system.partition("-")[0]
         named = [f" --{kind} {name}" for kind, name in zip(_kinds(self.models), self.models, strict=True)]
+        named += [f" --part {part}" for part in self.parts]
         bench = self.report.bench.removesuffix(_WITH_MODELS)
+        for part in reversed(self.parts):
+            bench = bench.removesuffix(f"_{part}")
         command = f"agentrt bench {bench}{''.join(named)}{' --quick' if self.quick else ''}"
         load = "" if machine.load_average is None else f", load average {machine.load_average[0]:.1f}"
         return (
@@ -167,12 +174,13 @@ def _measure(
     folder: Path,
     progress: Callable[[str], None],
     pair: Sequence[str] = (),
+    parts: Sequence[Part] = (),
 ) -> None:
     """Run a bench, keep its report and draw its pictures.
 
     Bench models measures all GGUF files in the folder ``models``, the smallest first. Benches drafting and
     speculation can be given a ``pair`` of models, a main model and its drafts, bench context a main model;
-    the report of speculation then has a name of its own.
+    the report of speculation then has a name of its own, as that of ``parts`` of bench context has.
 
     Raises:
         ConfigurationError: bench models has no such files.
@@ -184,10 +192,15 @@ def _measure(
         options["model"] = pair[0]
     if pair[1:]:
         options["drafts"] = pair[1:]
+    if parts:
+        options["parts"] = parts
     report: BenchReport
     report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
     named = tuple(Path(each).name for each in pair)
-    measured = Measured(date=date, commit=commit, quick=quick, report=report, models=named)
+    report = report.model_copy(update={"bench": "_".join((report.bench, *parts))})
+    measured = Measured(
+        date=date, commit=commit, quick=quick, report=report, models=named, parts=tuple(parts)
+    )
     (folder / f"{report.bench}.json").write_text(measured.model_dump_json(indent=1) + "\n", encoding="utf-8")
     _draw(report, folder)
 
@@ -227,6 +240,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
     parser.add_argument("--model", help="a main model for benches drafting, context and speculation")
+    parser.add_argument(
+        "--part", action="append", type=Part, default=[], help="a part of bench context; can be repeated"
+    )
     parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
     if (given.model is None) is not (given.draft is None):
@@ -244,7 +260,10 @@ def main(arguments: Sequence[str]) -> None:
         if pair:
             runs.append(("speculation", pair))
         for name, given_pair in runs:
-            _measure(name, commit, given.workloads, given.quick, given.models, folder, _progress, given_pair)
+            parts = given.part if name == "context" else ()
+            _measure(
+                name, commit, given.workloads, given.quick, given.models, folder, _progress, given_pair, parts
+            )
         reports = read_reports(folder)
         for page in documents(root):
             text = page.read_text(encoding="utf-8")

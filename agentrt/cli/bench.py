@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentrt.bench.context.parts import Part
+
 from ..errors import WorkloadNotFoundError
 from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
@@ -48,6 +50,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--model": set(BenchName),
+    "--part": {BenchName.CONTEXT},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--seeds": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -89,6 +92,10 @@ def bench(
         list[str] | None,
         typer.Option(help="A draft model for --model, named alike. Can be given several times."),
     ] = None,
+    part: Annotated[
+        list[Part] | None,
+        typer.Option(help="A part of bench context to measure alone. Can be given several times."),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many times to repeat, each time with another seed.")
     ] = None,
@@ -102,7 +109,14 @@ def bench(
 
     The bench NAME is agentrt.bench.NAME.main.
     """
-    given = {"--draft": draft, "--model": model, "--peer": peer, "--seed": seed, "--seeds": seeds}
+    given = {
+        "--draft": draft,
+        "--model": model,
+        "--part": part,
+        "--peer": peer,
+        "--seed": seed,
+        "--seeds": seeds,
+    }
     _refuse_options_of_others(name, [option for option, value in given.items() if value is not None])
     if name is BenchName.SPECULATION and (model is None) is not (draft is None):
         raise typer.BadParameter("both are needed, or neither", param_hint="--model and --draft")
@@ -124,6 +138,8 @@ def bench(
         options["model"] = model
     if draft is not None:
         options["drafts"] = draft
+    if part:
+        options["parts"] = part
     with needs_extra("bench"):
         module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp
+from math import exp, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Final
 
 from ..common.process import SideProcess
@@ -43,6 +43,8 @@ class Accuracy:
     perplexity: float
     increase_pct: float
     """Of the perplexity over that with the arena's own keys and values."""
+    standard_error_pct: float
+    """Of ``increase_pct``, from the increases of the texts; 0 for a single one."""
     agreement: float
     """Share of places where the likeliest token is the same."""
 
@@ -79,11 +81,16 @@ def accuracy_of(name: str, predicted: Sequence[Predicted], plain: Sequence[Predi
         for each, other in zip(predicted, plain, strict=True)
         for ours, theirs in zip(each.likeliest, other.likeliest, strict=True)
     ]
+    increases = [
+        fmean(other.log_probabilities) - fmean(each.log_probabilities)
+        for each, other in zip(predicted, plain, strict=True)
+    ]
     return Accuracy(
         name,
         sum(each.stored_bytes for each in predicted) / sum(each.stored_bytes for each in plain),
         perplexity(predicted),
         100 * (perplexity(predicted) / perplexity(plain) - 1),
+        100 * stdev(increases) / sqrt(len(increases)) if len(increases) > 1 else 0.0,
         fmean(equal),
     )
 

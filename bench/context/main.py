@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,11 +18,12 @@ from .crash_points import crash_points
 from .density import measure_density_overhead
 from .figures import Measured
 from .methods import method_of
+from .parts import Part
 from .poison import measure_poison
 from .recompute import measure_recompute
 from .restart import measure_restart
 from .slowdown import measure_slowdown
-from .sweeps import Texts, Traces, TraceSize
+from .sweeps import SweepPoint, Texts, Traces, TraceSize
 from .tables import tables_of
 from .texts import TaskTexts, load_texts, own_texts
 from .tool_calls import measure_tool_calls
@@ -58,7 +59,7 @@ class Size:
 
 _TASKS: Final = {"simple": 16, "multiple": 8, "parallel": 8}
 _TRACES: Final = TraceSize((2, 4, 8, 16), 4, 2048, 3.0, sweeps=True)
-FULL: Final = Size(_TRACES, (1000, 8000), 3, 7, 8, 1024, 512, 100, _TASKS, 500)
+FULL: Final = Size(_TRACES, (1000, 8000), 3, 7, 24, 1024, 512, 100, _TASKS, 500)
 _FEW_TASKS: Final = {"simple": 2, "multiple": 2}
 _FEW_TRACES: Final = TraceSize((3, 8), 3, 512, 2.5, sweeps=False)
 QUICK: Final = Size(_FEW_TRACES, (1000,), 1, 2, 2, 512, 128, 4, _FEW_TASKS, 20)
@@ -67,8 +68,15 @@ SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 _MARGIN_TOKENS: Final = 512
 
 
-def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str = "nano") -> BenchReport:
-    """Measure ``model``.
+def run(
+    *,
+    quick: bool,
+    workloads: Path | None,
+    progress: Progress,
+    model: str = "nano",
+    parts: Collection[Part] = tuple(Part),
+) -> BenchReport:
+    """Measure ``parts`` with ``model``.
 
     Prompts come from the folder ``workloads``, with Spec-Bench and MTRAG; without it the bench has its own.
 
@@ -87,23 +95,19 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
         texts = texts_of(runtime.count_tokens)
         bytes_a_token = token_bytes(runtime)
     measured = Measured()
+    sweeps: list[SweepPoint] = []
+    left_out = [f"{part} (not asked for)" for part in Part if part not in parts]
     length = min(size.traces.max_tokens, found.context_length - _MARGIN_TOKENS)
-    traces = Traces(model, bytes_a_token, texts_of, replace(size.traces, max_tokens=length), progress)
-    measured.replayed += traces.sides()
-    sweeps = traces.sweeps()
-    left_out = _measure_restarts(measured, model, found, size, texts, machine, progress)
-    measured.slowdown = measure_slowdown(model, size.prompt_tokens, size.batches, texts, progress)
-    measured.recomputed = measure_recompute(model, size.prompt_tokens, texts, progress)
-    measured.poisoned = measure_poison(model, size.prompt_tokens, size.completions, texts, progress)
-    measured.density_overhead_pct = measure_density_overhead(
-        model, size.prompt_tokens, size.batches, texts, progress
-    )
-    measured.accuracies = measure_accuracy(model, _long_texts(texts, size), size.window, progress)
-    if workloads is not None and (workloads / BFCL).is_file():
-        measured.tool_calls = measure_tool_calls(model, load_tasks(workloads, size.tasks), progress)
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        progress(f"{size.crashes} processes that are killed")
-        measured.crashes = crash_points(Path(folder), size.crashes)
+    if Part.TRACES in parts:
+        traces = Traces(model, bytes_a_token, texts_of, replace(size.traces, max_tokens=length), progress)
+        measured.replayed += traces.sides()
+        sweeps += traces.sweeps()
+    if Part.RESTARTS in parts:
+        left_out += _measure_restarts(measured, model, found, size, texts, machine, progress)
+    if Part.STORAGE in parts:
+        _measure_storage(measured, model, size, texts, progress)
+    if Part.COMPRESSION in parts:
+        _measure_compression(measured, model, size, texts, workloads, progress)
     return BenchReport(
         bench="context",
         machine=machine,
@@ -111,6 +115,33 @@ def run(*, quick: bool, workloads: Path | None, progress: Progress, model: str =
         tables=tables_of(measured, sweeps),
         method=method_of(size.traces, length, size.repeats, measured, left_out),
     )
+
+
+def _measure_storage(
+    measured: Measured, model: str, size: Size, texts: TaskTexts, progress: Progress
+) -> None:
+    measured.slowdown = measure_slowdown(model, size.prompt_tokens, size.batches, texts, progress)
+    measured.density_overhead_pct = measure_density_overhead(
+        model, size.prompt_tokens, size.batches, texts, progress
+    )
+    measured.recomputed = measure_recompute(model, size.prompt_tokens, texts, progress)
+    measured.poisoned = measure_poison(model, size.prompt_tokens, size.completions, texts, progress)
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        progress(f"{size.crashes} processes that are killed")
+        measured.crashes = crash_points(Path(folder), size.crashes)
+
+
+def _measure_compression(
+    measured: Measured,
+    model: str,
+    size: Size,
+    texts: TaskTexts,
+    workloads: Path | None,
+    progress: Progress,
+) -> None:
+    measured.accuracies = measure_accuracy(model, _long_texts(texts, size), size.window, progress)
+    if workloads is not None and (workloads / BFCL).is_file():
+        measured.tool_calls = measure_tool_calls(model, load_tasks(workloads, size.tasks), progress)
 
 
 def _measure_restarts(

@@ -115,13 +115,21 @@ def accuracy_table(accuracies: Sequence[Accuracy]) -> Table:
     """Figure 12: what contexts in fewer bits cost."""
     return Table(
         title="accuracy by stored bits (LLMS, Fig. 12)",
-        columns=("stored", "share of the bytes", "perplexity", "increase, %", "equal likeliest tokens, %"),
+        columns=(
+            "stored",
+            "share of the bytes",
+            "perplexity",
+            "increase, %",
+            "standard error, points",
+            "equal likeliest tokens, %",
+        ),
         rows=tuple(
             (
                 each.name,
                 round(each.bytes_share, 3),
                 round(each.perplexity, 3),
                 round(each.increase_pct, 2),
+                round(each.standard_error_pct, 2),
                 round(100 * each.agreement, 1),
             )
             for each in accuracies

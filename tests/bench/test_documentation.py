@@ -14,6 +14,7 @@ import pytest
 from agentrt.bench import documentation
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.context.parts import Part
 from agentrt.bench.documentation import Measured, documents, read_reports, render
 from agentrt.errors import InvalidRequestError
 from tests.house.project import ROOT
@@ -235,3 +236,10 @@ def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pyte
     }
     (measured,) = (each for name, each in read_reports(Path("docs/figures")).items() if name == "context")
     assert measured.source().startswith("Measured by `agentrt bench context --model main.gguf`")
+    documentation.main(
+        ["context", "--part", "restarts", "--quick", "--model", "main.gguf", "--draft", "small.gguf"]
+    )
+    assert given["context"]["parts"] == [Part.RESTARTS]
+    restarts = read_reports(Path("docs/figures"))["context_restarts"]
+    command = "agentrt bench context --model main.gguf --part restarts --quick"
+    assert restarts.source().startswith(f"Measured by `{command}`")

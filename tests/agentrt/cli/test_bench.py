@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
+from agentrt.bench.context.parts import Part
 from agentrt.cli.main import app
 from agentrt.errors import ModelNotFoundError, WorkloadNotFoundError
 
@@ -105,6 +106,24 @@ def test_a_model_is_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None
         result = CliRunner().invoke(app, ["bench", name, "--model", "some.gguf"])
         assert result.exit_code == 0, result.output
     assert given == ["some.gguf"] * 3
+
+
+def test_parts_are_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def run(*, parts: Any, **options: Any) -> BenchReport:
+        given.extend(parts)
+        return REPORT
+
+    module = types.ModuleType("agentrt.bench.context.main")
+    module.run = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    result = CliRunner().invoke(app, ["bench", "context", "--part", "restarts", "--part", "storage"])
+    assert result.exit_code == 0, result.output
+    assert given == [Part.RESTARTS, Part.STORAGE]
+    result = CliRunner().invoke(app, ["bench", "context", "--part", "nothing"])
+    assert result.exit_code == 2
+    assert "'traces'" in result.output
 
 
 @pytest.mark.parametrize("option", ["--seed", "--seeds", "--draft"])

@@ -31,6 +31,7 @@ def test_perplexities_are_compared_over_all_texts() -> None:
     assert found.perplexity == pytest.approx(2 * 2 ** (1 / 3))
     assert found.increase_pct == pytest.approx(100 * (2 ** (1 / 3) - 1))
     assert found.agreement == pytest.approx(2 / 3)
+    assert found.standard_error_pct == pytest.approx(100 * log(2) / 4)  # log(2) / 2 and 0, over two texts
     figures = Measured(accuracies=[found, accuracy_of(COMPRESSED, plain, plain)]).figures()
     assert figures == {"compressed_ppl_increase_pct": 0.0}
 

@@ -9,6 +9,7 @@ import pytest
 from agentrt.bench.common.figures import draw
 from agentrt.bench.context import main as context
 from agentrt.bench.context.main import Size, run
+from agentrt.bench.context.parts import Part
 from agentrt.bench.context.sweeps import TraceSize
 from agentrt.errors import ModelNotFoundError
 
@@ -48,6 +49,13 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     drawn = draw(report, tmp_path)
     assert [path.name for path in drawn] == ["llms-figure-9.svg", "restart.svg"]
     assert "VLLM-SQ" in drawn[0].read_text()
+
+
+def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "SIZES", {True: SMALL})
+    report = run(quick=True, workloads=None, progress=lambda line: None, parts=[Part.RESTARTS])
+    assert [table.title for table in report.tables] == ["time to the first token after a restart, in s"]
+    assert "traces (not asked for); storage (not asked for); compression (not asked for)" in report.method
 
 
 def test_a_wrong_model_is_refused(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class AnyOrder(RuleBasedStateMachine):
         return self.scheduler.next_timeout() < float("inf")
 
     def holds_blocks(self) -> bool:
-        """Whether something else than sequences and held contexts has blocks that a prompt may wait for."""
+        """Whether something else than sequences and held contexts has blocks that the next token may lack."""
         return False
 
     def settle(self) -> None:
@@ -123,7 +123,9 @@ class AnyOrder(RuleBasedStateMachine):
         batch = kernel.scheduled.batch
         not_ready = (SequenceState.WAITING, SequenceState.LOADING)
         ready = [s for s in self.alive if not s.level and s.state not in not_ready]
-        if batch.level and ready and not self.holds_blocks():
+        if self.holds_blocks():
+            ready = [s for s in ready if s.computed_tokens < len(s.blocks) * BLOCK]
+        if batch.level and ready:
             assert any(s.promoted for s in self.alive), "a background kernel before a reactive one"
             assert self.reactive_in_a_row >= self.policy.promoted_stride
         self.reactive_in_a_row = 0 if batch.level else self.reactive_in_a_row + 1

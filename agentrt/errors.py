@@ -253,9 +253,11 @@ class ContextNotFoundError(RequestError, LookupError):
 class ContextQuotaError(RequestError):
     """The app has as many contexts, or as many bytes of them, as it may have. Nothing was stored."""
 
-    def __init__(self, quota: str, limit: int, fix: str) -> None:
-        """``quota`` names what is limited to ``limit``; ``fix`` is a sentence."""
-        super().__init__(f"the limit of {limit} {quota} is reached. {fix}")
+    def __init__(self, quota: str, limit: int) -> None:
+        """``quota`` is the field of :class:`RuntimeConfig` whose value is ``limit``."""
+        super().__init__(
+            f"the limit {quota}={limit} is reached. Delete contexts that are no longer needed, or raise it."
+        )
         self.quota = quota
         self.limit = limit
 

@@ -104,7 +104,9 @@ def open_context_store(
     return ContextStore(
         model_folder(config.context_folder, model_id),
         None if fingerprint is None else fingerprint(),
-        quotas=StoreQuotas(bytes_per_app=config.context_app_bytes, disk_bytes=config.context_disk_bytes),
+        quotas=StoreQuotas(
+            context_app_bytes=config.context_app_bytes, context_disk_bytes=config.context_disk_bytes
+        ),
         key=_key_source(config.context_key),
     )
 

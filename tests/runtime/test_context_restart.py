@@ -174,7 +174,7 @@ def test_the_disk_space_of_an_app_is_limited(
     context = service.new_context()
     with pytest.raises(ContextQuotaError) as caught:
         _ = [service.new_context(SYSTEM * 20) for _ in range(100)]
-    assert (caught.value.quota, caught.value.limit) == ("bytes_per_app", 20_000)
+    assert (caught.value.quota, caught.value.limit) == ("context_app_bytes", 20_000)
     assert len(service.contexts()) > 5
     service.call(context, "Hello!", max_tokens=4)  # existing ones go on
     runtime.bind("other").new_context(SYSTEM * 20)

@@ -68,5 +68,14 @@ def test_limits_of_apps_and_of_the_folder(tmp_path: Path) -> None:
         assert store.create("mail", "b").append_chunks(chunks[1:2]) == 1  # as KV of notes goes
         assert store.locate("notes", chunks[0].block_hash) is None
         store.get("notes", "a").append_text(bytes(3000))
-        with pytest.raises(ContextQuotaError, match="bytes_per_app"):
+        with pytest.raises(ContextQuotaError, match="context_app_bytes=3000"):
             store.create("notes", "b")
+
+
+@pytest.mark.parametrize("setting", ["context_app_bytes", "context_disk_bytes"])
+def test_a_limit_that_is_reached_is_the_setting_that_the_error_names(tmp_path: Path, setting: str) -> None:
+    with opened(tmp_path, **{setting: 3000}) as store:
+        store.create("notes", "a").append_text(bytes(3000))
+        with pytest.raises(ContextQuotaError, match=f"limit {setting}=3000 ") as caught:
+            store.create("notes", "b")
+    assert RuntimeConfig(**{caught.value.quota: caught.value.limit}) == RuntimeConfig(**{setting: 3000})

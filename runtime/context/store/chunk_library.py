@@ -213,7 +213,7 @@ class ChunkLibrary:
             try:
                 return write()
             except OSError as error:
-                if error.errno not in _NO_SPACE or not self._drop_one("disk_bytes", ""):
+                if error.errno not in _NO_SPACE or not self._drop_one("context_disk_bytes", ""):
                     raise
 
     def _path(self, name: str) -> Path:
@@ -320,7 +320,7 @@ class ChunkLibrary:
 
         Those of another fingerprint go first, then those of the context that was used longest ago.
         """
-        names = self._usage.with_chunks(None if quota == "disk_bytes" else app)
+        names = self._usage.with_chunks(None if quota == "context_disk_bytes" else app)
         names = [name for name in names if name != keep or name in self._foreign]
         if not names:
             return False

@@ -155,10 +155,7 @@ class ContextStore:
             start = FileStart.new(FileKind.TEXT, identity, self._key)
             quota = self._chunks.make_room(app, len(start.content))
             if quota is not None:
-                limit = self._usage.limit(quota)
-                raise ContextQuotaError(
-                    quota, limit or 0, "Delete contexts that are no longer needed, or raise it."
-                )
+                raise ContextQuotaError(quota, self._usage.limit(quota) or 0)
             path = self._path(owner.name)
             file = self._chunks.freeing_space(lambda: RecordFile.create(self._disk, path, start))
             context = self._add(owner, Text(file, ()), used_ns=0)

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Quota = Literal["bytes_per_app", "disk_bytes"]
-QUOTAS: Final[tuple[Quota, ...]] = ("bytes_per_app", "disk_bytes")
+Quota = Literal["context_app_bytes", "context_disk_bytes"]
+QUOTAS: Final[tuple[Quota, ...]] = ("context_app_bytes", "context_disk_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreQuotas:
-    """What contexts may take on disk; None is without limit."""
+    """What contexts may take on disk, by the names of the settings; None is without limit."""
 
-    bytes_per_app: int | None = None
-    disk_bytes: int | None = None
+    context_app_bytes: int | None = None
+    context_disk_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Usage:
 
     def exceeds(self, quota: Quota, app: str, added: int) -> bool:
         """Return whether ``added`` more bytes of the app would exceed a quota."""
-        used = self._app_bytes[app] if quota == "bytes_per_app" else self._text_bytes + self._chunk_bytes
+        used = self._app_bytes[app] if quota == "context_app_bytes" else self._text_bytes + self._chunk_bytes
         limit = self.limit(quota)
         return limit is not None and used + added > limit
 

@@ -269,9 +269,7 @@ class ContextTable:
             others = len(contexts.others)
             surplus = (len(contexts.entries) - others if made_by_app else others) - self._limit + 1
         if made_by_app and surplus > 0:
-            raise ContextQuotaError(
-                "contexts of an app", self._limit, "Delete one, or raise contexts_per_app."
-            )
+            raise ContextQuotaError("contexts_per_app", self._limit)
         for _ in range(surplus):
             with self._lock:
                 entry = contexts.least_recently_used()

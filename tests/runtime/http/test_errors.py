@@ -19,7 +19,12 @@ from agentrt.runtime.http.errors import ApiError, to_api_error
         ),
         (errors.ContextNotFoundError("ctx_1"), 404, "invalid_request_error", "context_not_found"),
         (errors.ContextBusyError("ctx_1"), 409, "invalid_request_error", "context_busy"),
-        (errors.ContextQuotaError("contexts", 1, "Do."), 429, "insufficient_quota", "context_quota_exceeded"),
+        (
+            errors.ContextQuotaError("contexts_per_app", 1),
+            429,
+            "insufficient_quota",
+            "context_quota_exceeded",
+        ),
         (errors.ContextStoreError("full. Free."), 503, "server_error", "context_store_failed"),
         (errors.OverloadedError("full. Wait."), 429, "rate_limit_error", "rate_limit_exceeded"),
         (errors.RuntimeClosedError("closed. Open."), 503, "server_error", None),

@@ -49,7 +49,7 @@ operations = st.lists(
 def test_no_limit_is_exceeded_but_by_text_and_no_text_is_lost(
     operations: list, bytes_per_app: int, disk_bytes: int
 ) -> None:
-    quotas = StoreQuotas(bytes_per_app=bytes_per_app, disk_bytes=disk_bytes)
+    quotas = StoreQuotas(context_app_bytes=bytes_per_app, context_disk_bytes=disk_bytes)
     expected: dict[str, dict[str, tuple[list[bytes], set[int]]]] = {"notes": {}, "mail": {}}
     folder = Path(tempfile.mkdtemp())
     store = ContextStore(folder, FINGERPRINT, quotas=quotas)
@@ -108,7 +108,7 @@ def test_no_limit_is_exceeded_but_by_text_and_no_text_is_lost(
 
 
 def test_kv_of_the_context_used_longest_ago_goes_first(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(bytes_per_app=4 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=4 * SIZE)) as store:
         for number, id in enumerate("abc"):
             store.create("notes", id).append_chunks(big(number))
         store.create("mail", "a").append_chunks(big(0))
@@ -130,14 +130,14 @@ def test_the_order_of_use_survives_a_restart_and_a_clock_that_goes_backwards(tmp
     with ContextStore(tmp_path, FINGERPRINT, clock=lambda: 0) as store:
         assert [context.id for context in store.contexts("notes")] == [*"bcad"]
         store.get("notes", "b").append_text(b"more")
-    quotas = StoreQuotas(disk_bytes=4 * SIZE)
+    quotas = StoreQuotas(context_disk_bytes=4 * SIZE)
     with ContextStore(tmp_path, FINGERPRINT, clock=lambda: 0, quotas=quotas) as store:
         assert [context.id for context in store.contexts("notes")] == [*"cadb"]
         assert [hashes_of(store, id) for id in "cadb"] == [[], [], [3], [0]]  # a smaller limit than before
 
 
 def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(bytes_per_app=4 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=4 * SIZE)) as store:
         context = store.create("notes", "a")
         assert context.append_chunks(big(*range(9))) == 3
         assert hashes_of(store, "a") == [0, 1, 2]
@@ -145,16 +145,14 @@ def test_what_does_not_fit_is_not_stored(tmp_path: Path) -> None:
         context.append_text(bytes(2 * SIZE))  # text does: the KV goes
         assert hashes_of(store, "a") == []
         context.append_text(bytes(9 * SIZE))
-        with pytest.raises(
-            ContextQuotaError, match=r"limit of 4000 bytes_per_app is reached\. Delete contexts"
-        ):
+        with pytest.raises(ContextQuotaError, match=r"context_app_bytes=4000 is reached\. Delete contexts"):
             store.create("notes", "b")
         store.delete("notes", "a")
         store.create("notes", "b")
 
 
 def test_texts_beyond_one_limit_do_not_suspend_the_other(tmp_path: Path) -> None:
-    quotas = StoreQuotas(bytes_per_app=2 * SIZE, disk_bytes=4 * SIZE)
+    quotas = StoreQuotas(context_app_bytes=2 * SIZE, context_disk_bytes=4 * SIZE)
     with ContextStore(tmp_path, FINGERPRINT, quotas=quotas) as store:
         store.create("mail", "a").append_chunks(big(1))
         context = store.create("notes", "a")
@@ -165,7 +163,7 @@ def test_texts_beyond_one_limit_do_not_suspend_the_other(tmp_path: Path) -> None
 
 
 def test_a_shared_prefix_outlives_the_context_that_has_stored_it(tmp_path: Path) -> None:
-    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(bytes_per_app=5 * SIZE)) as store:
+    with ContextStore(tmp_path, FINGERPRINT, quotas=StoreQuotas(context_app_bytes=5 * SIZE)) as store:
         store.create("notes", "a").append_chunks(big(1, 2))
         for id in "bc":
             store.create("notes", id).refer_to([each.block_hash for each in big(1)])
@@ -181,7 +179,7 @@ def test_a_shared_prefix_outlives_the_context_that_has_stored_it(tmp_path: Path)
 
 
 def test_kv_of_another_fingerprint_goes_first(tmp_path: Path) -> None:
-    quotas = StoreQuotas(disk_bytes=4500)
+    quotas = StoreQuotas(context_disk_bytes=4500)
     with ContextStore(tmp_path, b"another model", quotas=quotas) as store:
         for id in "ab":
             store.create("notes", id)

@@ -9,9 +9,8 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing, closing, contextmanager
+from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Final, Self, Unpack
 
 import openvino as ov
@@ -94,7 +93,7 @@ class RuntimeStatistics:
     """What is stored of contexts; None without a folder."""
 
 
-class LocalRuntime:
+class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     """One model, loaded and running. Thread-safe: requests from any thread and event loop share its batches.
 
     Call :meth:`open`, and use the instance as a context manager::
@@ -284,16 +283,7 @@ class LocalRuntime:
         blocks = self._pool.cached_blocks() if saved else {}
         return SavedContexts.save(self._salts, self._contexts_owner, blocks, caches)
 
-    def __enter__(self) -> Self:
-        """Return the runtime itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the runtime."""
         self.close()
 

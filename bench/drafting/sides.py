@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from .baselines.ngram_map import NgramMap
+from .baselines.ngram_lookup import ngram_map, prompt_lookup
 from .baselines.predictor import Baseline, FixedWidthDrafter
-from .baselines.prompt_lookup import PromptLookup
 from .baselines.suffix_automaton import SuffixAutomatonDecoding
 from .baselines.suffix_decoding import SuffixDecoding
 from .baselines.token_recycling import TokenRecycling
@@ -169,10 +168,10 @@ NEEDED: Final = (VANILLA, PROMPT_LOOKUP, SAM, SUFFIX_DECODING, OURS)
 def baselines() -> list[Side]:
     """Return a new side for each baseline."""
     return [
-        BaselineSide(PROMPT_LOOKUP, lambda: PromptLookup),
+        BaselineSide(PROMPT_LOOKUP, lambda: prompt_lookup),
         BaselineSide(SAM, SuffixAutomatonDecoding),
         BaselineSide(SUFFIX_DECODING, SuffixDecoding),
-        BaselineSide(NGRAM_MAP, lambda: NgramMap),
+        BaselineSide(NGRAM_MAP, lambda: ngram_map),
         BaselineSide(TOKEN_RECYCLING, TokenRecycling),
     ]
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 MAX_DRAFT_TOKENS: Final = 128
 """Maximum number of draft tokens verified at once: a longer batch would delay the other requests."""
 
+LEAST_REACHED: Final = 0.02
+"""Probability of being reached below which a token is not drafted: its verification never pays."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:

@@ -14,7 +14,7 @@ from .token_texts import TokenTexts
 
 _MOST_TOKENS: Final = 64
 _LEAST_REACHED: Final = 0.05
-"""Probability of being reached below which a token is not drafted: its verification never pays."""
+"""Higher than :data:`LEAST_REACHED` of the other drafts, of which no token takes a step of a matcher."""
 
 _FORCED: Final = TokenClass("forced", 0.98)
 """The text is forced; the model may write it in other tokens."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .acceptance import AcceptanceModel, Evidence
-from .drafter import MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
+from .drafter import LEAST_REACHED, MAX_DRAFT_TOKENS, NO_DRAFT, Draft, Drafter
 from .suffix_index import MAX_MATCH, SuffixIndex
 
 _TRUST: Final = 32
@@ -20,7 +20,6 @@ _RESUMED_TRUST: Final = 8
 """What a match counts more behind a divergence than elsewhere: most predictions are followed again."""
 _LEAST_MATCH: Final = 2
 """Tokens that must agree for the prediction to be followed from another place on."""
-_LEAST_REACHED: Final = 0.02
 
 
 class Prediction:
@@ -116,7 +115,7 @@ class PredictionDrafter(Drafter):
         for depth in range(len(rest)):
             probability = self._acceptance.probability(_evidence(followed.agreeing + depth))
             reached *= probability
-            if reached < _LEAST_REACHED:
+            if reached < LEAST_REACHED:
                 break
             probabilities.append(probability)
         if not probabilities:

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from .acceptance import Evidence
 from .app_history import AppHistory, Source
-from .drafter import Draft, Drafter
+from .drafter import LEAST_REACHED, Draft, Drafter
 from .suffix_index import MAX_MATCH, SEPARATOR, SuffixIndex
 
 _MOST_TOKENS: Final = 32
-_LEAST_REACHED: Final = 0.02
-"""Probability of being reached below which a token is not drafted: its verification never pays."""
 
 
 class _Occurrences(NamedTuple):
@@ -116,7 +114,7 @@ class RetrievalDrafter(Drafter):
         path: list[_Occurrences] = []
         reached = 1.0
         self._expected = [_Expected([each]) for each in candidates[1:]]
-        while candidates and len(path) < _MOST_TOKENS and reached >= _LEAST_REACHED:
+        while candidates and len(path) < _MOST_TOKENS and reached >= LEAST_REACHED:
             best = max(candidates, key=_probability)
             path.append(best)
             reached *= best.probability
@@ -124,7 +122,7 @@ class RetrievalDrafter(Drafter):
             candidates = [each for each in found if each is not None]
         if path:
             self._expected.append(_Expected(path))
-        drafted = path if reached >= _LEAST_REACHED else path[:-1]
+        drafted = path if reached >= LEAST_REACHED else path[:-1]
         return Draft(tuple(each.token for each in drafted), tuple(each.probability for each in drafted))
 
     def _longest_matches(self) -> list[_Occurrences]:

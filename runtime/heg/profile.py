@@ -55,11 +55,17 @@ class GroupTimes(_Frozen):
     last_s: Seconds
     """Out-projection and MLP of the last layer of the groups."""
 
+    @staticmethod
+    def figure(kernel: Kernel) -> str:
+        """Return the name of the field with the seconds of the group of a TOKENS kernel."""
+        if len(kernel.layers) > 1:
+            return "middle_s"
+        return "last_s" if kernel.segments.start else "first_s"
+
     def of(self, kernel: Kernel) -> float:
         """Return the seconds of the group of a TOKENS kernel."""
-        if len(kernel.layers) > 1:
-            return self.middle_s
-        return self.last_s if kernel.segments.start else self.first_s
+        seconds: float = getattr(self, self.figure(kernel))
+        return seconds
 
 
 class DecodeGroups(GroupTimes):
@@ -100,11 +106,6 @@ class LayerCosts(_Frozen):
     reshape_s: Seconds = 0.0
     """How much longer one layer takes in its first run with another number of tokens."""
 
-    def attention(self, shape: BatchShape) -> float:
-        """Return the seconds that one layer of ``shape`` spends on the tokens in the KV cache."""
-        past = shape.past_tokens
-        return past * self.read_s + past * shape.tokens / shape.sequences * self.pair_s
-
 
 class XPUProfile(_Frozen):
     """The costs of one XPU, measured while it ran nothing else."""
@@ -120,6 +121,20 @@ class XPUProfile(_Frozen):
     """Roofline: the most bytes of weights read per second measured."""
     watts: Positive
     """Power above idle while a kernel runs."""
+
+    def groups_for(self, shape: BatchShape, graph: StaticGraph | None) -> StaticGroups | DecodeGroups:
+        """Return the static kernels of ``graph``; of the one made for such a shape if it is None.
+
+        Raises:
+            KeyError: there are none.
+        """
+        if self.groups is None:
+            raise KeyError(f"{self.device} has no token-level kernels")
+        decode = self.groups.decode
+        if decode is None:
+            return self.groups
+        fits = shape.tokens <= decode.tokens if graph is None else graph is StaticGraph.DECODE
+        return decode if fits else self.groups
 
 
 class Profile(_Frozen):
@@ -183,22 +198,13 @@ class Profile(_Frozen):
     ) -> KernelCost:
         """See :meth:`CostModel.estimate`."""
         xpu = self.xpus[role]
-        past = 0
-        measured = self.measured
-        if kernel.kind is KernelKind.TOKENS:
-            if xpu.groups is None:
-                raise KeyError(f"{xpu.device} has no token-level kernels")
-            seconds, weights = self._group(xpu.groups, kernel, shape, graph)
-        elif xpu.layers is None:
-            raise KeyError(f"{xpu.device} has only token-level kernels")
-        elif kernel.kind is KernelKind.LAYERS:
-            seconds, weights = self._layers(xpu, xpu.layers, kernel, shape)
-            past = len(kernel.layers) * shape.past_tokens
-            measured &= shape.tokens <= xpu.layers.layer.counts[-1]
-        else:
-            seconds, weights = xpu.layers.attention_s + xpu.layers.attention(shape), 0
-            past = shape.past_tokens
+        seconds = sum(self.seconds_by_figure(kernel, shape, role, graph).values())
+        weights = self._weights(xpu, kernel, shape, graph)
+        past = 0 if kernel.kind is KernelKind.TOKENS else _attending_layers(kernel) * shape.past_tokens
         traffic = weights + past * self.past_bytes
+        measured = self.measured
+        if kernel.kind is KernelKind.LAYERS and xpu.layers is not None:
+            measured &= shape.tokens <= xpu.layers.layer.counts[-1]
         return KernelCost(
             seconds,
             min(1.0, traffic / (seconds * self.bandwidth)) if seconds > 0 else 0.0,
@@ -207,21 +213,49 @@ class Profile(_Frozen):
             measured,
         )
 
-    def _layers(
-        self, xpu: XPUProfile, costs: LayerCosts, kernel: Kernel, shape: BatchShape
-    ) -> tuple[float, int]:
-        """Return the seconds of a LAYERS kernel and the bytes of weights it reads."""
-        tokens, layers = shape.tokens, len(kernel.layers)
-        each = costs.layer.at(tokens, self.layer_flops / xpu.peak_flops) + costs.attention(shape)
-        seconds = len(kernel.segments) * costs.segment_s + layers * each
-        weights = layers * self.layer_bytes
+    def seconds_by_figure(
+        self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
+    ) -> dict[str, float]:
+        """Return the parts of the estimated seconds by the field of the costs that each comes from.
+
+        The fields are those of :class:`GroupTimes` for a TOKENS kernel, else of :class:`LayerCosts`.
+        Arguments and errors are those of :meth:`estimate`.
+        """
+        xpu = self.xpus[role]
+        if kernel.kind is KernelKind.TOKENS:
+            groups = xpu.groups_for(shape, graph)
+            return {groups.figure(kernel): _runs(groups, shape) * groups.of(kernel)}
+        costs = xpu.layers
+        if costs is None:
+            raise KeyError(f"{xpu.device} has only token-level kernels")
+        layers, past = _attending_layers(kernel), shape.past_tokens
+        attention = {
+            "read_s": layers * past * costs.read_s,
+            "pair_s": layers * past * shape.tokens / shape.sequences * costs.pair_s,
+        }
+        if kernel.kind is KernelKind.ATTENTION:
+            return {"attention_s": costs.attention_s, **attention}
+        parts = {
+            "segment_s": len(kernel.segments) * costs.segment_s,
+            "layer": layers * costs.layer.at(shape.tokens, self.layer_flops / xpu.peak_flops),
+            **attention,
+        }
         if kernel.layers.start == 0:
-            # Of the embedding table only the rows of these tokens are read.
-            seconds += costs.entry_s
+            parts["entry_s"] = costs.entry_s
         if kernel.last and shape.logits_rows:
-            seconds += costs.head.at(shape.logits_rows, self.head_flops / xpu.peak_flops)
-            weights += self.head_bytes
-        return seconds, weights
+            parts["head"] = costs.head.at(shape.logits_rows, self.head_flops / xpu.peak_flops)
+        return parts
+
+    def _weights(self, xpu: XPUProfile, kernel: Kernel, shape: BatchShape, graph: StaticGraph | None) -> int:
+        """Return the bytes of weights that a kernel reads."""
+        if kernel.kind is KernelKind.TOKENS:
+            groups = xpu.groups_for(shape, graph)
+            return _runs(groups, shape) * self._group_bytes(groups, kernel)
+        if kernel.kind is KernelKind.ATTENTION:
+            return 0
+        # Of the embedding table only the rows of these tokens are read.
+        head = self.head_bytes if kernel.last and shape.logits_rows else 0
+        return len(kernel.layers) * self.layer_bytes + head
 
     def estimate_load(self, kernel: Kernel) -> KernelCost:
         """See :meth:`CostModel.estimate_load`."""
@@ -232,17 +266,6 @@ class Profile(_Frozen):
         share = min(1.0, weights / (seconds * self.bandwidth)) if seconds > 0 else 0.0
         return KernelCost(seconds, share, weights, xpu.watts, self.measured)
 
-    def _group(
-        self, groups: StaticGroups, kernel: Kernel, shape: BatchShape, graph: StaticGraph | None
-    ) -> tuple[float, int]:
-        """Return the seconds of a static token-level group and the bytes of weights it reads."""
-        chosen: StaticGroups | DecodeGroups = groups
-        if groups.decode is not None:
-            fits = shape.tokens <= groups.decode.tokens if graph is None else graph is StaticGraph.DECODE
-            chosen = groups.decode if fits else groups
-        runs = -(-shape.tokens // chosen.tokens)
-        return runs * chosen.of(kernel), runs * self._group_bytes(chosen, kernel)
-
     def _group_bytes(self, groups: GroupTimes, kernel: Kernel) -> int:
         """Return the bytes of the weights of a group.
 
@@ -252,6 +275,16 @@ class Profile(_Frozen):
             return self.layer_bytes
         ends_s = max(groups.first_s + groups.last_s, math.ulp(1.0))
         return round(self.layer_bytes * groups.of(kernel) / ends_s)
+
+
+def _attending_layers(kernel: Kernel) -> int:
+    """Return the number of layers whose attention a LAYERS or ATTENTION kernel computes."""
+    return 1 if kernel.kind is KernelKind.ATTENTION else len(kernel.layers)
+
+
+def _runs(groups: StaticGroups | DecodeGroups, shape: BatchShape) -> int:
+    """Return how often a static kernel runs until all tokens are computed."""
+    return -(-shape.tokens // groups.tokens)
 
 
 def fit_roofline(work: list[tuple[float, float, float]]) -> tuple[float, float]:

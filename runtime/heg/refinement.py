@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from .kernel import BatchShape, Kernel, KernelKind, Role
+from .kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 from .profile import Curve, LayerCosts, Profile, StaticGroups, XPUProfile
 from .store import ProfileStore
 
@@ -94,12 +94,13 @@ class ProfileRefiner:
         factors: defaultdict[_Point, list[float]] = defaultdict(list)
         for (role, _, _), kernels in self._kernels.items():
             for kernel, shape, seconds in kernels:
-                parts = cost_parts(self.profile, kernel, shape, role)
+                # Kernels of the other graph are not observed.
+                parts = self.profile.seconds_by_figure(kernel, shape, role, StaticGraph.PREFILL)
                 # Who takes most of the time takes the blame for the rest of it.
-                name, at = max(parts, key=parts.__getitem__)
-                estimated = parts[name, at]
-                if estimated > 0:
-                    factors[role, name, at].append(1 + (seconds - sum(parts.values())) / estimated)
+                figure = max(parts, key=parts.__getitem__)
+                if parts[figure] > 0:
+                    factor = 1 + (seconds - sum(parts.values())) / parts[figure]
+                    factors[role, figure, _place(self.profile.xpus[role], figure, shape)].append(factor)
         return {
             point: min(max(statistics.median(found), 1 / _LARGEST_STEP), _LARGEST_STEP)
             for point, found in factors.items()
@@ -107,40 +108,13 @@ class ProfileRefiner:
         }
 
 
-def cost_parts(
-    profile: Profile, kernel: Kernel, shape: BatchShape, role: Role
-) -> Mapping[tuple[str, int], float]:
-    """Return the seconds that :meth:`Profile.estimate` adds up, by the figure of the profile they come from.
-
-    A figure is the name of a field, and its place in the curve nearest to ``shape``, 0 if it is no curve.
-    """
-    xpu = profile.xpus[role]
-    if kernel.kind is KernelKind.TOKENS:
-        assert xpu.groups is not None
-        name = "middle_s" if len(kernel.layers) > 1 else "last_s" if kernel.segments.start else "first_s"
-        runs = -(-shape.tokens // xpu.groups.tokens)
-        return {(name, 0): runs * getattr(xpu.groups, name)}
-    costs = xpu.layers
-    assert costs is not None
-    past = shape.past_tokens
-    read_s, pair_s = past * costs.read_s, past * shape.tokens / shape.sequences * costs.pair_s
-    if kernel.kind is KernelKind.ATTENTION:
-        return {("attention_s", 0): costs.attention_s, ("read_s", 0): read_s, ("pair_s", 0): pair_s}
-    layers = len(kernel.layers)
-    parts = {
-        ("segment_s", 0): len(kernel.segments) * costs.segment_s,
-        ("layer", _nearest(costs.layer, shape.tokens)): layers
-        * costs.layer.at(shape.tokens, profile.layer_flops / xpu.peak_flops),
-        ("read_s", 0): layers * read_s,
-        ("pair_s", 0): layers * pair_s,
-    }
-    if kernel.layers.start == 0:
-        parts["entry_s", 0] = costs.entry_s
-    if kernel.last and shape.logits_rows:
-        parts["head", _nearest(costs.head, shape.logits_rows)] = costs.head.at(
-            shape.logits_rows, profile.head_flops / xpu.peak_flops
-        )
-    return parts
+def _place(xpu: XPUProfile, figure: str, shape: BatchShape) -> int:
+    """Return the place nearest to ``shape`` in the curve of a figure; 0 if it is no curve."""
+    if xpu.layers is not None and figure == "layer":
+        return _nearest(xpu.layers.layer, shape.tokens)
+    if xpu.layers is not None and figure == "head":
+        return _nearest(xpu.layers.head, shape.logits_rows)
+    return 0
 
 
 def _nearest(curve: Curve, count: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager
 
 from ..drafting.drafter import DraftCompleter, Drafter
 from ..engine.engine import Engine
@@ -15,7 +14,7 @@ from .builder import GenerationBuilder
 from .generation import Finished, Generation, GenerationEvent, LogprobsDelta
 
 
-class PendingGeneration:
+class PendingGeneration(AbstractContextManager["PendingGeneration"]):
     """One request in the engine. As a context manager it cancels the request on exit, if it has not ended."""
 
     def __init__(
@@ -47,16 +46,7 @@ class PendingGeneration:
         )
         self._reported = 0
 
-    def __enter__(self) -> Self:
-        """Return the pending generation itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Cancel the request."""
         self.cancel()
 

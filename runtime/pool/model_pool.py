@@ -7,8 +7,7 @@ import copy
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
-from types import TracebackType
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, Self
 
 from agentrt.errors import (
@@ -30,7 +29,7 @@ from .pooled_model import ModelStatus, PooledModel
 _log: Final = logging.getLogger(__name__)
 
 
-class ModelPool:
+class ModelPool(AbstractContextManager["ModelPool"]):
     """Models that share a memory budget. For one event loop; call :meth:`close` when it has ended.
 
     A request names its model (:meth:`find`), holds it (:meth:`hold`) and gets its runtime (:meth:`load`)::
@@ -91,16 +90,7 @@ class ModelPool:
                 model.runtime.close()
             model.close_contexts()
 
-    def __enter__(self) -> Self:
-        """Return the pool itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the pool."""
         self.close()
 

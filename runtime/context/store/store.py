@@ -9,11 +9,10 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from agentrt.errors import (
     ContextKeyError,
@@ -65,7 +64,7 @@ class StoreStatistics:
     """Files that were set aside."""
 
 
-class ContextStore:
+class ContextStore(AbstractContextManager["ContextStore"]):
     """The contexts in one folder.
 
     A context is a file of text, which is kept until it is deleted, and a file of KV chunks with the
@@ -221,16 +220,7 @@ class ContextStore:
         self._changes.close()
         self._resources.close()
 
-    def __enter__(self) -> Self:
-        """Return the store itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the store."""
         self.close()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 from agentrt.errors import ContextDamagedError, ContextNotFoundError
 
@@ -17,7 +17,7 @@ from .text_store import StoredText, encode_turn
 _log: Final = logging.getLogger(__name__)
 
 
-class OpenTurn:
+class OpenTurn(AbstractContextManager["OpenTurn"]):
     """A call of a context in progress; there is at most one of each context. Thread-safe.
 
     As a context manager it leaves the context as it was unless the turn was committed.
@@ -47,16 +47,7 @@ class OpenTurn:
         self.messages = entry.snapshot().messages
         """The text before this turn."""
 
-    def __enter__(self) -> Self:
-        """Return the turn itself."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the turn."""
         self.close()
 

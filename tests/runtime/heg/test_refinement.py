@@ -11,7 +11,7 @@ from agentrt.runtime.engine.simulation import SimulatedRequest, Simulation
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, KernelKind, Role
 from agentrt.runtime.heg.profile import Curve, Profile
-from agentrt.runtime.heg.refinement import ProfileRefiner, cost_parts
+from agentrt.runtime.heg.refinement import ProfileRefiner
 from agentrt.runtime.heg.store import ProfileStore
 from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.xpu.protocol import KernelDone
@@ -109,7 +109,7 @@ def test_the_parts_of_a_cost_add_up_to_the_estimate(kind: KernelKind, tokens: in
     role = Role.PREFILL if kind is KernelKind.TOKENS else Role.DECODE
     for layers in (range(1), range(2), range(3, 4)):
         kernel = Kernel(0, kind, range(layers.start, layers.start + 1), layers, (role,), layers.stop == 4)
-        parts = cost_parts(made_up, kernel, shape, role)
+        parts = made_up.seconds_by_figure(kernel, shape, role)
         assert sum(parts.values()) == pytest.approx(made_up.estimate(kernel, shape, role).seconds)
 
 

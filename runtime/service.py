@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 import weakref
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self, Unpack
@@ -29,18 +27,10 @@ from .context.store.store import ContextStore, StoreStatistics
 from .context.swap.swapper import SwapStatistics
 from .context.table.table import ContextTable
 from .contexts import ContextService
-from .drafting.acceptance import AcceptanceModel
-from .drafting.app_history import AppHistories, AppHistory
-from .drafting.drafter import DraftCompleter, Drafter
-from .drafting.grammar import GrammarDrafter
-from .drafting.history_saver import HistorySaver
-from .drafting.history_store import HistoryStore
-from .drafting.prediction import PredictionDrafter
-from .drafting.retrieval import RetrievalDrafter
-from .drafting.token_texts import TokenTexts
+from .drafting.drafter_selector import AppDrafterSelector, DrafterSelector
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
-from .engine.engine_request import OutputListener, RequestOutput
+from .engine.engine_request import OutputListener
 from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
@@ -200,15 +190,15 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                 state_pool=self._state_pool,
                 swapper=self._kept.swapper,
             )
-            # A hybrid model verifies no drafts: its state behind a rejected token could not be taken back.
-            self._verifies_drafts = self._state_pool is None
-            saver = self._new_saver(config)
-            self._histories = AppHistories(saver) if config.drafts and self._verifies_drafts else None
-            self._token_texts = (
-                None
-                if self._tokenizer.token_bytes is None
-                else TokenTexts(self._tokenizer.token_bytes, self._tokenizer.encode)
+            selector = AppDrafterSelector.open(
+                self._tokenizer,
+                # The state of a hybrid model behind a rejected token could not be taken back.
+                verifies_drafts=self._state_pool is None,
+                drafts=config.drafts,
+                history_folder=config.history_folder,
             )
+            self.drafter_selector: DrafterSelector = selector
+            """What selects the drafters of each request. Another one may take its place at any time."""
             self._engine = Engine(
                 loaded.platform,
                 self._scheduler,
@@ -226,7 +216,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             raise
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
-        self._finalizer = weakref.finalize(self, _close, self._engine, saver, self._kept)
+        self._finalizer = weakref.finalize(self, _close, self._engine, selector, self._kept)
 
     @classmethod
     def open(
@@ -409,11 +399,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         else:
             self._salts = contexts.salts
 
-    def _new_saver(self, config: RuntimeConfig) -> HistorySaver | None:
-        if config.history_folder is None or not self._verifies_drafts:
-            return None
-        return HistorySaver(HistoryStore(config.history_folder, self._tokenizer.fingerprint()))
-
     def _events(self, request: Request) -> Generator[GenerationEvent, None, None]:
         pieces = Handover[str | ToolTurn]()
         with self._submit(request, pieces.put) as pending:
@@ -489,55 +474,19 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         listener: OutputListener | None = None,
         tool_cache: ToolCacheDrafter | None = None,
     ) -> PendingGeneration:
-        history = (
-            self._histories.of(request.prefix_salt, request.app) if self._histories is not None else None
-        )
+        selected = self.drafter_selector.select(request, tool_cache)
         pending = PendingGeneration(
             self._engine,
             request,
             listener=listener,
-            drafters=self._drafters(request, history, tool_cache),
-            completer=self._completer(request, history),
+            drafters=selected.drafters,
+            completer=selected.completer,
             tool_cache=tool_cache,
         )
         if request.context_id:
             self.context_table.track(request.app, request.context_id, pending.output, pending.cancel)
-        if history is not None:
-            pending.output.add_done_callback(functools.partial(_remember, history))
+        pending.output.add_done_callback(selected.add_answer)
         return pending
-
-    def _drafters(
-        self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
-    ) -> list[Drafter]:
-        """Return the drafters of one request: every request's drafters are chosen here."""
-        drafters: list[Drafter] = [] if tool_cache is None else [tool_cache]
-        if request.predicted_token_ids and self._verifies_drafts:
-            drafters.append(
-                PredictionDrafter(
-                    request.predicted_token_ids[: request.max_total_tokens],
-                    self._end_token_of(request),
-                    AcceptanceModel() if history is None else history.of_predictions,
-                )
-            )
-        if history is not None:
-            drafters.append(RetrievalDrafter(request.prompt_token_ids, request.max_total_tokens, history))
-        return drafters
-
-    def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
-        """Return what completes the drafts of a request whose answer is held to a grammar."""
-        if history is None or request.grammar_matcher is None or self._token_texts is None:
-            return None
-        return GrammarDrafter(
-            request.grammar_matcher,
-            self._token_texts,
-            request.prompt_token_ids,
-            self._end_token_of(request),
-            history.grammar,
-        )
-
-    def _end_token_of(self, request: Request) -> int | None:
-        """Return the token that is likely to end an answer; None if no end token does."""
-        return self._tokenizer.end_token if self._tokenizer.end_token in request.end_tokens else None
 
     def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
         """Return the tool cache of ``outputs``; None if the request has no tools, or must return a call."""
@@ -552,16 +501,9 @@ def _files_of(directory: ModelDirectory) -> tuple[object, ...]:
     return tuple((file, status.st_size, status.st_mtime_ns) for file, status in files)
 
 
-def _remember(history: AppHistory, output: Future[RequestOutput]) -> None:
-    """Add an answer to the history of its app, on the engine thread, which sets the output."""
-    if not output.cancelled() and output.exception() is None:
-        history.add(output.result().token_ids)
-
-
-def _close(engine: Engine, saver: HistorySaver | None, kept: KeptContexts) -> None:
+def _close(engine: Engine, selector: AppDrafterSelector, kept: KeptContexts) -> None:
     engine.close()
-    if saver is not None:
-        saver.close()  # last: the engine ends all answers
+    selector.close()  # behind the engine, which ends all answers
     kept.close()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .prompt_sets import Prompt
@@ -13,11 +12,10 @@ from .sides import Side, Vanilla
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.drafting.app_history import AppHistory
     from agentrt.runtime.drafting.drafter import Draft, DraftCompleter, Drafter
+    from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector, RequestDrafters
     from agentrt.runtime.output.generation import Generation
     from agentrt.runtime.request.request import Request
-    from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
 
 DRAFTS: Final[dict[str, Any]] = {"drafts": True}
 """The setting with which the runtime drafts."""
@@ -60,16 +58,16 @@ class AnsweringRuntime:
     """A runtime whose requests are drafted for as a side says. Used by one thread."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
-        """Replace the methods by which ``runtime`` chooses the drafters of a request."""
+        """Select the drafters of the requests of ``runtime`` from now on."""
+        from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector
+
+        own = runtime.drafter_selector
+        assert isinstance(own, AppDrafterSelector)
         self._runtime = runtime
-        self._new_drafters = runtime._drafters
-        self._side: Side = Vanilla()
-        self._counts = Counts()
-        self._new_completer = runtime._completer
+        self._selector = _SideSelector(own)
         self._draft_lengths = runtime._scheduler._builder._draft_lengths
         self._shorten = self._draft_lengths.shorten
-        runtime._drafters = self._drafters  # type: ignore[method-assign]
-        runtime._completer = self._completer  # type: ignore[method-assign]
+        runtime.drafter_selector = self._selector
 
     @property
     def runtime(self) -> LocalRuntime:
@@ -92,11 +90,9 @@ class AnsweringRuntime:
 
     def use(self, side: Side) -> None:
         """Draft for the requests that start from now on as ``side`` does."""
-        self._side = side
-        self._runtime._histories = side.histories
+        self._selector.use(side)
         shorten: Any = _keep_all if side.verifies_all else self._shorten
         self._draft_lengths.shorten = shorten  # type: ignore[method-assign]
-        self._counts = Counts()
 
     def answer(self, side: Side, prompt: Prompt, max_tokens: int, **options: Any) -> Answer:
         """Answer one prompt, greedily unless ``options`` say otherwise."""
@@ -119,7 +115,7 @@ class AnsweringRuntime:
         return time.perf_counter() - begun, sum(len(each.token_ids) for each in made)
 
     def _answer_of(self, made: Generation) -> Answer:
-        counts, decoded = self._counts, len(made.token_ids) - 1
+        counts, decoded = self._selector.counts, len(made.token_ids) - 1
         return Answer(
             made.token_ids,
             made.timing.total_s - made.timing.time_to_first_token_s,
@@ -129,18 +125,31 @@ class AnsweringRuntime:
             counts.seconds,
         )
 
-    def _drafters(
-        self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
-    ) -> list[Drafter]:
-        chosen = self._side.drafters(request, partial(self._new_drafters, request, history, tool_cache))
-        if not chosen:
-            return []
-        counts = self._counts
-        return [_PassCounter(counts), *(_TimedDrafter(drafter, counts) for drafter in chosen)]
 
-    def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
-        chosen = self._new_completer(request, history) if self._side.follows_grammar else None
-        return None if chosen is None else _TimedCompleter(chosen, self._counts)
+class _SideSelector:
+    """Selects the drafters of a side, and counts what they do."""
+
+    def __init__(self, own: AppDrafterSelector) -> None:
+        self._own = own
+        self.use(Vanilla())
+
+    def use(self, side: Side) -> None:
+        """Draft for the requests that start from now on as ``side`` does, and count anew."""
+        self._side = side
+        token_texts = self._own.token_texts if side.follows_grammar else None
+        self._selector = replace(self._own, histories=side.histories, token_texts=token_texts)
+        self.counts = Counts()
+
+    def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
+        own = self._selector.select(request, tool_cache)
+        completer = None if own.completer is None else _TimedCompleter(own.completer, self.counts)
+        return replace(own, drafters=self._drafters(request, own), completer=completer)
+
+    def _drafters(self, request: Request, own: RequestDrafters) -> list[Drafter]:
+        drafters = self._side.drafters(request, own.drafters)
+        if not drafters:
+            return []
+        return [_PassCounter(self.counts), *(_TimedDrafter(each, self.counts) for each in drafters)]
 
 
 def _keep_all(*_: object) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .baselines.ngram_lookup import ngram_map, prompt_lookup
 from .baselines.predictor import Baseline, FixedWidthDrafter
@@ -14,9 +14,6 @@ from .baselines.token_recycling import TokenRecycling
 if TYPE_CHECKING:
     from agentrt.runtime.drafting.drafter import Draft, Drafter
     from agentrt.runtime.request.request import Request
-
-NewDrafters: TypeAlias = "Callable[..., list[Drafter]]"
-"""The runtime's own choice: ``LocalRuntime._drafters``, whose arguments are passed on."""
 
 OURS: Final = "ours"
 VANILLA: Final = "vanilla"
@@ -41,8 +38,8 @@ class Side(Protocol):
     def begin_app(self) -> None:
         """Forget all earlier requests: the next ones are of an app that has none."""
 
-    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
-        """Return the drafters of one request, of which those that ``new`` returns are the runtime's own."""
+    def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
+        """Return the drafters of one request, for which the runtime selects its ``own``."""
 
 
 class Vanilla:
@@ -56,7 +53,7 @@ class Vanilla:
     def begin_app(self) -> None:
         """See :meth:`Side.begin_app`."""
 
-    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+    def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
         """See :meth:`Side.drafters`: none."""
         return []
 
@@ -78,7 +75,7 @@ class BaselineSide:
         """See :meth:`Side.begin_app`."""
         self._baseline = self._begin()
 
-    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+    def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
         """See :meth:`Side.drafters`."""
         return [FixedWidthDrafter(self._baseline(request.prompt_token_ids))]
 
@@ -102,10 +99,10 @@ class Ours:
         """See :meth:`Side.begin_app`."""
         self.histories = self._new_histories()
 
-    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+    def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
         """See :meth:`Side.drafters`."""
         dropped = TECHNIQUES.get(self._without or "")
-        return [each for each in new() if type(each).__name__ != dropped]
+        return [each for each in own if type(each).__name__ != dropped]
 
 
 class OursAtWidth(Ours):
@@ -119,15 +116,15 @@ class OursAtWidth(Ours):
         self._width = width
         self._vocabulary_size = vocabulary_size
 
-    def drafters(self, request: Request, new: Callable[[], list[Drafter]]) -> list[Drafter]:
+    def drafters(self, request: Request, own: Sequence[Drafter]) -> Sequence[Drafter]:
         """See :meth:`Side.drafters`."""
-        return [_FirstTokens(super().drafters(request, new), self._width, self._vocabulary_size)]
+        return [_FirstTokens(super().drafters(request, own), self._width, self._vocabulary_size)]
 
 
 class _FirstTokens:
     """The first tokens of the best draft of several drafters, all of which are verified."""
 
-    def __init__(self, drafters: list[Drafter], width: int, vocabulary_size: int) -> None:
+    def __init__(self, drafters: Sequence[Drafter], width: int, vocabulary_size: int) -> None:
         from agentrt.runtime.drafting.drafter import Draft
         from agentrt.runtime.drafting.sources import DraftSources
 

@@ -10,46 +10,35 @@ from .sides import Optimizations
 
 if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
-    from agentrt.runtime.drafting.app_history import AppHistory
     from agentrt.runtime.drafting.drafter import Draft, Drafter
+    from agentrt.runtime.drafting.drafter_selector import RequestDrafters
     from agentrt.runtime.request.request import Request
-    from agentrt.runtime.toolcache.drafter import ToolCacheDrafter
-    from agentrt.runtime.toolcache.outputs import ToolOutputs
 
 _THOUGHT = "Let me look. "
 
 
 class ToolCacheSwitches:
-    """Switches of the tool cache of one runtime, and the number of its drafts."""
+    """Switches of the tool cache of one runtime, and the number of its drafts. A :class:`DrafterSelector`."""
 
     def __init__(self, runtime: LocalRuntime) -> None:
-        """Replace the methods by which ``runtime`` chooses the drafter and the tool cache of a request."""
+        """Select the drafters of the requests of ``runtime`` from now on."""
+        from agentrt.runtime.drafting.drafter_selector import RequestDrafters
+
         self.optimizations = Optimizations()
         """What the tool cache does for the requests that start from now on."""
         self.drafts = 0
         """Drafts of calls so far; each is verified in one forward pass."""
-        self._new_drafters = runtime._drafters
-        self._new_tool_cache = runtime._tool_cache
-        runtime._drafters = self._drafters  # type: ignore[method-assign]
-        runtime._completer = self._completer  # type: ignore[method-assign]
-        runtime._tool_cache = self._tool_cache  # type: ignore[method-assign]
+        self._request_drafters = RequestDrafters
+        runtime.drafter_selector = self
 
-    def _drafters(
-        self, request: Request, history: AppHistory | None, tool_cache: ToolCacheDrafter | None
-    ) -> list[Drafter]:
-        # Without retrieval and grammar drafts: the paper's optimizations are measured alone.
-        if tool_cache is None or not self.optimizations.verifies_calls:
-            return []
-        return [_CountedDrafter(drafter, self) for drafter in self._new_drafters(request, None, tool_cache)]
-
-    def _completer(self, request: Request, history: AppHistory | None) -> None:
-        return None
-
-    def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
-        cache = self._new_tool_cache(request, outputs)
-        if cache is not None and not self.optimizations.answers_calls:
-            cache.answer_turn = _answer_none  # type: ignore[method-assign]
-        return cache
+    def select(self, request: Request, tool_cache: Any) -> RequestDrafters:
+        """Return the tool cache alone, with what is switched on: the paper's optimizations are measured."""
+        if tool_cache is None:
+            return self._request_drafters()
+        if not self.optimizations.answers_calls:
+            tool_cache.answer_turn = _answer_none
+        drafters = [_CountedDrafter(tool_cache, self)] if self.optimizations.verifies_calls else []
+        return self._request_drafters(drafters)
 
 
 class _CountedDrafter:

@@ -102,6 +102,11 @@ class AppHistories:
                 self._apps.popitem(last=False)
             return history
 
+    def close(self) -> None:
+        """Save what was not saved yet. May be called again."""
+        if self._saver is not None:
+            self._saver.close()
+
     def _new_history(self, app: str) -> AppHistory:
         if self._saver is None or not app:
             return AppHistory()

@@ -11,6 +11,7 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.drafting.drafter_selector import AppDrafterSelector
 from agentrt.runtime.drafting.history_store import HistoryStore
 from agentrt.runtime.drafting.suffix_index import SEPARATOR
 
@@ -30,7 +31,9 @@ def stored(runtime: LocalRuntime, folder: Path, app: str) -> list[int]:
 
 def wait_until_loaded(runtime: LocalRuntime, app: str) -> None:
     """Wait until the history of an app is loaded."""
-    histories = runtime._histories
+    selector = runtime.drafter_selector
+    assert isinstance(selector, AppDrafterSelector)
+    histories = selector.histories
     assert histories is not None
     assert histories._saver is not None
     histories.of(runtime._salts.salt_for(app), app)

@@ -1,0 +1,111 @@
+"""The drafters that each request of a runtime gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from ..model.tokenizer import Tokenizer
+from ..request.request import Request
+from .acceptance import AcceptanceModel
+from .app_history import AppHistories, AppHistory
+from .drafter import DraftCompleter, Drafter
+from .grammar import GrammarDrafter
+from .history_saver import HistorySaver
+from .history_store import HistoryStore
+from .prediction import PredictionDrafter
+from .retrieval import RetrievalDrafter
+from .token_texts import TokenTexts
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDrafters:
+    """What drafts for one request, and learns from its answer."""
+
+    drafters: Sequence[Drafter] = ()
+    completer: DraftCompleter | None = None
+    history: AppHistory | None = None
+    """The history that the answer is added to; None for none."""
+
+    def add_answer(self, output: Future[Any]) -> None:
+        """Add the tokens of an output to the history, on the engine thread, which sets ``output``."""
+        if self.history is not None and not output.cancelled() and output.exception() is None:
+            self.history.add(output.result().token_ids)
+
+
+class DrafterSelector(Protocol):
+    """Selects the drafters of requests. Thread-safe."""
+
+    def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
+        """Return the drafters of one request, once; ``tool_cache`` drafts the calls whose outputs it has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AppDrafterSelector(DrafterSelector):
+    """Selects drafters by what a request asks for: the tool cache, a prediction, the history of its app."""
+
+    end_token: int | None
+    """The token that is likely to end an answer; None if no end token does."""
+    verifies_drafts: bool = True
+    """Whether the model can verify drafts, so that predictions are drafted."""
+    histories: AppHistories | None = None
+    """The histories of apps; None to draft from neither text nor grammar, which learn in them."""
+    token_texts: TokenTexts | None = None
+    """The texts of tokens; None to draft from no grammar."""
+
+    @classmethod
+    def open(
+        cls, tokenizer: Tokenizer, *, verifies_drafts: bool, drafts: bool, history_folder: Path | None
+    ) -> Self:
+        """Return a selector for a model; ``drafts`` and ``history_folder`` are settings of the runtime."""
+        if not (verifies_drafts and drafts):
+            return cls(tokenizer.end_token, verifies_drafts)
+        saver = None
+        if history_folder is not None:
+            saver = HistorySaver(HistoryStore(history_folder, tokenizer.fingerprint()))
+        token_texts = None
+        if tokenizer.token_bytes is not None:
+            token_texts = TokenTexts(tokenizer.token_bytes, tokenizer.encode)
+        return cls(tokenizer.end_token, verifies_drafts, AppHistories(saver), token_texts)
+
+    def select(self, request: Request, tool_cache: Drafter | None) -> RequestDrafters:
+        """See :meth:`DrafterSelector.select`."""
+        history = None if self.histories is None else self.histories.of(request.prefix_salt, request.app)
+        drafters: list[Drafter] = [] if tool_cache is None else [tool_cache]
+        if request.predicted_token_ids and self.verifies_drafts:
+            drafters.append(self._prediction(request, history))
+        if history is not None:
+            drafters.append(RetrievalDrafter(request.prompt_token_ids, request.max_total_tokens, history))
+        return RequestDrafters(drafters, self._completer(request, history), history)
+
+    def close(self) -> None:
+        """Save the histories. Call it when all answers have ended; may be called again."""
+        if self.histories is not None:
+            self.histories.close()
+
+    def _prediction(self, request: Request, history: AppHistory | None) -> PredictionDrafter:
+        return PredictionDrafter(
+            request.predicted_token_ids[: request.max_total_tokens],
+            self._end_token_of(request),
+            AcceptanceModel() if history is None else history.of_predictions,
+        )
+
+    def _completer(self, request: Request, history: AppHistory | None) -> DraftCompleter | None:
+        """Return what completes the drafts of a request whose answer is held to a grammar."""
+        if history is None or request.grammar_matcher is None or self.token_texts is None:
+            return None
+        return GrammarDrafter(
+            request.grammar_matcher,
+            self.token_texts,
+            request.prompt_token_ids,
+            self._end_token_of(request),
+            history.grammar,
+        )
+
+    def _end_token_of(self, request: Request) -> int | None:
+        """Return the token that is likely to end the answer; None if it does not end this one."""
+        return self.end_token if self.end_token in request.end_tokens else None

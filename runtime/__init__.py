@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .context.saved_contexts import SavedContexts
     from .context.table.context import Context, ContextKind
     from .context.table.table import ContextTable
-    from .contexts import ContextService, ContextStream
+    from .context_service.service import ContextService, ContextStream
     from .engine.engine_group import EngineGroup
     from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
@@ -80,8 +80,8 @@ _DEFINED_IN = {
     "CallAnswered": ".output.generation",
     "Context": ".context.table.context",
     "ContextKind": ".context.table.context",
-    "ContextService": ".contexts",
-    "ContextStream": ".contexts",
+    "ContextService": ".context_service.service",
+    "ContextStream": ".context_service.service",
     "ContextTable": ".context.table.table",
     "EngineGroup": ".engine.engine_group",
     "EngineStatistics": ".engine.statistics",

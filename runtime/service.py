@@ -11,22 +11,20 @@ from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Self, Unpack
 
-import openvino as ov
-
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
 from agentrt.errors import ConfigurationError, ContextQuotaError, ContextStoreError, PromptTooLongError
 
-from .compressed_contexts import SCORED_LAYERS, open_compression
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
-from .context.compression.codec import BlockCodec
 from .context.saved_contexts import SavedContexts
-from .context.store.fingerprint import kv_fingerprint
 from .context.store.store import ContextStore, StoreStatistics
 from .context.swap.swapper import SwapStatistics
 from .context.table.table import ContextTable
-from .contexts import ContextService
+from .context_service.compression import SCORED_LAYERS
+from .context_service.kept_contexts import KeptContexts
+from .context_service.opening import open_contexts
+from .context_service.service import ContextService
 from .drafting.drafter_selector import AppDrafterSelector, DrafterSelector
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
@@ -35,10 +33,8 @@ from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
-from .kept_contexts import KeptContexts
 from .model.converted import conversion_errors
 from .model.directory import ModelDirectory, open_model_directory
-from .model.openvino_core import openvino_core
 from .model.tokenizer import Tokenizer
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
@@ -54,7 +50,7 @@ from .toolcache.outputs import ToolOutputs
 from .toolcache.renderer import ToolTurnRenderer
 from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
-from .xpu.loading import LoadedModel, load_model
+from .xpu.loading import load_model
 from .xpu.warm_up import warm_up
 
 _log: Final = logging.getLogger(__name__)
@@ -141,7 +137,9 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             self._state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
             self._arena = arena
             self._platform = loaded.platform
-            self._kept = self._keep_contexts(directory, config, loaded, context_store, on_step)
+            self._kept = open_contexts(
+                config, directory, loaded, arena, self._tokenizer, context_store, on_step
+            )
             self._salts = self._kept.salts
             self._contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
             if contexts is not None and contexts.owner == self._contexts_owner and self._kept.store is None:
@@ -350,44 +348,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
         return self._events(self._prepare(messages, options))
-
-    def _keep_contexts(
-        self,
-        directory: ModelDirectory,
-        config: RuntimeConfig,
-        loaded: LoadedModel,
-        store: ContextStore | None,
-        on_step: OnOpeningStep,
-    ) -> KeptContexts:
-        """Open what keeps contexts beyond the arena, as ``config`` asks for it."""
-        compression = None
-        if self._state_pool is None:
-            compression = open_compression(config, loaded, self._arena, self._tokenizer, on_step)
-
-        def fingerprint() -> bytes:
-            properties = config.device_properties()
-            return kv_fingerprint(
-                [directory.graph, directory.graph.with_suffix(".bin")],
-                tokenizer=self._tokenizer.fingerprint(),
-                # By name: their order in the layout depends on how the model was cut.
-                caches=sorted(loaded.layout.caches, key=lambda cache: cache.name),
-                platform=loaded.platform.name,
-                processor=openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
-                properties={name: properties[name] for name in properties if name != "INFERENCE_NUM_THREADS"},
-                openvino=ov.__version__,
-                codec=0 if compression is None else compression.codec.fingerprint,
-            )
-
-        kept = KeptContexts(config, directory.model_id, fingerprint, store)
-        if self._state_pool is None:
-            rows = self._arena.rows(self._platform)
-            if compression is None:
-                kept.swap(rows, BlockCodec(loaded.layout))
-            else:
-                kept.swap(rows, compression.codec, compression.levels)
-        elif kept.store is not None:
-            _log.warning("%s is a hybrid model: its contexts are kept as texts only.", directory.model_id)
-        return kept
 
     def _restore(self, contexts: SavedContexts) -> None:
         """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""

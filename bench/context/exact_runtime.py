@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from agentrt.runtime import LocalRuntime, RuntimeConfig, kept_contexts
+from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.context.store.store import ContextStore
+from agentrt.runtime.context_service import kept_contexts
 
 from .baseline_swapper import PolicySwapper
 from .policies import WITHOUT_RECOMPUTE

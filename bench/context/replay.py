@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from agentrt.runtime import LocalRuntime, RuntimeConfig, kept_contexts
+from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.context.store.store import ContextStore
+from agentrt.runtime.context_service import kept_contexts
 
 from .arena import run_on_engine
 from .baseline_swapper import OnDemandSwapper, PolicySwapper

@@ -14,7 +14,7 @@ from ..config import RuntimeConfig
 from ..context.saved_contexts import SavedContexts
 from ..context.store.store import ContextStore
 from ..context.table.table import ContextTable
-from ..kept_contexts import open_context_store
+from ..context_service.kept_contexts import open_context_store
 from ..model.directory import summarize_model
 from ..service import LocalRuntime
 

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from agentrt.concurrency.merge import merge
 from agentrt.errors import AgentRTError
 
-from ..contexts import ContextStream
+from ..context_service.service import ContextStream
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import to_api_error
 from ..http.request_state import app_of, open_responses_of

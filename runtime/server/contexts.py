@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from ..context.table.context import Context
-from ..contexts import ContextService, ContextStream
+from ..context_service.service import ContextService, ContextStream
 from ..http.errors import ApiError
 from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from .config import RuntimeConfig
-from .context.block_hashes import PrefixSalts
-from .context.compression.compression import stored_as_they_are
-from .context.saved_contexts import Rows
-from .context.store.keys import KeyFile, KeyringKey, KeySource
-from .context.store.store import ContextStore
-from .context.store.usage import StoreQuotas
-from .context.swap.chunk_saver import ChooseLevels
-from .context.swap.codec import ChunkCodec
-from .context.swap.disk_speed import measure_reads
-from .context.swap.swapper import Swapper
-from .context.table.table import ContextTable
+from ..config import RuntimeConfig
+from ..context.block_hashes import PrefixSalts
+from ..context.compression.compression import stored_as_they_are
+from ..context.saved_contexts import Rows
+from ..context.store.keys import KeyFile, KeyringKey, KeySource
+from ..context.store.store import ContextStore
+from ..context.store.usage import StoreQuotas
+from ..context.swap.chunk_saver import ChooseLevels
+from ..context.swap.codec import ChunkCodec
+from ..context.swap.disk_speed import measure_reads
+from ..context.swap.swapper import Swapper
+from ..context.table.table import ContextTable
 
 _NAME_CHARACTERS: Final = 64
 

@@ -11,14 +11,14 @@ from typing import Any, Final, Protocol, TypeAlias, Unpack
 
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 
-from .context.table.context import Context, ContextKind
-from .context.table.open_turn import OpenTurn
-from .context.table.table import ContextTable
-from .output.answer_messages import AnswerMessages, answer_messages
-from .output.generation import Finished, Generation, GenerationEvent
-from .output.stream import GenerationStream
-from .request.options import GenerationOptions, Message
-from .request.validation import plain_messages
+from ..context.table.context import Context, ContextKind
+from ..context.table.open_turn import OpenTurn
+from ..context.table.table import ContextTable
+from ..output.answer_messages import AnswerMessages, answer_messages
+from ..output.generation import Finished, Generation, GenerationEvent
+from ..output.stream import GenerationStream
+from ..request.options import GenerationOptions, Message
+from ..request.validation import plain_messages
 
 Prompt: TypeAlias = str | Message | Sequence[Message]
 """What a call adds to a context: a user's text, or chat messages such as the outputs of tools."""

@@ -13,7 +13,7 @@ from agentrt.errors import ConfigurationError, ContextKeyError, ContextQuotaErro
 from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.context.store.chunks import Chunk
 from agentrt.runtime.context.store.store import ContextStore
-from agentrt.runtime.kept_contexts import open_context_store
+from agentrt.runtime.context_service.kept_contexts import open_context_store
 
 
 def opened(folder: Path, model: str = "a model", **settings: Any) -> ContextStore:

@@ -7,22 +7,22 @@ import hashlib
 import logging
 from typing import Final
 
-from .config import RuntimeConfig
-from .context.compression.codec import BlockCodec
-from .context.compression.compression import ContextCompression
-from .context.compression.tolerance import (
+from ..config import RuntimeConfig
+from ..context.compression.codec import BlockCodec
+from ..context.compression.compression import ContextCompression
+from ..context.compression.tolerance import (
     PREFIX_TOKENS,
     SCORED_TOKENS,
     CompressionPlan,
     probe,
     probe_texts,
 )
-from .heg.store import ProfileStore, fingerprint
-from .model.tokenizer import Tokenizer
-from .opening import OnOpeningStep, OpeningStep
-from .xpu.kv_arena import KVArena
-from .xpu.loading import LoadedModel
-from .xpu.single_sequence import SingleSequence
+from ..heg.store import ProfileStore, fingerprint
+from ..model.tokenizer import Tokenizer
+from ..opening import OnOpeningStep, OpeningStep
+from ..xpu.kv_arena import KVArena
+from ..xpu.loading import LoadedModel
+from ..xpu.single_sequence import SingleSequence
 
 SCORED_LAYERS: Final = 4
 """Layers whose attention is measured for the information density."""

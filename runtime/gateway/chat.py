@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic_core import from_json
 
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import ApiError
@@ -22,9 +21,9 @@ from ..toolcache.outputs import ToolOutputs
 from .gateway_state import gateway_state_of
 from .relay import RelayedResponse, relay_request, send_to_engine
 from .resumable_request import ResumableRequest
-from .sse import EventTooLargeError, event_data, split_events
 from .stream_joiner import StreamJoiner
-from .upstream import client_headers, upstream_error
+from .turn_events import TurnEvent, turn_events
+from .upstream import client_headers, is_encoded, is_event_stream, upstream_error
 
 _MAX_TURNS = 32
 """Turns in one response. A model that repeats its call without end is left to the client after them."""
@@ -44,7 +43,7 @@ async def chat_completions(request: Request) -> Response:
         first_turn = send_to_engine(request, resumable.first_body(), readable=True)
         response = await cancel_on_disconnect(request, first_turn)
         stack.push_async_callback(response.aclose)
-        if not _is_event_stream(response):
+        if not _can_be_joined(response):
             return RelayedResponse(response, stack.pop_all().aclose)
         id, outputs = new_completion_id(), ToolOutputs(resumable.tools)
         stack.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
@@ -67,13 +66,9 @@ async def _joined_stream(
     try:
         yield _encode_event(joiner.opening_chunk())
         while True:
-            done = False
-            async with aclosing(split_events(response.aiter_bytes())) as events:
+            async with aclosing(turn_events(response)) as events:
                 async for event in events:
-                    data = event_data(event)
-                    if done := data == b"[DONE]":
-                        break
-                    for sent in _client_events(joiner, event, data):
+                    for sent in _client_events(joiner, event):
                         yield sent
             await response.aclose()
             next_response = None
@@ -84,8 +79,7 @@ async def _joined_stream(
             if next_response is None:
                 for chunk in joiner.held_chunks():
                     yield _encode_event(chunk)
-                if done:
-                    yield b"data: [DONE]\n\n"
+                yield b"data: [DONE]\n\n"
                 return
             response, turns = next_response, turns + 1
             for chunk in joiner.begin_next_turn():
@@ -93,8 +87,6 @@ async def _joined_stream(
     # The response's head has been sent, so an error can only be reported as an event.
     except httpx.HTTPError as error:
         yield _encode_event(upstream_error(error).body())
-    except EventTooLargeError as error:
-        yield _encode_event(upstream_error(httpx.RemoteProtocolError(str(error))).body())
     finally:
         await response.aclose()
 
@@ -108,30 +100,26 @@ async def _start_next_turn(request: Request, body: bytes | None) -> httpx.Respon
     except ApiError as error:
         _log.warning("the engine did not continue after a tool's output: %s", error.detail)
         return None
-    if _is_event_stream(response):
+    if _can_be_joined(response):
         return response
     _log.warning("the engine did not continue after a tool's output: status %d", response.status_code)
     await response.aclose()
     return None
 
 
-def _client_events(joiner: StreamJoiner, event: bytes, data: bytes) -> Iterator[bytes]:
+def _client_events(joiner: StreamJoiner, event: TurnEvent) -> Iterator[bytes]:
     """Yield what the client receives for one event of the engine."""
-    try:
-        chunk = from_json(data) if data else None
-    except ValueError:
-        chunk = None
-    if isinstance(chunk, dict) and "choices" in chunk:
-        for sent in joiner.client_chunks(chunk):
+    if event.body is not None and "choices" in event.body:
+        for sent in joiner.client_chunks(event.body):
             yield _encode_event(sent)
     else:
-        yield event  # a comment or an error
+        yield event.raw  # a comment or an error
 
 
 def _encode_event(body: Mapping[str, Any]) -> bytes:
     return f"data: {compact_json(body)}\n\n".encode()
 
 
-def _is_event_stream(response: httpx.Response) -> bool:
-    content_type: str = response.headers.get("content-type", "")
-    return response.status_code == 200 and content_type.startswith("text/event-stream")
+def _can_be_joined(response: httpx.Response) -> bool:
+    """Whether a response is a plain stream of events, as it was requested. Any other is relayed."""
+    return response.status_code == 200 and is_event_stream(response) and not is_encoded(response)

@@ -13,7 +13,7 @@ from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
 from .gateway_state import gateway_state_of
 from .relay import send_to_engine
-from .upstream import client_headers, upstream_error
+from .upstream import client_headers, is_encoded, upstream_error
 
 _MAX_BYTES = 8 * 2**20
 
@@ -23,7 +23,10 @@ router = APIRouter()
 @router.get("/v1/models")
 @router.get("/v1/models/{model:path}")
 async def models(request: Request) -> Response:
-    """Return the engine's answer, with ``cache-tool-output`` among the capabilities of each model."""
+    """Return the engine's answer, with ``cache-tool-output`` among the capabilities of each model.
+
+    A compressed answer is returned unchanged.
+    """
     with gateway_state_of(request).admission.admit():
         return await cancel_on_disconnect(request, _models_response(request))
 
@@ -36,22 +39,31 @@ async def _models_response(request: Request) -> Response:
         raise upstream_error(error) from error
     finally:
         await upstream.aclose()
-    try:
-        listing = from_json(body)
-    except ValueError:
-        listing = None
-    response: Response
-    if upstream.status_code == 200 and isinstance(listing, dict):
-        response = JSONResponse(_with_capability(listing))
+    listing = _listing(upstream, body)
+    if listing is not None:
+        response: Response = JSONResponse(_with_capability(listing))
     else:
         response = Response(body, upstream.status_code, media_type=upstream.headers.get("content-type"))
+        if is_encoded(upstream):
+            response.headers["content-encoding"] = upstream.headers["content-encoding"]
     response.raw_headers += client_headers(upstream, with_body=False)
     return response
 
 
+def _listing(upstream: httpx.Response, body: bytes) -> dict[str, Any] | None:
+    """Return the models that ``body`` describes; None if it is an error, compressed or no JSON object."""
+    if upstream.status_code != 200 or is_encoded(upstream):
+        return None
+    try:
+        listing = from_json(body)
+    except ValueError:
+        return None
+    return listing if isinstance(listing, dict) else None
+
+
 async def _read(response: httpx.Response) -> bytes:
     body = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in response.aiter_raw():
         body += piece
         if len(body) > _MAX_BYTES:
             raise httpx.RemoteProtocolError(f"a list of models of more than {_MAX_BYTES} bytes")

@@ -46,7 +46,7 @@ async def relay_request(request: Request) -> RelayedResponse:
 
     Raises:
         ApiError: 429, too many requests are in progress; 408 or 413, the guard refuses the body; 499, the
-            client has disconnected; 404, 502 or 504, see :meth:`Upstream.send`.
+            client has disconnected; 400, 404, 502 or 504, see :meth:`Upstream.send`.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(gateway_state_of(request).admission.admit())
@@ -61,7 +61,7 @@ async def send_to_engine(request: Request, body: bytes, *, readable: bool = Fals
     ``readable`` asks for a body without compression.
 
     Raises:
-        ApiError: 404, 502 or 504, see :meth:`Upstream.send`.
+        ApiError: 400, 404, 502 or 504, see :meth:`Upstream.send`.
     """
     headers = request.headers.raw
     if readable:

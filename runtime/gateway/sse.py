@@ -1,12 +1,15 @@
-"""Splitting a body of server-sent events."""
+"""Bodies of server-sent events: split into events, or checked for an end within a line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterable
 
+import httpx
+
 _MAX_EVENT_BYTES = 8 * 2**20
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LAST_LINE = b"data: [DONE]"
 
 
 class EventTooLargeError(ValueError):
@@ -38,3 +41,18 @@ def event_data(event: bytes) -> bytes:
     """Return the data of an event; empty for a comment."""
     lines = event.splitlines()
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+
+
+async def whole_lines(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the pieces of a body unchanged.
+
+    Raises:
+        httpx.RemoteProtocolError: the body ended within a line, which HTTP does not notice where the end of
+            the connection ends the body. A last line ``data: [DONE]`` may lack its end.
+    """
+    end = b""
+    async for piece in pieces:
+        end = (end + piece)[-len(_LAST_LINE) :]
+        yield piece
+    if end and not end.endswith((b"\n", b"\r", _LAST_LINE)):
+        raise httpx.RemoteProtocolError("its stream ended within an event")

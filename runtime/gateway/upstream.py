@@ -8,6 +8,8 @@ import httpx
 
 from ..http.errors import ApiError
 from .config import GatewayConfig
+from .sse import whole_lines
+from .target import engine_target
 
 Header = tuple[bytes, bytes]
 
@@ -63,19 +65,17 @@ class Upstream:
         """Send a request for ``target``, a path and query. Return the response's head; the caller closes it.
 
         Raises:
-            ApiError: 404, the path lies outside the engine's; 502, the engine cannot be reached or does not
+            ApiError: 400 or 404, see :func:`engine_target`; 502, the engine cannot be reached or does not
                 speak HTTP; 504, it is too slow.
         """
-        root = self._root.raw_path.rstrip(b"/")
-        url = self._root.copy_with(raw_path=root + target)
-        if not url.raw_path.startswith(root + b"/"):  # ".." leads out of it
-            raise ApiError(404, "there is no such path at the engine.", code="unknown_url")
+        # As an extension the target is sent as it is; as a URL it would be normalised or refused.
+        under_root = engine_target(self._root.raw_path.rstrip(b"/"), target)
         request = httpx.Request(
             method,
-            url,
+            self._root,
             headers=self._forwarded_headers(headers),
             content=body,
-            extensions={"timeout": self._timeout},
+            extensions={"timeout": self._timeout, "target": under_root},
         )
         try:
             return await self._transport.handle_async_request(request)
@@ -95,9 +95,31 @@ def client_headers(response: httpx.Response, *, with_body: bool = True) -> list[
     return _end_to_end(response.headers.raw, _NOT_RETURNED if with_body else _NOT_RETURNED | _BODY_HEADERS)
 
 
+def is_event_stream(response: httpx.Response) -> bool:
+    """Whether the body of ``response`` is server-sent events."""
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.startswith("text/event-stream")
+
+
+def is_encoded(response: httpx.Response) -> bool:
+    """Whether the body of ``response`` is compressed, although the gateway may have requested a plain one.
+
+    The gateway never decompresses: few bytes could become gigabytes.
+    """
+    encoding: str = response.headers.get("content-encoding", "identity")
+    return encoding.lower() != "identity"
+
+
 async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Yield the body of ``response`` in pieces, still encoded."""
-    async for piece in response.aiter_raw():
+    """Yield the body of ``response`` in pieces, still encoded.
+
+    Raises:
+        httpx.HTTPError: the engine broke off. In a plain event stream that is also an end within a line.
+    """
+    pieces = response.aiter_raw()
+    if is_event_stream(response) and not is_encoded(response):
+        pieces = whole_lines(pieces)
+    async for piece in pieces:
         yield piece
 
 

@@ -12,6 +12,7 @@ from agentrt.runtime import LocalRuntime, ModelPool
 from agentrt.runtime.gateway import GatewayConfig, create_gateway
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.server import status
+from tests.runtime.gateway.scripted import Scripted
 from tests.runtime.http.serving import Running, listening
 from tests.runtime.server.conftest import running
 
@@ -76,3 +77,17 @@ def start() -> Iterator[Callable[..., Running]]:
     """Starts gateways with settings of their own, until the test ends."""
     with ExitStack() as stack:
         yield lambda upstream, **settings: stack.enter_context(gateway_before(upstream, **settings))
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., Scripted]]:
+    """Starts scripted engines, until the test ends."""
+    started: list[Scripted] = []
+
+    def one(*arguments: Any, **settings: Any) -> Scripted:
+        started.append(Scripted(*arguments, **settings))
+        return started[-1]
+
+    yield one
+    for engine in started:
+        engine.close()

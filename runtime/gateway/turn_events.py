@@ -1,0 +1,87 @@
+"""The events of one turn of an engine, and where the turn ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+from pydantic_core import from_json
+
+from .sse import EventTooLargeError, event_data, split_events
+
+_END_S: Final = 2.0
+"""An engine that has finished its turn has this long for the usage and the end of the stream."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEvent:
+    """One event of an engine."""
+
+    raw: bytes
+    """The event as it came, with its final blank line."""
+    body: dict[str, Any] | None
+    """Its data, a chunk or an error; None for a comment and for data that is no JSON object."""
+
+
+async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, None]:
+    """Yield the events of a turn up to ``[DONE]`` or the end of the body.
+
+    A turn is complete once a chunk has a ``finish_reason``, or the engine has sent an error. Then it makes no
+    difference how the stream ends: if the engine breaks it off, or neither ends nor closes it for two
+    seconds, the turn has ended, too.
+
+    Raises:
+        httpx.HTTPError: the engine broke off, sent an event of more than 8 MiB, or ended the stream before
+            the turn was complete.
+    """
+    complete = False
+    try:
+        async with aclosing(split_events(response.aiter_raw())) as events:
+            while (event := await _next_event(events, _END_S if complete else None)) is not None:
+                data = event_data(event)
+                if data == b"[DONE]":
+                    return
+                body = _json_object(data)
+                complete = complete or _completes_turn(body)
+                yield TurnEvent(event, body)
+    except (httpx.HTTPError, EventTooLargeError, TimeoutError) as error:
+        if not complete:
+            raise _as_http_error(error) from error
+        _log.info("the engine did not end a complete stream: %r", error)
+    if not complete:
+        raise httpx.RemoteProtocolError("its stream ended before the answer was complete")
+
+
+async def _next_event(events: AsyncGenerator[bytes, None], timeout_s: float | None) -> bytes | None:
+    """Return the next event; None at the end of the body."""
+    async with asyncio.timeout(timeout_s):
+        return await anext(events, None)
+
+
+def _json_object(data: bytes) -> dict[str, Any] | None:
+    try:
+        body = from_json(data) if data else None
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _completes_turn(body: dict[str, Any] | None) -> bool:
+    if body is None:
+        return False
+    choices = body.get("choices")
+    finished = isinstance(choices, list) and any(
+        isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
+    )
+    return finished or bool(body.get("error"))
+
+
+def _as_http_error(error: Exception) -> httpx.HTTPError:
+    return error if isinstance(error, httpx.HTTPError) else httpx.RemoteProtocolError(str(error))

@@ -1,0 +1,157 @@
+"""Engines that fail, break off, never end, or send what was not requested."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrt.runtime.gateway import turn_events
+from tests.runtime.gateway.scripted import STREAMED, Scripted
+from tests.runtime.http.serving import Running
+
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\n"
+FIRST = b'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "hi"}}]}\n\n'
+FINISHED = b'data: {"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}\n\n'
+READ = r'{"index": 0, "id": "c", "function": {"name": "read", "arguments": "{\"path\": \"a\"}"}}'
+CALL = FIRST.replace(b'{"content": "hi"}', b'{"tool_calls": [%b]}' % READ.encode())
+
+
+def events_of(answer: httpx.Response) -> list[Any]:
+    """The data of all events, as JSON except ``[DONE]``."""
+    found = [line[6:] for line in answer.text.splitlines() if line]
+    return [data if data == "[DONE]" else json.loads(data) for data in found]
+
+
+def test_an_engine_that_is_too_slow(start: Callable[..., Running], scripted: Callable[..., Scripted]) -> None:
+    gateway = start(scripted(b"", stays=True).url, upstream_timeout_s=0.2)
+    for method, path in (("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("GET", "/x")):
+        answer = httpx.request(method, gateway.url + path, json=STREAMED)
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "upstream_timeout"
+
+
+@pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n"])
+def test_an_engine_that_does_not_speak_http(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], answer: bytes
+) -> None:
+    gateway = start(scripted(answer).url)
+    assert httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED).status_code == 502
+    assert httpx.get(f"{gateway.url}/v1/models").status_code == 502
+
+
+@pytest.mark.parametrize(("stays", "code"), [(False, "upstream_unreachable"), (True, "upstream_timeout")])
+def test_an_engine_that_breaks_off_a_stream(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], stays: bool, code: str
+) -> None:
+    gateway = start(scripted(HEAD + FIRST, stays=stays).url, upstream_timeout_s=0.5)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
+    *_, word, error = events_of(answer)
+    assert word["choices"][0]["delta"] == {"content": "hi"}
+    assert error["error"]["code"] == code
+    with pytest.raises(httpx.RemoteProtocolError):  # relayed, and so incomplete
+        httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED | {"tools": None})
+
+
+def test_stream_events_that_are_not_chunks(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    body = ': ping\n\nevent: odd\ndata: 7\n\ndata: {\n\ndata: {"error": {"message": "broken"}}\n\n'
+    text = 'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "a\u2028b"}}]}\n\n'
+    gateway = start(scripted(STREAM + (body + text).encode()).url)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
+    *events, done, after = answer.text.split("\n\n")
+    assert "\n\n".join(events[1:-1]) + "\n\n" == body
+    assert json.loads(events[-1][6:])["choices"][0]["delta"]["content"] == "a\u2028b"
+    assert (done, after) == ("data: [DONE]", "")
+
+
+@pytest.mark.parametrize("cut", [b"", FINISHED[:30], FINISHED.rstrip()])
+def test_an_engine_that_closes_before_the_answer_is_complete(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], cut: bytes
+) -> None:
+    """Without a length or chunks, HTTP takes any end of the connection for the end of the body."""
+    gateway = start(scripted(STREAM + FIRST + cut).url)
+    *_, word, error = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
+    assert word["choices"][0]["delta"] == {"content": "hi"}
+    assert error["error"]["code"] == "upstream_unreachable"
+
+
+def test_a_relayed_stream_that_ends_within_an_event_stays_incomplete(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    relayed = STREAMED | {"tools": None}
+    gateway = start(scripted(STREAM + FIRST + FINISHED[:30]).url)
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.post(f"{gateway.url}/v1/chat/completions", json=relayed)
+    for end in (b"", b"data: [DONE]", b"data: [DONE]\r\n"):
+        gateway = start(scripted(STREAM + FIRST + end).url)
+        assert httpx.post(f"{gateway.url}/v1/chat/completions", json=relayed).content == FIRST + end
+
+
+@pytest.mark.parametrize("stays", [False, True])
+@pytest.mark.parametrize("end", [b"", b'data: {"usage": {"comp'])
+def test_a_complete_answer_needs_no_end_of_its_stream(
+    start: Callable[..., Running],
+    scripted: Callable[..., Scripted],
+    monkeypatch: pytest.MonkeyPatch,
+    stays: bool,
+    end: bytes,
+) -> None:
+    monkeypatch.setattr(turn_events, "_END_S", 0.05)
+    gateway = start(scripted(STREAM + CALL + FINISHED + end, stays=stays).url, upstream_timeout_s=2)
+    *_, call, finish, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
+    assert call["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "read"
+    assert finish["choices"][0]["finish_reason"] == "tool_calls"
+    assert done == "[DONE]"
+
+
+def test_an_answered_call_is_continued_although_its_stream_does_not_end(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_events, "_END_S", 0.05)
+    end = FINISHED.replace(b"tool_calls", b"stop")
+    engine = scripted(STREAM, held=CALL + FINISHED, next_answer=STREAM + FIRST + end, stays=True)
+    gateway = start(engine.url, upstream_timeout_s=20)
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=STREAMED, timeout=60) as answer:
+        lines = (line[6:] for line in answer.iter_lines() if line)
+        output = {"name": "read", "params": {"path": "a"}, "output": "the text"}
+        path = f"{gateway.url}/v1/cache-tool-output/{json.loads(next(lines))['id']}"
+        assert httpx.post(path, json=[output]).json() == {"cached": 1}
+        engine.go_on.set()
+        *events, done = lines
+    assert done == "[DONE]"
+    _, result, word, finish = (json.loads(event)["choices"][0] for event in events)
+    assert result["delta"]["tool_results"][0]["content"] == "the text"
+    assert word["delta"] == {"content": "hi"}
+    assert finish["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/v1/models/m", "/x"])
+def test_a_compressed_answer_is_never_decompressed(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], path: str
+) -> None:
+    """A few kilobytes could become gigabytes. The gateway has requested a plain answer."""
+    kind = b"text/event-stream" if "chat" in path else b"application/json"
+    body = gzip.compress(FIRST if "chat" in path else b'{"id": "m"}')
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-encoding: gzip\r\n\r\n" % kind
+    gateway = start(scripted(head + body).url)
+    method = "POST" if "chat" in path else "GET"
+    with httpx.stream(method, gateway.url + path, json=STREAMED) as answer:
+        assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
+        assert answer.headers["content-type"].encode() == kind
+        assert b"".join(answer.iter_raw()) == body
+
+
+def test_an_answer_that_calls_itself_unencoded_is_read(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    head = STREAM.replace(b"\r\n\r\n", b"\r\ncontent-encoding: identity\r\n\r\n")
+    gateway = start(scripted(head + FIRST + FINISHED).url)
+    *_, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
+    assert done == "[DONE]"

@@ -25,6 +25,7 @@ from .serving import (
 )
 
 _MAX_MEMORY_MIB = 2**30
+_MAX_CONTEXTS = 1_000_000
 _YEAR_S = 365 * 86_400
 
 
@@ -126,6 +127,39 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    contexts_per_app: Annotated[
+        int,
+        typer.Option(
+            help="Contexts that an app may make of a model. As many sessions and chains of stored responses "
+            "are kept besides.",
+            min=1,
+            max=_MAX_CONTEXTS,
+        ),
+    ] = 256,
+    max_context_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens of one context, prompts and answers together. By default what the model takes.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    context_compression: Annotated[
+        float | None,
+        typer.Option(
+            help="Bytes of stored contexts over those that they have at 8 bits a number, such as 0.5. By "
+            "default they are stored as they are.",
+            min=0,
+            max=1,
+            show_default=False,
+        ),
+    ] = None,
+    context_tolerance: Annotated[
+        float,
+        typer.Option(
+            help="Share by which --context-compression may increase the model's perplexity.", min=0, max=1
+        ),
+    ] = 0.005,
     context_memory_mib: Annotated[
         int,
         typer.Option(
@@ -163,6 +197,10 @@ def serve(
         context_app_bytes=None if context_app_mib is None else context_app_mib * 2**20,
         context_key="keyring" if context_key == Path("keyring") else context_key,
         context_memory_bytes=context_memory_mib * 2**20,
+        context_compression=context_compression,
+        context_tolerance=context_tolerance,
+        contexts_per_app=contexts_per_app,
+        max_context_tokens=max_context_tokens,
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with bind(config) as listener:

@@ -1,0 +1,77 @@
+"""What the options of ``agentrt serve`` make of the runtime's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_group
+from typer.testing import CliRunner
+
+from agentrt.cli.main import app
+from agentrt.errors import ConfigurationError
+from agentrt.runtime import PooledModel, RuntimeConfig
+
+
+class FoundError(Exception):
+    """Ends the command when it looks for its model."""
+
+
+@pytest.fixture
+def settings_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RuntimeConfig]:
+    """Returns the settings with which the command opens its models."""
+    found: list[RuntimeConfig] = []
+
+    def find(model: str, config: RuntimeConfig, names: Any) -> PooledModel:
+        found.append(config)
+        raise FoundError
+
+    monkeypatch.setattr(PooledModel, "find", find)
+    monkeypatch.setattr("agentrt.cli.serve.exit_on_sigterm", lambda: None)
+
+    def run(*options: str) -> RuntimeConfig:
+        result = CliRunner().invoke(app, ["serve", "--no-auth", "--port", "0", *options])
+        if not isinstance(result.exception, FoundError):
+            raise result.exception or AssertionError(result.output)
+        return found.pop()
+
+    return run
+
+
+def test_without_options_the_settings_are_the_runtimes_own(
+    settings_of: Callable[..., RuntimeConfig],
+) -> None:
+    assert settings_of() == RuntimeConfig()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field", "setting"),
+    [
+        ("--contexts-per-app", "2000", "contexts_per_app", 2000),
+        ("--max-context-tokens", "4096", "max_context_tokens", 4096),
+        ("--context-compression", "0.5", "context_compression", 0.5),
+        ("--context-tolerance", "0.01", "context_tolerance", 0.01),
+        ("--context-memory-mib", "3", "context_memory_bytes", 3 * 2**20),
+        ("--context-disk-mib", "3", "context_disk_bytes", 3 * 2**20),
+        ("--context-app-mib", "3", "context_app_bytes", 3 * 2**20),
+        ("--context-folder", "folder", "context_folder", Path("folder")),
+    ],
+)
+def test_settings_of_contexts(
+    settings_of: Callable[..., RuntimeConfig], option: str, value: str, field: str, setting: Any
+) -> None:
+    assert settings_of(option, value) == RuntimeConfig(**{field: setting})
+
+
+def test_every_setting_of_contexts_has_an_option() -> None:
+    command = get_group(app).commands["serve"]
+    options = {option for parameter in command.params for option in parameter.opts}
+    fields = [field for field in RuntimeConfig.model_fields if "context" in field]
+    assert {f"--{field.replace('_', '-').replace('-bytes', '-mib')}" for field in fields} <= options
+
+
+def test_a_share_that_cannot_be_is_refused(settings_of: Callable[..., RuntimeConfig]) -> None:
+    with pytest.raises(ConfigurationError, match="context_compression"):
+        settings_of("--context-compression", "0")

@@ -39,11 +39,28 @@ def test_a_session_is_a_context_of_the_app(client: openai.OpenAI, contexts: Cont
     assert context.session == "thread 7"
 
 
+@pytest.mark.parametrize("name", ["Grüße 7", "会話", "🦓", "x" * 256, "é" * 256])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_the_name_is_utf_8(http: httpx.Client, contexts: ContextService, path: str, name: str) -> None:
+    body = BODY | {"input": "Hello!", "store": False, "max_output_tokens": 2}
+    response = http.post(path, json=body, headers={b"X-Session-ID": name.encode()})
+    assert response.status_code == 200, response.text
+    (context,) = contexts.contexts()
+    assert context.session == name
+    (listed,) = http.get("/v1/contexts").json()["data"]
+    assert listed["session"] == name
+
+
 @pytest.mark.parametrize(
-    "headers", [[""], ["x" * 257], ["a", "b"], ["a\tb"]], ids=["empty", "long", "twice", "control"]
+    "headers",
+    [[b""], [b"x" * 257], [b"a", b"b"], [b"a\tb"], ["é".encode("latin-1")], [b"\xf0\x9f\xa6"]],
+    ids=["empty", "long", "twice", "control", "Latin-1", "cut"],
 )
-def test_a_wrong_header_is_refused(http: httpx.Client, contexts: ContextService, headers: list[str]) -> None:
-    response = http.post("/v1/chat/completions", json=BODY, headers=[("X-Session-ID", h) for h in headers])
+def test_a_wrong_header_is_refused(
+    http: httpx.Client, contexts: ContextService, headers: list[bytes]
+) -> None:
+    response = http.post("/v1/chat/completions", json=BODY, headers=[(b"X-Session-ID", h) for h in headers])
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "x-session-id"
+    assert response.json()["error"]["code"] == "invalid_value"
     assert contexts.contexts() == []

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from agentrt.errors import AgentRTError
@@ -24,6 +24,8 @@ from ..output.generation import Finished, Generation
 from ..output.stream import GenerationStream
 from ..pool.stored_contexts import find_response
 from ..request.validation import plain_messages
+from .input_items import Item, input_items
+from .paging import PageBody, PageQuery, page_of
 from .priority_header import header_priority, priority_headers
 from .responses_answer import Event, ResponseWriter, response_body
 from .responses_request import ResponsesRequest, output_messages
@@ -31,6 +33,10 @@ from .server_state import ServerState, server_state_of
 from .session_header import header_session
 
 router = APIRouter(route_class=StrictJsonRoute)
+
+
+class ItemList(PageBody[Item]):
+    """Items of a conversation."""
 
 
 @router.post("/v1/responses", summary="Generate a response")
@@ -80,6 +86,27 @@ async def get_response(response_id: str, request: Request, stream: Literal[False
     """Return a response as it was when it was complete. It cannot be streamed again."""
     _, stored = await _find(request, response_id)
     return JSONResponse(stored.body)
+
+
+@router.get(
+    "/v1/responses/{response_id}/input_items",
+    summary="List the input of a stored response",
+    response_model=ItemList,
+)
+async def list_input_items(
+    response_id: str, request: Request, query: Annotated[PageQuery, Query()]
+) -> Response:
+    """Return the items of the conversation that the response continues, and those of its own input.
+
+    The newest is the first, unless ``order`` is ``asc``.
+    """
+    _, stored = await _find(request, response_id)
+
+    def listed() -> Response:
+        page = page_of(input_items(stored), lambda item: str(item["id"]), query)
+        return JSONResponse(ItemList(**page.fields(page.items)).model_dump())
+
+    return await asyncio.to_thread(listed)
 
 
 @router.delete("/v1/responses/{response_id}", summary="Delete a stored response")

@@ -20,11 +20,18 @@ class StoredResponse:
     """A response, and the conversation that ends with it."""
 
     body: Mapping[str, Any]
-    context_id: str
-    turns: int
-    """Turns of the context up to this response."""
-    messages: tuple[Message, ...]
-    """The conversation: what came before, the response's input, its output."""
+    conversation: Context
+    """Its context up to this response: what came before, the response's input, its output."""
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of the conversation."""
+        return self.conversation.messages
+
+    @property
+    def turns(self) -> int:
+        """Turns of the context up to this response."""
+        return len(self.conversation.turns)
 
 
 class ResponseChains:
@@ -47,8 +54,7 @@ class ResponseChains:
         turns = next(count for count, turn in enumerate(context.turns, 1) if response_id(turn) == id)
         body = context.turns[turns - 1].response
         assert body is not None
-        conversation = replace(context, turns=context.turns[:turns])
-        return StoredResponse(body, context.id, turns, conversation.messages)
+        return StoredResponse(body, replace(context, turns=context.turns[:turns]))
 
     def context_for(self, app: str, previous: StoredResponse | None) -> Context:
         """Return a context whose text ends with ``previous``, a new one if need be. Blocks for the disk.
@@ -89,12 +95,12 @@ class ResponseChains:
         stored = self.find(app, id)
         if stored is None:
             return False
-        with self._table.begin_turn(app, stored.context_id) as turn:
+        with self._table.begin_turn(app, stored.conversation.id) as turn:
             turns = [replace(each, response=None) if response_id(each) == id else each for each in turn.turns]
             while turns and turns[-1].response is None:
                 turns.pop()
             turn.replace(turns)
-        self._delete_if_empty(app, stored.context_id)
+        self._delete_if_empty(app, stored.conversation.id)
         return True
 
     def _delete_if_empty(self, app: str, context_id: str) -> None:

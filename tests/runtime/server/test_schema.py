@@ -24,12 +24,15 @@ OPERATIONS = [
     ("/v1/responses", "POST"),
     ("/v1/responses/{response_id}", "DELETE"),
     ("/v1/responses/{response_id}", "GET"),
+    ("/v1/responses/{response_id}/input_items", "GET"),
     ("/v1/cache-tool-output/{response_id}", "POST"),
     ("/v1/models", "GET"),
     ("/v1/models/{model}", "GET"),
     ("/health", "GET"),
     ("/metrics", "GET"),
 ]
+
+PAGED = [("/v1/responses/{response_id}/input_items", "GET")]
 
 
 def test_every_operation_is_described(http: httpx.Client) -> None:
@@ -45,7 +48,7 @@ def test_no_request_is_a_fault(
 ) -> None:
     document = http.get("/openapi.json").json()
     operation = schemathesis.openapi.from_dict(document)[path][method]
-    if mode is GenerationMode.NEGATIVE and method != "POST":
+    if mode is GenerationMode.NEGATIVE and method != "POST" and (path, method) not in PAGED:
         return  # nothing about it can be wrong: any text is a name or an id
 
     @given(case=operation.as_strategy(generation_mode=mode))

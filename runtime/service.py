@@ -444,7 +444,9 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             tool_cache=tool_cache,
         )
         if request.context_id:
-            self.context_table.track(request.app, request.context_id, pending.output, pending.cancel)
+            self.context_table.track(
+                request.app, request.context_id, pending.output, pending.cancel, pending.total_tokens
+            )
         pending.output.add_done_callback(selected.add_answer)
         return pending
 

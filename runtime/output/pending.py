@@ -54,6 +54,12 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         """End the request in any state; without effect if it has ended."""
         self._engine.cancel(self._request)
 
+    def total_tokens(self) -> int | None:
+        """Return the tokens of prompt and answer of an ended request; None if it has no whole answer."""
+        if self.output.exception() is not None or self.output.result().stop_reason == "cancelled":
+            return None
+        return self.output.result().prompt_tokens + len(self.output.result().token_ids)
+
     def feed(self, pieces: Sequence[str | ToolTurn]) -> list[GenerationEvent]:
         """Return the events of the next pieces of the answer."""
         events: list[GenerationEvent] = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
@@ -22,6 +22,7 @@ from ..request.options import GenerationOptions
 from ..service import LocalRuntime
 from .chat import answer_chat
 from .chat_request import ChatRequest
+from .paging import PageBody, PageQuery, page_of
 from .server_state import server_state_of
 
 router = APIRouter(route_class=StrictJsonRoute)
@@ -50,8 +51,9 @@ class ContextBody(BaseModel):
     last_used_at: int
     status: Literal["idle", "running"]
     turns: int
-    tokens: int
-    """Tokens of the text after the last turn."""
+    tokens: int | None
+    """Tokens of the text after the last turn; of a session, of its last request and the answer. Null for a
+    session of which no request has ended since the server began."""
 
 
 class ContextWithMessages(ContextBody):
@@ -60,11 +62,8 @@ class ContextWithMessages(ContextBody):
     messages: list[dict[str, Any]]
 
 
-class ContextList(BaseModel):
-    """The contexts of an app, the most recently used first."""
-
-    object: Literal["list"] = "list"
-    data: list[ContextBody]
+class ContextList(PageBody[ContextBody]):
+    """Contexts of an app."""
 
 
 class DeletedContext(BaseModel):
@@ -87,14 +86,19 @@ async def create_context(body: NewContext, request: Request) -> Response:
 
 
 @router.get("/v1/contexts", summary="List the contexts", response_model=ContextList)
-async def list_contexts(request: Request) -> Response:
-    """Return the app's contexts of all models, sessions and chains of responses among them."""
+async def list_contexts(request: Request, query: Annotated[PageQuery, Query()]) -> Response:
+    """Return the app's contexts of all models, sessions and chains of responses among them.
+
+    The one that was made last is the first, unless ``order`` is ``asc``: this order does not change while a
+    client reads page by page, whatever is used meanwhile.
+    """
     app, models = app_of(request), server_state_of(request).pool.models
 
     def listed() -> Response:
         found = [(model, context) for model in models for context in model.context_table.contexts(app)]
-        found.sort(key=lambda each: each[1].last_used, reverse=True)
-        return JSONResponse(ContextList(data=[_body(*each) for each in found]).model_dump())
+        found.sort(key=lambda each: (each[1].created, each[1].id))
+        page = page_of(found, lambda each: each[1].id, query)
+        return JSONResponse(ContextList(**page.fields([_body(*each) for each in page.items])).model_dump())
 
     return await asyncio.to_thread(listed)  # there may be thousands
 

@@ -26,6 +26,8 @@ class Entry:
     turns: tuple[Turn, ...] = ()
     open_turn: object | None = None
     """The call that may continue the text, if there is one."""
+    request_tokens: int | None = None
+    """See :attr:`Context.request_tokens`."""
     running: dict[object, Callable[[], None]] = field(default_factory=dict)
     """How to cancel each request in progress."""
     deleted: bool = False
@@ -48,6 +50,7 @@ class Entry:
             not self.idle,
             self.first_messages,
             self.turns,
+            self.request_tokens,
         )
 
 

@@ -53,6 +53,9 @@ class Context:
     first_messages: tuple[Message, ...]
     """The messages before its first turn."""
     turns: tuple[Turn, ...]
+    request_tokens: int | None = None
+    """Tokens of prompt and answer of the session's request that ended last; None before the first one since
+    the process began, and for other kinds."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -60,6 +63,8 @@ class Context:
         return (*self.first_messages, *(message for turn in self.turns for message in turn.messages))
 
     @property
-    def tokens(self) -> int:
-        """Tokens of the text after the last turn; 0 before the first one."""
+    def tokens(self) -> int | None:
+        """Tokens of the text after the last turn; 0 before the first one, None if it is not known."""
+        if self.kind is ContextKind.SESSION:
+            return self.request_tokens
         return self.turns[-1].tokens if self.turns else 0

@@ -201,12 +201,20 @@ class ContextTable:
             entry = contexts.entries.get(context_id)
             return entry is not None and _can_begin_turn(entry, turns)
 
-    def track(self, app: str, context_id: str, output: Future[Any], cancel: Callable[[], None]) -> None:
+    def track(
+        self,
+        app: str,
+        context_id: str,
+        output: Future[Any],
+        cancel: Callable[[], None],
+        tokens: Callable[[], int | None] = lambda: None,
+    ) -> None:
         """Count a request of a context as running until ``output`` is set.
 
         ``cancel`` is called if the context is deleted before, unless it is a session, whose requests have the
-        whole conversation and need no context. A context that was deleted before is no error here: a call
-        learns it when it commits its turn.
+        whole conversation and need no context. ``tokens`` then returns the length of prompt and answer, None
+        if there is no answer. A context that was deleted before is no error here: a call learns it when it
+        commits its turn.
         """
         contexts = self._of(app)
         with self._lock:
@@ -217,8 +225,11 @@ class ContextTable:
             entry.running[output] = _do_nothing if entry.kind is ContextKind.SESSION else cancel
 
         def end(_: Future[Any]) -> None:
+            ended = tokens() if entry.kind is ContextKind.SESSION else None
             with self._lock:
                 del entry.running[output]
+                if ended is not None:
+                    entry.request_tokens = ended
 
         output.add_done_callback(end)
 

@@ -253,6 +253,28 @@ def test_a_wrong_session_is_refused(runtime: LocalRuntime, service: ContextServi
     assert service.contexts() == []
 
 
+def test_a_session_has_the_tokens_of_its_last_request(runtime: LocalRuntime, service: ContextService) -> None:
+    def tokens() -> int | None:
+        while (context := service.contexts()[0]).running:
+            pass
+        return context.tokens
+
+    messages: list[Any] = []
+    for question in ("Hello!", "What is the weather in Oslo?"):
+        messages.append({"role": "user", "content": question})
+        usage = runtime.generate(messages, app=service.app, session="chat 7", max_tokens=8).usage
+        assert tokens() == usage.prompt_tokens + usage.completion_tokens
+    known = tokens()
+
+    async def cancelled() -> None:
+        options: Any = {"app": service.app, "session": "chat 7", **LONG}
+        async with aclosing(runtime.stream([HELLO], **options)) as events:  # type: ignore[type-var]
+            await anext(events)
+
+    asyncio.run(cancelled())
+    assert tokens() == known  # an answer that was cut off is not part of the conversation
+
+
 def test_requests_of_one_session_run_side_by_side(
     runtime: LocalRuntime, service: ContextService, gate: Gate
 ) -> None:

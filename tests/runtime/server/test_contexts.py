@@ -69,7 +69,8 @@ def test_the_life_of_a_context(http: httpx.Client, runtime: LocalRuntime) -> Non
 
     deleted = http.delete(f"/v1/contexts/{context['id']}")
     assert deleted.json() == {"id": context["id"], "object": "context", "deleted": True}
-    assert http.get("/v1/contexts").json() == {"object": "list", "data": []}
+    nothing = {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    assert http.get("/v1/contexts").json() == nothing
     assert http.delete(f"/v1/contexts/{context['id']}").status_code == 404
 
 

@@ -32,7 +32,7 @@ OPERATIONS = [
     ("/metrics", "GET"),
 ]
 
-PAGED = [("/v1/responses/{response_id}/input_items", "GET")]
+PAGED = [("/v1/contexts", "GET"), ("/v1/responses/{response_id}/input_items", "GET")]
 
 
 def test_every_operation_is_described(http: httpx.Client) -> None:

@@ -172,6 +172,24 @@ def test_a_session_keeps_its_context() -> None:
     assert (found.kind, found.session) == (ContextKind.SESSION, "x")
 
 
+def test_the_tokens_of_a_session_are_known_from_its_requests() -> None:
+    store = MemoryStore()
+    contexts = table(store=store)
+    id = contexts.session("a", "x")
+    assert contexts.get("a", id).tokens is None
+    for tokens, known in ((12, 12), (20, 20), (None, 20)):
+        output: Future[None] = Future()
+        contexts.track("a", id, output, lambda: None, lambda tokens=tokens: tokens)
+        output.set_result(None)
+        assert contexts.get("a", id).tokens == known
+    assert table(store=store).get("a", id).tokens is None  # it has not been stored
+    made = contexts.create("a").id
+    output = Future()
+    contexts.track("a", made, output, lambda: None, lambda: 12)
+    output.set_result(None)
+    assert contexts.get("a", made).tokens == 0  # that of the text, which the request has not continued
+
+
 def test_threads_that_name_one_new_session_make_one_context() -> None:
     contexts = table()
     together = threading.Barrier(8)

@@ -18,7 +18,7 @@ from ..output.answer_messages import AnswerMessages, answer_messages
 from ..output.generation import Finished, Generation, GenerationEvent
 from ..output.stream import GenerationStream
 from ..request.options import GenerationOptions, Message
-from ..request.validation import plain_messages
+from ..request.validation import plain_messages, unasked_output
 
 Prompt: TypeAlias = str | Message | Sequence[Message]
 """What a call adds to a context: a user's text, or chat messages such as the outputs of tools."""
@@ -79,6 +79,7 @@ class ContextService:
 
     - :class:`ContextNotFoundError`: the app has no such context, or it was deleted meanwhile;
     - :class:`ContextBusyError`: another call of it is in progress;
+    - :class:`InvalidRequestError`: the prompt has the output of a tool call that no message before it makes;
     - :class:`ContextStoreError`: the turn cannot be stored; the context is as it was.
     """
 
@@ -133,7 +134,7 @@ class ContextService:
     ) -> Generation:
         """Continue a context with ``prompt``, and block until the answer is complete and stored."""
         added = _messages_of(prompt)
-        with self._begin(context) as turn:
+        with self._begin(context, added) as turn:
             generation = self._runtime.generate([*turn.messages, *added], **self._options(turn, options))
             _end(turn, [*added, *answer_messages(generation)], generation)
             return generation
@@ -144,7 +145,7 @@ class ContextService:
         """Do as :meth:`call` does, without blocking the event loop. Cancelling the task cancels the call."""
         added = _messages_of(prompt)
         await self._load()
-        with self._begin(context) as turn:
+        with self._begin(context, added) as turn:
             messages = [*turn.messages, *added]
             generation = await self._runtime.agenerate(messages, **self._options(turn, options))
             await asyncio.to_thread(_end, turn, [*added, *answer_messages(generation)], generation)
@@ -159,7 +160,7 @@ class ContextService:
         The call starts with the first ``next``. Closing the iterator cancels it.
         """
         added, answer = _messages_of(prompt), AnswerMessages()
-        with self._begin(context) as turn:
+        with self._begin(context, added) as turn:
             messages = [*turn.messages, *added]
             with closing(self._runtime.iter_stream(messages, **self._options(turn, options))) as events:
                 for event in events:
@@ -186,7 +187,7 @@ class ContextService:
         """Start a call and return once it is checked and accepted; read its events next, or cancel it."""
         added = _messages_of(prompt)
         await self._load()
-        turn = self._begin(context)
+        turn = self._begin(context, added)
         try:
             messages = [*turn.messages, *added]
             stream = await self._runtime.start(messages, **self._options(turn, options))
@@ -195,7 +196,7 @@ class ContextService:
             raise
         return ContextStream(stream, turn, added)
 
-    def _begin(self, context: Context | str) -> OpenTurn:
+    def _begin(self, context: Context | str, added: Sequence[Message]) -> OpenTurn:
         found = self.get(context)
         if found.kind is not ContextKind.CONTEXT:
             raise InvalidRequestError(
@@ -203,7 +204,15 @@ class ContextService:
                 f"{found.id!r} is named by requests with the whole conversation, and cannot be called. Send "
                 "such a request, or make a context.",
             )
-        return self._table.begin_turn(self.app, found.id)
+        turn = self._table.begin_turn(self.app, found.id)
+        if (index := unasked_output(turn.messages, added)) is not None:
+            turn.close()
+            raise InvalidRequestError(
+                f"messages[{index}].tool_call_id",
+                f"no call of the context has the id {added[index].get('tool_call_id')!r}. Send outputs of "
+                "calls that an answer before has made, with their ids.",
+            )
+        return turn
 
     async def _load(self) -> None:
         if not self._table.loaded(self.app):

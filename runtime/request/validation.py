@@ -42,6 +42,19 @@ def plain_messages(messages: object) -> list[dict[str, Any]]:
     return checked
 
 
+def unasked_output(earlier: Sequence[Mapping[str, Any]], added: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return which of ``added`` is the first tool output whose call no message before it makes; None if none.
+
+    ``earlier`` are the messages before ``added``, from the first of the conversation on.
+    """
+    calls: set[str | None] = set()
+    for index, message in enumerate((*earlier, *added), -len(earlier)):
+        if message["role"] == "tool" and index >= 0 and message.get("tool_call_id") not in calls:
+            return index
+        calls.update(call.get("id") for call in message.get("tool_calls", ()))
+    return None
+
+
 def check_tools(tools: object) -> list[dict[str, Any]] | None:
     """Return a checked copy of OpenAI function definitions; None for an empty list.
 

@@ -23,7 +23,7 @@ from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Finished, Generation
 from ..output.stream import GenerationStream
 from ..pool.stored_contexts import find_response
-from ..request.validation import plain_messages
+from ..request.validation import plain_messages, unasked_output
 from .input_items import Item, input_items
 from .paging import PageBody, PageQuery, page_of
 from .priority_header import header_priority, priority_headers
@@ -53,6 +53,8 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     session = header_session(request)
     previous = await _previous(request, body.previous_response_id)
     added, options = body.input_messages(), body.options()
+    if previous is not None:
+        _check_outputs(previous, added)
     messages = body.messages(() if previous is None else previous.messages, added)
     options["app"] = app
     async with AsyncExitStack() as stack:
@@ -194,6 +196,24 @@ async def _previous(request: Request, id: str | None) -> StoredResponse | None:
             code="previous_response_not_found",
         )
     return found[1]
+
+
+def _check_outputs(previous: StoredResponse, added: Sequence[Any]) -> None:
+    """Raise unless each tool output of ``added`` answers a call of the conversation that it continues.
+
+    Raises:
+        ApiError: 400, as from OpenAI, one does not.
+    """
+    checked = plain_messages(added) if added else ()
+    if (index := unasked_output(previous.messages, checked)) is not None:
+        id = checked[index].get("tool_call_id")
+        raise ApiError(
+            400,
+            f"input: no call of the conversation has the id {id!r}, which a function_call_output names. Send "
+            "outputs of calls that the response before has made, with their call_id.",
+            param="input",
+            code="invalid_value",
+        )
 
 
 async def _find(request: Request, id: str) -> tuple[ResponseChains, StoredResponse]:

@@ -94,6 +94,60 @@ def test_a_tool_loop(
     assert runtime.generate(messages, **options).token_ids == final.token_ids
 
 
+def output(id: str | None, content: str = "12 C") -> dict[str, Any]:
+    return {"role": "tool", "content": content} | ({} if id is None else {"tool_call_id": id})
+
+
+def calling(*ids: str | None) -> dict[str, Any]:
+    function = {"name": "get_weather", "arguments": "{}"}
+    calls = [{"type": "function", "function": function} | ({} if id is None else {"id": id}) for id in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+def test_an_output_of_a_call_that_was_not_made_is_refused(
+    call: Callable[..., Generation], service: ContextService
+) -> None:
+    context = service.new_context(SYSTEM)
+    service.call(context, [HELLO, calling("a"), output("a")], max_tokens=2)
+    before = service.get(context).messages
+    prompts: list[tuple[int, list[dict[str, Any]]]] = [
+        (0, [output("b")]),
+        (0, [output(None)]),
+        (1, [HELLO, output("b")]),
+        (2, [output("a"), calling("b"), output("c")]),
+        (1, [output("a"), output("b"), calling("b")]),  # before its call
+    ]
+    for index, prompt in prompts:
+        with pytest.raises(InvalidRequestError, match="no call of the context has the id") as caught:
+            call(service, context, prompt, max_tokens=2)
+        assert caught.value.field == f"messages[{index}].tool_call_id"
+    assert service.get(context).messages == before
+    assert not service.get(context).running
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [HELLO, calling("a", "b"), output("b"), output("a")],
+        [calling("a"), output("a"), calling("b"), output("b"), HELLO],
+        [HELLO, calling(None), output(None)],  # both without an id
+    ],
+)
+def test_outputs_follow_their_calls(service: ContextService, prompt: list[dict[str, Any]]) -> None:
+    context = service.new_context()
+    service.call(context, prompt, max_tokens=2)
+    later = [output("a")] if prompt[0] == HELLO and "id" in prompt[1]["tool_calls"][0] else [HELLO]
+    service.call(context, later, max_tokens=2)  # also in a later turn
+    assert len(service.get(context).turns) == 2
+
+
+def test_a_whole_conversation_may_be_cut_in_front(runtime: LocalRuntime, service: ContextService) -> None:
+    messages = [output("cut off"), {"role": "assistant", "content": "12 C."}, HELLO]
+    assert runtime.generate(messages, app=service.app, max_tokens=2).token_ids
+    assert runtime.generate(messages, app=service.app, session="chat 7", max_tokens=2).token_ids
+
+
 def test_calls_answered_by_the_engine_are_messages_of_the_context(
     service: ContextService, weather_tool: dict[str, Any]
 ) -> None:

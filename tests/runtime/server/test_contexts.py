@@ -19,6 +19,7 @@ from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO, delete_contexts, running
 
 SYSTEM = "You help with notes, mail and the calendar."
+ORPHAN = {"role": "tool", "tool_call_id": "call_0", "content": "12 C"}
 LONG: Any = {"max_tokens": 400, "extra_body": {"ignore_eos": True}}
 
 
@@ -153,6 +154,8 @@ def test_a_client_that_disconnects_leaves_the_context_as_it_was(http: httpx.Clie
         ("", {"system_prompt": "word " * 20_000}, "messages"),
         ("/chat/completions", {"messages": []}, "messages"),
         ("/chat/completions", {"messages": HELLO, "n": 2}, "n"),
+        ("/chat/completions", {"messages": [*HELLO, ORPHAN]}, "messages[1].tool_call_id"),
+        ("/chat/completions", {"messages": [ORPHAN], "stream": True}, "messages[0].tool_call_id"),
         ("/chat/completions", {"messages": HELLO, "temperature": "hot"}, "temperature"),
         ("/chat/completions", {"messages": [{"role": "user", "content": "x " * 20_000}]}, "messages"),
     ],

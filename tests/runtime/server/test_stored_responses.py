@@ -81,6 +81,25 @@ def test_a_tool_loop(client: openai.OpenAI, http: httpx.Client, streamed: bool) 
     assert len(conversations(http)) == 1
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_output_of_a_call_that_was_not_made_is_refused(
+    client: openai.OpenAI, http: httpx.Client, streamed: bool
+) -> None:
+    first = create(client, "Hello!")
+    before = conversations(http)
+    orphan: Any = [{"type": "function_call_output", "call_id": "call_0", "output": "12 C"}]
+    with pytest.raises(openai.BadRequestError, match="call_0") as caught:
+        create(client, orphan, previous_response_id=first.id, streamed=streamed)
+    assert caught.value.param == "input"
+    odd: Any = [{"type": "function_call_output", "call_id": ["call_0"], "output": "12 C"}]
+    with pytest.raises(openai.BadRequestError):
+        create(client, odd, previous_response_id=first.id)
+    assert conversations(http) == before
+    # A whole conversation may be cut in front.
+    cut: Any = [*orphan, {"role": "assistant", "content": "12 C."}, {"role": "user", "content": "Thanks."}]
+    assert create(client, cut, streamed=streamed).status in ("completed", "incomplete")
+
+
 def test_instructions_are_of_one_response(client: openai.OpenAI, runtime: LocalRuntime) -> None:
     first = create(client, "Hello!", instructions=SYSTEM)
     second = create(client, "Who are you?", previous_response_id=first.id)

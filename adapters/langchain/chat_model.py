@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from agentrt.argument_checks import check_setting
 from agentrt.calls import ToolCall
 from agentrt.concurrency.threads import loop_caller
-from agentrt.errors import ConfigurationError
+from agentrt.errors import ConfigurationError, InvalidRequestError
 from agentrt.priority import Priority
 from agentrt.settings import invalid_settings
 from agentrt.toolcache import FinishedCall, ResultSource, TakeResult, current_result_source
@@ -49,7 +49,8 @@ class ChatAgentRT(BaseChatModel):
     at once and closes when this chat model and its copies are garbage-collected. The other fields are
     those of :meth:`LocalRuntime.generate`, and may also be given per request or by ``bind``. With
     ``priority`` None, :func:`agentrt.current_priority` is used. In a LangGraph graph with a
-    ``thread_id``, the requests of the thread are a session: a context that the runtime lists (``session``).
+    ``thread_id``, the requests of the thread are a session: a context that the runtime lists (``session``). A
+    ``thread_id`` that cannot name one raises :class:`InvalidRequestError`.
 
     A streamed tool call comes whole, in one chunk: a streamed chunk cannot be taken back, and the first half
     of a malformed call would look like a call. Cancelling the task or closing the stream ends the
@@ -228,16 +229,34 @@ class ChatAgentRT(BaseChatModel):
         }
 
     def _options(self, stop: list[str] | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        options = {**self._defaults(), "session": _session(), **given, "stop": tuple(stop or ())}
+        options = {**self._defaults(), **given, "stop": tuple(stop or ())}
+        if "session" not in given:
+            options["session"] = _session()
         options["tool_choice"] = _tool_choice(options.get("tool_choice"))
         return options
 
 
 def _session() -> str | None:
-    """Return the thread of the running graph, if it can name a session."""
+    """Return the thread of the running graph, which names a session; None if there is none.
+
+    Raises:
+        InvalidRequestError: it cannot name a session.
+    """
     thread = langgraph_thread()
-    named = isinstance(thread, str) and thread.isprintable() and 0 < len(thread) <= _MAX_SESSION_CHARACTERS
-    return thread if named else None
+    if thread is None:
+        return None
+    if (
+        not isinstance(thread, str)
+        or not thread.isprintable()
+        or not 0 < len(thread) <= _MAX_SESSION_CHARACTERS
+    ):
+        raise InvalidRequestError(
+            "thread_id",
+            f"{thread!r:.80} cannot name a conversation. Give a string of 1 to {_MAX_SESSION_CHARACTERS} "
+            "printable characters, such as str(thread_id). Or name the session yourself: "
+            "model.bind(session=…), with None for no session.",
+        )
+    return thread
 
 
 def _tool_choice(choice: Any) -> Any:

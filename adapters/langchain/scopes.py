@@ -21,9 +21,9 @@ def langgraph_run() -> Hashable | None:
     return control
 
 
-def langgraph_thread() -> str | None:
-    """Return the ``thread_id`` of the running graph; None if it has none, or no graph runs."""
-    thread: str | None = _configurable().get("thread_id")
+def langgraph_thread() -> Hashable | None:
+    """Return the ``thread_id`` of the running graph as it was given; None without one, or without a graph."""
+    thread: Hashable | None = _configurable().get("thread_id")
     return thread
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
@@ -256,9 +258,37 @@ def test_the_thread_of_a_graph_is_a_session(runtime: LocalRuntime) -> None:
     agent.invoke(begin, thread("one"))
     list(agent.stream(begin, thread("two"), stream_mode="messages"))
     asyncio.run(agent.ainvoke(begin, thread("three")))
-    agent.invoke(begin, thread("x" * 300))  # too long for a name
     assert sessions() == ["one", "three", "two"]
     chat.bind(session="mine").invoke([QUESTION])
     assert "mine" in sessions()
     for context in service.contexts():
         service.delete(context)
+
+
+@pytest.mark.parametrize(
+    "thread", [7, uuid.UUID(int=7), "", "x" * 257, "a\nb"], ids=["int", "UUID", "empty", "long", "lines"]
+)
+def test_a_thread_that_cannot_name_a_session_is_refused(runtime: LocalRuntime, thread: Any) -> None:
+    chat = ChatAgentRT(runtime=runtime, max_tokens=4, app="graphs")
+    begin: Any = {"messages": [QUESTION]}
+    config: Any = {"configurable": {"thread_id": thread}}
+    agent = create_agent(chat, [], checkpointer=InMemorySaver())
+    ways: list[Callable[[], Any]] = [
+        lambda: agent.invoke(begin, config),
+        lambda: list(agent.stream(begin, config, stream_mode="messages")),
+        lambda: asyncio.run(agent.ainvoke(begin, config)),
+    ]
+    for way in ways:
+        with pytest.raises(InvalidRequestError, match=r"str\(thread_id\)") as caught:
+            way()
+        assert caught.value.field == "thread_id"
+    assert runtime.bind("graphs").contexts() == []
+    for session in (None, "mine"):  # the way out that the message names
+        graph = StateGraph(MessagesState)
+        bound = chat.bind(session=session)
+        graph.add_node("model", lambda state, bound=bound: {"messages": [bound.invoke(state["messages"])]})
+        graph.add_edge(START, "model")
+        graph.compile().invoke(begin, config)
+    (context,) = runtime.bind("graphs").contexts()
+    assert context.session == "mine"
+    runtime.bind("graphs").delete(context)

@@ -357,7 +357,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             _log.warning("The contexts of the model cannot be read and are computed again: %s", error)
             self._pool = BlockPool(self._arena.blocks)
         else:
-            self._salts = contexts.salts
+            self._salts = self._kept.salts = contexts.salts
 
     def _events(self, request: Request) -> Generator[GenerationEvent, None, None]:
         pieces = Handover[str | ToolTurn]()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _HASH_BYTES = 16
 
@@ -22,16 +22,30 @@ _HASH_BYTES = 16
 class PrefixSalts:
     """One secret salt per app, derived from a secret of this object. Thread-safe."""
 
-    def __init__(self, secret: bytes | None = None) -> None:
+    def __init__(self, secret: bytes | None = None, renewals: Mapping[str, bytes] | None = None) -> None:
         """``secret`` is that of stored contexts (:attr:`ContextStore.secret`); by default a new one is drawn.
 
-        Salts of different secrets differ.
+        Salts of different secrets differ. ``renewals`` are what :meth:`renew` has returned for some apps.
         """
         self._secret = secrets.token_bytes(_HASH_BYTES) if secret is None else secret
+        self._renewals = dict(renewals or {})
 
     def salt_for(self, app: str) -> bytes:
-        """Return the salt of ``app``: always the same, and different from every other app's."""
-        return hashlib.blake2b(app.encode(), key=self._secret, digest_size=_HASH_BYTES).digest()
+        """Return the salt of ``app``: the same until it is renewed, and different from every other app's."""
+        renewal = self._renewals.get(app, b"")
+        return hashlib.blake2b(app.encode(), key=self._secret, salt=renewal, digest_size=_HASH_BYTES).digest()
+
+    def is_current(self, app: str, salt: bytes) -> bool:
+        """Whether ``salt`` is that of ``app``, and has not been renewed."""
+        return salt == self.salt_for(app)
+
+    def renew(self, app: str) -> bytes:
+        """Give ``app`` another salt, so that nothing is found that it has hashed before.
+
+        Return what makes it the same one in another object (``renewals``).
+        """
+        renewal = self._renewals[app] = secrets.token_bytes(_HASH_BYTES)
+        return renewal
 
     @property
     def shared(self) -> bytes:
@@ -42,7 +56,7 @@ class PrefixSalts:
 class BlockHashes:
     """The hash chain of one sequence, computed as far as it was needed."""
 
-    __slots__ = ("_block_tokens", "_hashes", "_public_blocks", "_public_salt", "_salt")
+    __slots__ = ("_block_tokens", "_hashes", "_public_blocks", "_public_salt", "salt")
 
     def __init__(
         self, salt: bytes, block_tokens: int, public_salt: bytes = b"", public_tokens: int = 0
@@ -51,7 +65,8 @@ class BlockHashes:
 
         Blocks within the first ``public_tokens`` are hashed by ``public_salt`` (:attr:`PrefixSalts.shared`).
         """
-        self._salt = salt
+        self.salt = salt
+        """The salt of the app."""
         self._public_salt = public_salt
         self._public_blocks = public_tokens // block_tokens
         self._block_tokens = block_tokens
@@ -79,9 +94,9 @@ class BlockHashes:
         """Return the key of the hash of block ``index``, behind all blocks before it."""
         public = index < self._public_blocks
         if not index:
-            return self._public_salt if public else self._salt
+            return self._public_salt if public else self.salt
         previous = self._hashes[index - 1]
-        return _keyed(previous, self._salt) if index == self._public_blocks else previous
+        return _keyed(previous, self.salt) if index == self._public_blocks else previous
 
 
 def _keyed(content: bytes, key: bytes) -> bytes:

@@ -51,7 +51,7 @@ class KeptContexts:
             store = open_context_store(config, model_id, fingerprint)
         self.store = store
         """The store of the contexts; None keeps them in memory only."""
-        self.salts = PrefixSalts(None if store is None else store.secret)
+        self.salts = PrefixSalts() if store is None else store.salts
         """The salts of block hashes: with a store they are the same after a restart."""
         self.swapper: Swapper | None = None
         """What moves chunks out of the arena and back; None if they stay there."""
@@ -74,12 +74,14 @@ class KeptContexts:
                 store=self.store,
                 measure=(lambda: None) if folder is None else functools.partial(measure_reads, folder),
                 levels=levels,
+                is_current=lambda app, salt: self.salts.is_current(app, salt),
             )
 
     def forget_deleted(self, table: ContextTable) -> None:
         """Have contexts that are deleted from ``table``, which may outlive this object, leave the memory."""
         if self.swapper is not None:
             table.on_delete(functools.partial(_forget_deleted, weakref.ref(self.swapper)))
+        table.on_delete_all(functools.partial(_forget_all, weakref.ref(self)))
 
     def close(self) -> None:
         """Store what has ended, and close the store unless it was given. May be called again."""
@@ -121,6 +123,15 @@ def _key_source(key: Path | str | None) -> KeySource | None:
 def _forget_deleted(swapper: weakref.ref[Swapper], app: str, context_id: str) -> None:
     if (living := swapper()) is not None:
         living.forget_deleted(app)
+
+
+def _forget_all(kept: weakref.ref[KeptContexts], app: str) -> None:
+    if (living := kept()) is None:
+        return
+    if living.store is None:  # a store has renewed it
+        living.salts.renew(app)
+    if living.swapper is not None:
+        living.swapper.forget_deleted(app)
 
 
 def model_folder(context_folder: Path, model_id: str) -> Path:

@@ -129,6 +129,21 @@ class ContextService:
         """Do as :meth:`delete` does, without blocking the event loop."""
         await asyncio.to_thread(self.delete, context)
 
+    def delete_all(self) -> None:
+        """Delete everything that is kept of the app for good, in memory and on disk.
+
+        These are its contexts, sessions and stored responses, and the keys and values of requests that named
+        none. Calls in progress end as with :meth:`delete`; other requests go on, and leave nothing behind.
+
+        Raises:
+            ContextStoreError: some of it cannot be deleted, and is still there. Call it again.
+        """
+        self._table.delete_all(self.app)
+
+    async def adelete_all(self) -> None:
+        """Do as :meth:`delete_all` does, without blocking the event loop."""
+        await asyncio.to_thread(self.delete_all)
+
     def call(
         self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
     ) -> Generation:

@@ -128,6 +128,18 @@ class PooledModel:
         if self._context_store is not None:
             self._context_store.close()
 
+    def delete_contexts(self, app: str) -> None:
+        """Delete everything that is kept of ``app``, loaded or not. Blocks for the disk.
+
+        Raises:
+            ContextStoreError: some of it cannot be deleted, and is still there.
+        """
+        try:
+            self.context_table.delete_all(app)
+        finally:
+            if (saved := self.contexts) is not None:
+                saved.salts.renew(app)
+
     def drop_contexts(self) -> None:
         """Delete the saved contexts."""
         if self.contexts is not None:

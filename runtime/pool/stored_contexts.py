@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentrt.errors import ContextNotFoundError
+from agentrt.errors import ContextNotFoundError, ContextStoreError
 
 from ..context.table.context import Context
 from ..context.table.response_chains import ResponseChains, StoredResponse
@@ -24,6 +24,22 @@ def find_context(models: Sequence[PooledModel], app: str, context_id: str) -> tu
         if (context := model.context_table.find(app, context_id)) is not None:
             return model, context
     raise ContextNotFoundError(context_id)
+
+
+def delete_contexts(models: Sequence[PooledModel], app: str) -> None:
+    """Delete everything that is kept of ``app``. Blocks for the disk.
+
+    Raises:
+        ContextStoreError: that of a model cannot be deleted, and is still there; those of the others are not.
+    """
+    failed: ContextStoreError | None = None
+    for model in models:
+        try:
+            model.delete_contexts(app)
+        except ContextStoreError as error:
+            failed = error
+    if failed is not None:
+        raise failed
 
 
 def find_response(

@@ -42,7 +42,9 @@ class SwapOuts:
             for block in self._pool.acquire_cached([block_hash]):
                 chunks.append(OutgoingChunk(block_hash, position, block, densities[position]))
                 self._blocks[block] = self._blocks.get(block, 0) + 1
-        self._swapper.swap_out(SwapOut(sequence.app, sequence.context_id, tuple(hashes), tuple(chunks)))
+        assert sequence.block_hashes is not None
+        salt = sequence.block_hashes.salt
+        self._swapper.swap_out(SwapOut(sequence.app, sequence.context_id, tuple(hashes), tuple(chunks), salt))
 
     def _densities(self, sequence: Sequence, blocks: int) -> list[float]:
         if sequence.attention is None:

@@ -10,6 +10,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
+from agentrt.errors import ContextNotFoundError
+
 from ..context.table.context import Context
 from ..context_service.service import ContextService, ContextStream
 from ..http.errors import ApiError
@@ -17,7 +19,7 @@ from ..http.request_state import app_of
 from ..http.strict_json import StrictJsonRoute
 from ..output.generation import Generation
 from ..pool.pooled_model import PooledModel
-from ..pool.stored_contexts import find_context
+from ..pool.stored_contexts import delete_contexts, find_context
 from ..request.options import GenerationOptions
 from ..service import LocalRuntime
 from .chat import answer_chat
@@ -74,6 +76,13 @@ class DeletedContext(BaseModel):
     deleted: Literal[True] = True
 
 
+class DeletedContexts(BaseModel):
+    """All contexts of the app, which are no more."""
+
+    object: Literal["list"] = "list"
+    deleted: Literal[True] = True
+
+
 @router.post("/v1/contexts", summary="Make a context", response_model=ContextBody)
 async def create_context(body: NewContext, request: Request) -> Response:
     """Return a new context of the app, which stays until it is deleted."""
@@ -118,6 +127,31 @@ async def delete_context(context_id: str, request: Request) -> Response:
     model, context = await _find(request, context_id)
     await asyncio.to_thread(model.context_table.delete, app_of(request), context.id)
     return JSONResponse(DeletedContext(id=context.id).model_dump())
+
+
+@router.delete("/v1/contexts", summary="Delete all contexts", response_model=DeletedContexts)
+async def delete_all_contexts(request: Request) -> Response:
+    """Delete everything that the server keeps of the app, of all models, in memory and on disk.
+
+    These are contexts, sessions, stored responses, and what was computed for requests without any of them.
+    """
+    if request.query_params:  # a filter that is ignored would delete too much
+        name = next(iter(request.query_params))
+        raise ApiError(
+            400,
+            f"{name}: all contexts are deleted, and none is chosen. Leave it out, or delete one by its id.",
+            param=name,
+            code="invalid_value",
+        )
+    models = server_state_of(request).pool.models
+    await asyncio.to_thread(delete_contexts, models, app_of(request))
+    return JSONResponse(DeletedContexts().model_dump())
+
+
+@router.delete("/v1/contexts/{context_id:path}", include_in_schema=False)
+async def delete_no_context(context_id: str) -> None:
+    """Raise for an id that is no id, such as an empty one: redirected, it would delete all contexts."""
+    raise ContextNotFoundError(context_id)
 
 
 @router.post("/v1/contexts/{context_id}/chat/completions", summary="Continue a context")

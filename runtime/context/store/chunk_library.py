@@ -197,6 +197,16 @@ class ChunkLibrary:
         self._disk.remove(self._path(name))
         self._forget_file(name)
 
+    def drop_all(self, names: Iterable[str]) -> None:
+        """Delete the files of contexts that are deleted together: none inherits from another.
+
+        Raises:
+            OSError: one cannot be deleted; others may be gone.
+        """
+        for name in names:
+            self._disk.remove(self._path(name))
+            self._forget_file(name)
+
     def make_room(self, app: str, added: int) -> Quota | None:
         """Drop chunks until the app may have ``added`` more bytes, or return the quota in the way."""
         in_the_way = None

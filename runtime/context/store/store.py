@@ -18,30 +18,28 @@ from agentrt.errors import (
     ContextKeyError,
     ContextNotFoundError,
     ContextQuotaError,
-    ContextStoreError,
     ContextStoreLockedError,
     InvalidRequestError,
 )
 
 from ...file_lock import file_lock
-from . import chunk_library
+from . import chunk_library, store_file
 from .changes import Changes, disk_errors
 from .chunk_library import ChunkLibrary, Owner
 from .chunks import Chunk, ChunkLocation
 from .disk import UNFINISHED, Disk
 from .keys import KeySource
 from .record_file import RecordFile
-from .record_format import FileKind, FileStart, OtherKeyError, OtherVersionError, RefusedError
+from .record_format import FileKind, FileStart, RefusedError
 from .refusals import Refusals
+from .store_file import StoreFile
 from .stored_context import StoredContext, Text
 from .usage import StoreQuotas, Usage
 
 logger = logging.getLogger(__name__)
 
 _TEXT_SUFFIX: Final = ".text"
-_STORE_FILE: Final = "store"
 _LOCK_FILE: Final = ".lock"
-_SECRET_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +110,11 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                     "runtime a folder of its own."
                 ) from error
             self._key = self._load_key(key)
-            self.secret: Final = self._load_secret()
-            """A secret for :class:`PrefixSalts`, the same after a restart."""
+            self._file = StoreFile(folder, self._disk, self._key, self._refusals)
+            self.secret: Final = self._file.secret
+            """A secret that is the same after a restart."""
+            self.salts: Final = self._file.salts
+            """The salts of block hashes, the same after a restart."""
             self._chunks = ChunkLibrary(
                 folder, self._disk, self._key, self._usage, self._changes, self._refusals
             )
@@ -135,16 +136,28 @@ class ContextStore(AbstractContextManager["ContextStore"]):
                 owners = [each.owner for contexts in self._contexts.values() for each in contexts.values()]
             self._chunks.use_fingerprint(usable, owners)
 
-    def create(self, app: str, context_id: str, header: Mapping[str, Any] | None = None) -> StoredContext:
+    def create(
+        self,
+        app: str,
+        context_id: str,
+        header: Mapping[str, Any] | None = None,
+        *,
+        salt: bytes | None = None,
+    ) -> StoredContext:
         """Create a context without text. ``header`` is kept with it, as JSON.
 
+        ``salt`` is that of the app when the request began that the context is of; None for no request.
+
         Raises:
+            ContextNotFoundError: all contexts of the app were deleted since that request began.
             InvalidRequestError: the app has a context of that id.
             ContextQuotaError: texts alone exceed a quota.
             ContextStoreError: the disk is full or fails.
             TypeError, ValueError: the header cannot be written as JSON.
         """
         with self._changes.exclusive():
+            if salt is not None and not self.salts.is_current(app, salt):
+                raise ContextNotFoundError(context_id)
             if self.get(app, context_id) is not None:
                 raise InvalidRequestError(
                     "context_id", "there is such a context. Delete it, or choose another id."
@@ -187,6 +200,23 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             self._disk.remove(self._path(context.owner.name))
             self._remove(context)
             self._disk.sync_folder(self._folder)
+
+    def delete_all(self, app: str) -> None:
+        """Delete all contexts of ``app``, and give it another salt: what it has hashed is not found any more.
+
+        Raises:
+            ContextStoreError: some of them cannot be deleted, and are still there without their chunks.
+        """
+        with self._changes.exclusive():
+            contexts = self.contexts(app)
+            try:
+                self._chunks.drop_all([context.owner.name for context in contexts])
+                for context in contexts:
+                    self._disk.remove(self._path(context.owner.name))
+                    self._remove(context)
+                self._disk.sync_folder(self._folder)
+            finally:
+                self._chunks.freeing_space(lambda: self._file.renew_salt(app))
 
     def locate(self, app: str, block_hash: bytes) -> ChunkLocation | None:
         """Return where a chunk of ``app`` is stored, or None."""
@@ -234,32 +264,9 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         if key is not None:
             return key
         names = [entry.name for entry in self._disk.entries(self._folder)]
-        if any(name == _STORE_FILE or name.endswith(_TEXT_SUFFIX) for name in names):
+        if any(name == store_file.NAME or name.endswith(_TEXT_SUFFIX) for name in names):
             raise ContextKeyError(f"the key of the contexts in {self._folder} is missing. Restore it.")
         return source.create()
-
-    def _load_secret(self) -> bytes:
-        path = self._folder / _STORE_FILE
-        try:
-            file, _ = RecordFile.open(self._disk, path, FileKind.STORE, self._key)
-            return bytes.fromhex(file.header["secret"])
-        except OtherVersionError as error:
-            raise ContextStoreError(
-                f"{path} {error}: another version of agentrt wrote it. Use that one, or another folder."
-            ) from error
-        except OtherKeyError as error:
-            raise ContextKeyError(
-                f"the contexts in {self._folder} cannot be opened: {path} {error}. Open them with the key "
-                "that they were created with, or without one."
-            ) from error
-        except RefusedError as error:
-            self._refusals.set_aside(path, error, "All KV is recomputed; the texts of the contexts are kept.")
-        except FileNotFoundError:
-            pass
-        secret = secrets.token_bytes(_SECRET_BYTES)
-        start = FileStart.new(FileKind.STORE, {"secret": secret.hex()}, self._key)
-        RecordFile.create(self._disk, path, start)
-        return secret
 
     def _load_contexts(self) -> None:
         entries = {entry.name: entry.modified_ns for entry in self._disk.entries(self._folder)}

@@ -35,6 +35,15 @@ ChooseLevels: TypeAlias = Callable[[Sequence[float], Sequence[int]], Sequence[in
 """Returns the level of each of some chunks of one context by their densities and positions."""
 
 
+IsCurrent: TypeAlias = Callable[[str, bytes], bool]
+"""Whether a salt is still that of an app: all that it had before was deleted otherwise."""
+
+
+def always_current(app: str, salt: bytes) -> bool:
+    """Return that no app has deleted what it had."""
+    return True
+
+
 class ChunkSaver:
     """Two threads: one copies and encodes, and never waits for the disk, the other one writes. Thread-safe.
 
@@ -48,8 +57,10 @@ class ChunkSaver:
         tier: MemoryTier,
         write: WriteChunks | None,
         levels: ChooseLevels = stored_as_they_are,
+        is_current: IsCurrent = always_current,
     ) -> None:
         """``rows`` is the memory of the arena. Without ``write`` chunks are in the memory tier only."""
+        self._is_current = is_current
         self._levels = levels
         self._rows = rows
         self._codec = codec
@@ -102,7 +113,12 @@ class ChunkSaver:
                 continue
             for chunk in encoded:
                 self._tier.put(swap_out.app, chunk)
-            if self._write is None:
+            if not self._is_current(swap_out.app, swap_out.salt):
+                # Checked behind the put: whoever deletes empties the tier behind the renewal of the salt.
+                for chunk in encoded:
+                    self._tier.forget(swap_out.app, chunk.block_hash)
+                self._finish(swap_out, group)
+            elif self._write is None:
                 self._count(encoded)
                 self._finish(swap_out, group)
             else:

@@ -65,6 +65,8 @@ class SwapOut:
     block_hashes: tuple[bytes, ...]
     """The hashes of all complete blocks of the request, those of stored chunks included."""
     chunks: tuple[OutgoingChunk, ...]
+    salt: bytes
+    """The salt of the app when the request began (:meth:`PrefixSalts.salt_for`)."""
 
 
 class ChunkSwapper(Protocol):

@@ -32,13 +32,15 @@ class ContextFiles:
         """Store ``chunks`` of ``swap_out``, or only note that its context was used. Waits for the disk.
 
         Returns:
-            Those that were stored: not what is stored already or exceeds a quota, and none of a context that
-            was deleted meanwhile.
+            Those that were stored: not what is stored already or exceeds a quota, and none of a context, or
+            of an app, all of whose contexts were deleted meanwhile.
 
         Raises:
             ContextStoreError: the disk is full or fails.
             ContextNotFoundError: the context is being deleted.
         """
+        if not self._store.salts.is_current(swap_out.app, swap_out.salt):
+            return ()
         context = self._context_of(swap_out, create=bool(chunks))
         if context is None:
             return ()
@@ -61,7 +63,8 @@ class ContextFiles:
             return continued
         for context in prefixes[: max(0, len(prefixes) - MAX_PREFIX_CONTEXTS + 1)]:
             self._store.delete(swap_out.app, context.id)
-        return self._store.create(swap_out.app, f"kv_{secrets.token_hex(16)}", {"kind": PREFIX_KIND})
+        id = f"kv_{secrets.token_hex(16)}"
+        return self._store.create(swap_out.app, id, {"kind": PREFIX_KIND}, salt=swap_out.salt)
 
     def _continued(
         self, contexts: Sequence[StoredContext], block_hashes: Sequence[bytes]

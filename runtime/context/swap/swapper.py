@@ -14,7 +14,7 @@ from ..saved_contexts import Rows
 from ..store.chunks import Chunk
 from ..store.store import ContextStore
 from .chunk_loader import ChunkLoader, OnEnded
-from .chunk_saver import ChooseLevels, ChunkSaver, OnCopied
+from .chunk_saver import ChooseLevels, ChunkSaver, IsCurrent, OnCopied, always_current
 from .chunks import ChunkLoad, SwapOut
 from .codec import ChunkCodec
 from .context_files import ContextFiles
@@ -63,17 +63,19 @@ class Swapper:
         store: ContextStore | None,
         measure: Callable[[], LinearCost | None] = lambda: None,
         levels: ChooseLevels = stored_as_they_are,
+        is_current: IsCurrent = always_current,
     ) -> None:
         """``rows`` is the memory of the arena, by cache.
 
         ``memory_bytes`` is the budget of the memory tier. Without a ``store`` contexts are lost with this
         object. ``measure`` measures T_IO of the store, once. ``levels`` chooses how chunks are compressed.
+        ``is_current`` says whether the chunks of a request may still be kept.
         """
         self._tier = MemoryTier(memory_bytes)
         self._store = store
         write = None if store is None else ContextFiles(store).write
         self._loader = ChunkLoader(rows, codec, self._read, measure)
-        self._saver = ChunkSaver(rows, codec, self._tier, write, levels)
+        self._saver = ChunkSaver(rows, codec, self._tier, write, levels, is_current)
 
     def start(self, on_ended: OnEnded, on_copied: OnCopied) -> None:
         """Start the threads, which report loads that have ended and blocks that have been copied."""
@@ -153,4 +155,6 @@ class Swapper:
             raise ChunkDamagedError("a chunk was dropped after its load was planned. It is computed again.")
         chunk = self._store.read(location)
         self._tier.put(app, chunk)
+        if self._store.locate(app, block_hash) is None:  # it was deleted meanwhile
+            self._tier.forget(app, block_hash)
         return chunk

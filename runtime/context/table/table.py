@@ -22,6 +22,8 @@ _log: Final = logging.getLogger(__name__)
 
 OnDelete: TypeAlias = Callable[[str, str], None]
 """Receives the app and the id of a context that is no more."""
+OnDeleteAll: TypeAlias = Callable[[str], None]
+"""Receives an app whose contexts have all been deleted."""
 
 
 def new_context_id() -> str:
@@ -52,12 +54,17 @@ class ContextTable:
         self._latest = 0.0
         self._apps: dict[str, AppContexts] = {}
         self._listeners: list[OnDelete] = []
+        self._listeners_to_all: list[OnDeleteAll] = []
         self._lock = threading.Lock()  # of the fields above and all entries; never held for I/O
         self._changing = threading.RLock()  # held, also for I/O, while contexts come and go
 
     def on_delete(self, listener: OnDelete) -> None:
         """Call ``listener`` for each context that is deleted from now on, on the thread that deletes it."""
         self._listeners.append(listener)
+
+    def on_delete_all(self, listener: OnDeleteAll) -> None:
+        """Call ``listener`` for each :meth:`delete_all` from now on, on the thread that deletes."""
+        self._listeners_to_all.append(listener)
 
     def loaded(self, app: str) -> bool:
         """Whether the contexts of ``app`` are in memory, so that finding them does not block."""
@@ -175,6 +182,29 @@ class ContextTable:
         for listener in self._listeners:
             listener(app, context_id)
 
+    def delete_all(self, app: str) -> None:
+        """Delete everything that is kept of ``app``: all contexts, and what the store has besides.
+
+        Calls in progress are cancelled, but for requests of sessions. Blocks for the disk.
+
+        Raises:
+            ContextStoreError: some of it cannot be deleted, and is still there.
+        """
+        with self._changing:
+            entries = self._remove_all(app)
+            for entry in entries:
+                with entry.writing:  # a turn that is being written ends first; later ones find it deleted
+                    pass
+            try:
+                if self._store is not None:
+                    self._store.delete_all(app)
+            except BaseException:
+                del self._apps[app]  # the next use reads what is still there
+                raise
+            finally:
+                for listener in self._listeners_to_all:
+                    listener(app)
+
     def begin_turn(self, app: str, context_id: str, turns: int | None = None) -> OpenTurn:
         """Return the right to continue a context, until it is committed or closed.
 
@@ -232,6 +262,19 @@ class ContextTable:
                     entry.request_tokens = ended
 
         output.add_done_callback(end)
+
+    def _remove_all(self, app: str) -> list[Entry]:
+        """Remove all contexts of ``app`` from memory, cancel their calls, and return them."""
+        with self._lock:
+            contexts = self._apps.setdefault(app, AppContexts())
+            entries = list(contexts.entries.values())
+            cancels = [cancel for entry in entries for cancel in entry.running.values()]
+            for entry in entries:
+                entry.deleted = True
+                contexts.remove(entry)
+        for cancel in cancels:
+            cancel()
+        return entries
 
     def _store_again(self, app: str, entry: Entry) -> StoredText:
         """Return a new stored text without records in place of that of ``entry``, which is damaged."""

@@ -73,6 +73,14 @@ class TextStore(Protocol):
         """
         ...
 
+    def delete_all(self, app: str) -> None:
+        """Delete all that the store has of ``app`` for good: texts, and KV of requests without a context.
+
+        Raises:
+            ContextStoreError: some of it cannot be deleted.
+        """
+        ...
+
 
 def encode_header(
     kind: ContextKind, session: str | None, created: float, messages: Iterable[Message]

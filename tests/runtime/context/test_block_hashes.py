@@ -58,3 +58,18 @@ def test_public_blocks_are_the_same_for_all_apps_and_no_others_are() -> None:
     assert hashes("mail", 0) == BlockHashes(salts.salt_for("mail"), 2).compute(tokens, 5)
     assert hashes("mail", 100) == hashes("notes", 100)
     assert salts.shared not in (salts.salt_for(app) for app in ("", "public", "shared"))
+
+
+def test_a_renewed_salt_is_that_of_one_app_and_can_be_restored() -> None:
+    salts = PrefixSalts(b"secret")
+    before = {app: salts.salt_for(app) for app in ("mail", "notes")}
+    renewals = {"mail": salts.renew("mail")}
+    assert salts.salt_for("mail") not in before.values()
+    assert salts.salt_for("notes") == before["notes"]
+    assert [salts.is_current("mail", salt) for salt in (before["mail"], salts.salt_for("mail"))] == [
+        False,
+        True,
+    ]
+    assert PrefixSalts(b"secret", renewals).salt_for("mail") == salts.salt_for("mail")
+    assert PrefixSalts(b"secret").salt_for("mail") == before["mail"]
+    assert salts.renew("mail") != renewals["mail"]

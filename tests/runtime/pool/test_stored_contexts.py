@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import ContextNotFoundError
+from agentrt.errors import ContextNotFoundError, ContextStoreError
 from agentrt.runtime import RuntimeConfig
+from agentrt.runtime.context.block_hashes import PrefixSalts
+from agentrt.runtime.context.saved_contexts import SavedContexts
 from agentrt.runtime.context.table.response_chains import ResponseChains
 from agentrt.runtime.pool.pooled_model import PooledModel
-from agentrt.runtime.pool.stored_contexts import find_context, find_response
+from agentrt.runtime.pool.stored_contexts import delete_contexts, find_context, find_response
 
 UNKNOWN = "ctx_" + "0" * 48
 
@@ -81,3 +83,33 @@ def test_anothers_is_sought_in_the_same_steps_as_an_unknown_one(models: list[Poo
     for look_up, ids in ((context, [*foreign, UNKNOWN]), (response, ["resp_one", "resp_three", "resp_four"])):
         look_up(ids[0])  # the first call caches what later ones do not
         assert len({steps(lambda id=id, look_up=look_up: look_up(id)) for id in ids}) == 1
+
+
+def test_everything_of_an_app_is_deleted_in_all_models(models: list[PooledModel]) -> None:
+    salts = PrefixSalts()
+    models[1].contexts = SavedContexts.save(salts, "model", {}, [])  # it was unloaded
+    before = [salts.salt_for(app) for app in ("mine", "other")]
+    for model in models:
+        for app in ("mine", "other"):
+            model.context_table.create(app)
+            store(model, app, f"resp_{app}")
+    delete_contexts(models, "mine")
+    assert [len(model.context_table.contexts("mine")) for model in models] == [0, 0, 0]
+    assert [len(model.context_table.contexts("other")) for model in models] == [2, 2, 2]
+    renewed = [salts.salt_for(app) for app in ("mine", "other")]
+    assert [old == new for old, new in zip(before, renewed, strict=True)] == [False, True]
+    models[1].drop_contexts()
+
+
+def test_models_whose_contexts_can_be_deleted_lose_them_when_another_fails(
+    models: list[PooledModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(app: str) -> None:
+        raise ContextStoreError("the disk is read-only. Make it writable.")
+
+    for model in models:
+        model.context_table.create("mine")
+    monkeypatch.setattr(models[0].context_table, "delete_all", fail)
+    with pytest.raises(ContextStoreError, match="read-only"):
+        delete_contexts(models, "mine")
+    assert [len(model.context_table.contexts("mine")) for model in models] == [1, 0, 0]

@@ -16,6 +16,7 @@ from tests.runtime.server.conftest import HELLO
 
 OPERATIONS = [
     ("/v1/chat/completions", "POST"),
+    ("/v1/contexts", "DELETE"),
     ("/v1/contexts", "GET"),
     ("/v1/contexts", "POST"),
     ("/v1/contexts/{context_id}", "DELETE"),

@@ -152,9 +152,9 @@ TestEncryptedStore.settings = examples(10, stateful_step_count=20)
 
 def test_hashes_are_found_again_after_a_restart(tmp_path: Path) -> None:
     with ContextStore(tmp_path, FINGERPRINT) as store:
-        salt = PrefixSalts(store.secret).salt_for("notes")
+        salt = store.salts.salt_for("notes")
     with ContextStore(tmp_path, FINGERPRINT) as store:
-        assert PrefixSalts(store.secret).salt_for("notes") == salt
+        assert store.salts.salt_for("notes") == salt
     assert PrefixSalts().salt_for("notes") != salt
 
 

@@ -24,7 +24,7 @@ def key(number: int) -> bytes:
 
 def outgoing(*numbers: int, app: str = "app") -> SwapOut:
     chunks = tuple(OutgoingChunk(key(number), number, number) for number in numbers)
-    return SwapOut(app, "", tuple(map(key, numbers)), chunks)
+    return SwapOut(app, "", tuple(map(key, numbers)), chunks, b"salt")
 
 
 class Store:
@@ -178,3 +178,21 @@ def test_chunks_of_several_levels_are_stored_in_the_order_of_their_blocks() -> N
     saver.save(outgoing(1, 2, 3, 4))
     assert saver.close(30)
     assert store.written == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_chunks_of_an_app_that_has_deleted_everything_are_not_kept(store: bool) -> None:
+    rows = [np.zeros((BLOCKS, size), np.uint8) for size in SIZES]
+    tier, written, copied = MemoryTier(10**6), Store(), list[int]()
+    saver = ChunkSaver(
+        rows, ArenaBytes(), tier, written if store else None, is_current=lambda app, salt: app != "gone"
+    )
+    saver.start(copied.extend)
+    saver.save(outgoing(*range(40), app="gone"))
+    saver.save(outgoing(*range(40, 50)))
+    assert saver.close(30)
+    assert copied == list(range(50)), "their blocks are released"
+    assert written.written == ([list(range(40, 50))] if store else [])
+    assert (tier.hashes("gone"), len(tier.hashes("app"))) == ([], 10)
+    assert saver.on_the_way == 0
+    assert saver.saved == 10

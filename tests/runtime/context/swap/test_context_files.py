@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.errors import ContextNotFoundError
 from agentrt.runtime.context.store.chunks import Chunk
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context.swap import context_files
@@ -27,7 +28,7 @@ def write(files: ContextFiles, chain: str, *, app: str = "app", context_id: str 
     hashes = tuple(key(chain[: end + 1]) for end in range(len(chain)))
     chunks = tuple(OutgoingChunk(block_hash, place, 0) for place, block_hash in enumerate(hashes))
     stored = files.write(
-        SwapOut(app, context_id, hashes, chunks),
+        SwapOut(app, context_id, hashes, chunks, files._store.salts.salt_for(app)),
         [Chunk(block_hash, 0, 0.0, block_hash) for block_hash in hashes],
     )
     return "".join(chunk.block_hash.decode().strip()[-1] for chunk in stored)
@@ -93,3 +94,32 @@ def test_an_app_has_a_bounded_number_of_them(store: ContextStore, monkeypatch: p
     assert len(store.contexts("app")) == 2
     assert store.locate("app", key("b")) is None
     assert store.locate("app", key("ac")) is not None
+
+
+def test_requests_that_began_before_everything_was_deleted_leave_nothing(store: ContextStore) -> None:
+    files = ContextFiles(store)
+    write(files, "abc")
+    write(files, "abc", app="other")
+    former = SwapOut("app", "", (key("d"),), (), store.salts.salt_for("app"))
+    store.delete_all("app")
+    chunk = Chunk(key("d"), 0, 0.0, b"d")
+    assert files.write(former, [chunk]) == ()
+    assert store.contexts("app") == []
+    assert write(files, "abc") == "abc"  # of a later request
+    assert len(store.contexts("other")) == 1
+
+
+def test_everything_is_deleted_while_a_request_is_written(
+    store: ContextStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = ContextFiles(store)
+    create = store.create
+
+    def create_late(*arguments: object, **options: object) -> object:
+        store.delete_all("app")
+        return create(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "create", create_late)
+    with pytest.raises(ContextNotFoundError):
+        write(files, "abc")
+    assert store.contexts("app") == []

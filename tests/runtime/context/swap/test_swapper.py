@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agentrt.runtime.context.store.chunks import Chunk, ChunkLocation
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context.swap.chunks import ChunkLoad, LoadState, OutgoingChunk, SwapOut
 from agentrt.runtime.context.swap.swapper import Swapper
@@ -27,9 +28,13 @@ class Arena:
 
     def __init__(self, store: ContextStore | None, memory_bytes: int = 0) -> None:
         self.rows = [np.repeat(np.arange(BLOCKS, dtype=np.uint8)[:, None], size, axis=1) for size in SIZES]
+        self._store = store
         self.swapper = Swapper(self.rows, ArenaBytes(), memory_bytes=memory_bytes, store=store)
         self.loaded = threading.Semaphore(0)
         self.swapper.start(self._ended, lambda blocks: None)
+
+    def salt(self, app: str) -> bytes:
+        return b"salt" if self._store is None else self._store.salts.salt_for(app)
 
     def _ended(self, loads: Sequence[ChunkLoad]) -> None:
         for _ in loads:
@@ -38,7 +43,7 @@ class Arena:
     def store(self, *numbers: int, app: str = APP, context_id: str = "") -> None:
         """Store blocks, each under its number."""
         chunks = tuple(OutgoingChunk(key(number), number, number) for number in numbers)
-        self.swapper.swap_out(SwapOut(app, context_id, tuple(map(key, numbers)), chunks))
+        self.swapper.swap_out(SwapOut(app, context_id, tuple(map(key, numbers)), chunks, self.salt(app)))
         done = threading.Event()
         saver = self.swapper._saver
         saver._encoding.submit(lambda: saver._writing.submit(done.set))
@@ -109,10 +114,29 @@ def test_what_was_deleted_is_dropped_from_memory(store: ContextStore) -> None:
 def test_closing_stores_what_is_queued_and_forgets_the_arena(store: ContextStore) -> None:
     arena = Arena(store, 1000)
     chunks = tuple(OutgoingChunk(key(number), number, number) for number in range(BLOCKS))
-    arena.swapper.swap_out(SwapOut(APP, "", tuple(map(key, range(BLOCKS))), chunks))
+    arena.swapper.swap_out(SwapOut(APP, "", tuple(map(key, range(BLOCKS))), chunks, arena.salt(APP)))
     arena.swapper.close()
     assert all(store.locate(APP, key(number)) is not None for number in range(BLOCKS))
     assert not arena.swapper._loader._rows
     assert not arena.swapper._saver._rows
+    assert arena.swapper.statistics().memory_bytes == 0
+    arena.swapper.close()
+
+
+def test_a_chunk_that_is_deleted_while_it_is_read_does_not_stay_in_memory(
+    store: ContextStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Arena(store).store(1)
+    arena = Arena(store, 1000)
+    read = store.read
+
+    def read_late(location: ChunkLocation) -> Chunk:
+        found = read(location)
+        store.delete_all(APP)
+        arena.swapper.forget_deleted(APP)
+        return found
+
+    monkeypatch.setattr(store, "read", read_late)
+    assert arena.load(1, 9) is LoadState.LOADED  # the request has begun before
     assert arena.swapper.statistics().memory_bytes == 0
     arena.swapper.close()

@@ -62,6 +62,12 @@ class MemoryStore:
             raise self.failure
         self.apps[app].pop(context_id).deleted = True
 
+    def delete_all(self, app: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        for text in self.apps.pop(app, {}).values():
+            text.deleted = True
+
     def of(self, context_id: str) -> MemoryText:
         """Return the text of a context, whatever its app."""
         (text,) = (texts[context_id] for texts in self.apps.values() if context_id in texts)

@@ -157,6 +157,22 @@ class Contexts(RuleBasedStateMachine):
         for output in context.outputs:
             output.set_result(None)
 
+    @rule(app=st.sampled_from(APPS))
+    def delete_all(self, app: str) -> None:
+        mine = [context for context in self.expected if context.app == app]
+        running = [each for each in mine if each.kind is not ContextKind.SESSION]
+        already = len(self.cancelled)
+        self.table.delete_all(app)
+        expected = [context.id for context in running for _ in context.outputs]
+        assert sorted(self.cancelled[already:]) == sorted(expected)
+        for context in mine:
+            self.remove(context)
+            if context.turn is not None:
+                with pytest.raises(ContextNotFoundError):
+                    context.turn.commit([self.text()], 1)
+            for output in context.outputs:
+                output.set_result(None)
+
     @rule()
     def restart(self) -> None:
         self.start()

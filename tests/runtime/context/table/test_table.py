@@ -331,3 +331,74 @@ def test_a_context_that_cannot_be_created_or_deleted() -> None:
     store.failure = None
     contexts.delete("a", made.id)
     assert contexts.contexts("a") == []
+
+
+def test_deleting_everything_of_an_app() -> None:
+    store = MemoryStore()
+    contexts = table(store=store)
+    gone: list[str] = []
+    contexts.on_delete_all(gone.append)
+    made = contexts.create("a")
+    kept = contexts.create("b")
+    turn = contexts.begin_turn("a", made.id)
+    contexts.session("a", "x")
+    store.create("a", "kv_1", {"kind": "prefix"})  # KV of requests that name no context
+    contexts.delete_all("a")
+    assert gone == ["a"]
+    assert contexts.contexts("a") == []
+    assert list(store.apps) == ["b"]
+    assert [context.id for context in contexts.contexts("b")] == [kept.id]
+    with pytest.raises(ContextNotFoundError):
+        turn.commit([HELLO, HI], 1)
+    assert list(store.apps) == ["b"]
+    contexts.create("a")
+    assert len(contexts.contexts("a")) == 1
+
+
+def test_what_was_not_read_yet_is_deleted_as_well() -> None:
+    store = MemoryStore()
+    table(store=store).create("a")
+    restarted = table(store=store)
+    restarted.delete_all("a")
+    assert restarted.contexts("a") == []
+    assert store.contexts("a") == []
+
+
+def test_what_cannot_be_deleted_stays() -> None:
+    store = MemoryStore()
+    contexts = table(store=store)
+    made = contexts.create("a", messages=[HELLO])
+    store.failure = OSError("read-only")
+    with pytest.raises(OSError, match="read-only"):
+        contexts.delete_all("a")
+    store.failure = None
+    assert contexts.get("a", made.id).messages == (HELLO,)
+    contexts.delete_all("a")
+    assert contexts.contexts("a") == []
+
+
+def test_a_turn_that_is_being_written_does_not_come_back() -> None:
+    store = MemoryStore()
+    contexts = table(store=store)
+    made = contexts.create("a")
+    turn = contexts.begin_turn("a", made.id)
+    writing, go = threading.Event(), threading.Event()
+    append = store.of(made.id).append_text
+
+    def slow(record: bytes) -> None:
+        writing.set()
+        assert go.wait(30)
+        append(record)
+
+    store.of(made.id).append_text = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as pool:
+        commit = pool.submit(turn.commit, [HELLO, HI], 1)
+        assert writing.wait(30)
+        deletion = pool.submit(contexts.delete_all, "a")
+        while contexts.find("a", made.id) is not None:
+            pass
+        go.set()
+        deletion.result(30)
+        assert isinstance(commit.exception(30), ContextNotFoundError)
+    assert store.contexts("a") == []
+    assert contexts.contexts("a") == []

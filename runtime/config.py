@@ -114,7 +114,8 @@ class RuntimeConfig(Settings, strict=True):
 
     context_key: Literal["keyring"] | Annotated[Path, Field(strict=False)] | None = None
     """Encrypts :attr:`context_folder`: a file with the key, which is created with the folder, or ``keyring``
-    for the keyring of the system. A folder is encrypted from its first context on or not at all."""
+    for the keyring of the system. A folder is encrypted from its first context on, for all models, or not at
+    all."""
 
     @model_validator(mode="after")
     def _contexts_are_kept(self) -> Self:

@@ -14,6 +14,7 @@ from ..config import RuntimeConfig
 from ..context.block_hashes import PrefixSalts
 from ..context.compression.compression import stored_as_they_are
 from ..context.saved_contexts import Rows
+from ..context.store.encrypted_alike import check_encrypted_alike
 from ..context.store.keys import KeyFile, KeyringKey, KeySource
 from ..context.store.store import ContextStore
 from ..context.store.usage import StoreQuotas
@@ -100,16 +101,19 @@ def open_context_store(
 
     Raises:
         ContextStoreError: the folder cannot be used, or another runtime uses it.
+        ContextKeyError: contexts in it are not encrypted with the key of ``config``, or are.
     """
     if config.context_folder is None:
         return None
+    folder, key = model_folder(config.context_folder, model_id), _key_source(config.context_key)
+    check_encrypted_alike(folder, key)
     return ContextStore(
-        model_folder(config.context_folder, model_id),
+        folder,
         None if fingerprint is None else fingerprint(),
         quotas=StoreQuotas(
             context_app_bytes=config.context_app_bytes, context_disk_bytes=config.context_disk_bytes
         ),
-        key=_key_source(config.context_key),
+        key=key,
     )
 
 

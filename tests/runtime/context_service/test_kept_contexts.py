@@ -12,6 +12,7 @@ import pytest
 from agentrt.errors import ConfigurationError, ContextKeyError, ContextQuotaError
 from agentrt.runtime import RuntimeConfig
 from agentrt.runtime.context.store.chunks import Chunk
+from agentrt.runtime.context.store.keys import KeyFile
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context_service.kept_contexts import open_context_store
 
@@ -38,6 +39,46 @@ def test_a_key_file_encrypts_the_folders_of_all_models(tmp_path: Path, key: type
             assert store.get("notes", "a").read_text() == [b"my text"]
         with pytest.raises(ContextKeyError, match="there is no key"):
             opened(folder, model)
+
+
+@pytest.mark.parametrize("first", ["plain", "sealed"])
+@pytest.mark.parametrize("second", ["plain", "sealed", "other", "missing"])
+def test_all_models_of_a_folder_are_encrypted_alike(tmp_path: Path, first: str, second: str) -> None:
+    keys = {name: tmp_path / name for name in ("sealed", "other", "missing")}
+    KeyFile(keys["other"]).create()
+    folder = tmp_path / "contexts"
+    opened(folder, context_key=keys.get(first)).close()
+    before = everything(folder)
+    if first == second:
+        opened(folder, "another model", context_key=keys.get(second)).close()
+        return
+    reason = {
+        ("sealed", "plain"): "is encrypted, and there is no key",
+        ("sealed", "missing"): "is encrypted, and there is no key",
+        ("sealed", "other"): "is encrypted with another key",
+    }.get((first, second), "is not encrypted")
+    with pytest.raises(ContextKeyError, match=f"{reason}.*use the same context_key"):
+        opened(folder, "another model", context_key=keys.get(second))
+    assert everything(folder) == before
+    assert not keys["missing"].exists()
+    opened(folder, context_key=keys.get(first)).close()
+    opened(tmp_path / "of its own", "another model", context_key=keys.get(second)).close()
+
+
+@pytest.mark.parametrize("damage", ["empty", "changed", "folder"])
+def test_a_folder_that_is_no_store_decides_nothing(tmp_path: Path, damage: str) -> None:
+    opened(tmp_path, context_key=tmp_path / "key").close()
+    (file,) = tmp_path.glob("*/store")
+    content = bytearray(file.read_bytes())
+    file.unlink()
+    if damage == "folder":
+        file.mkdir()
+    elif damage == "empty":
+        file.touch()
+    else:
+        content[16] = 9
+        file.write_bytes(content)
+    opened(tmp_path, "another model").close()
 
 
 def test_the_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

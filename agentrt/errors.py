@@ -43,6 +43,7 @@
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
     │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
+    │   ├── LogitsError              the model computed no finite logits for the next token
     │   ├── GraphLoadError           a graph for an NPU cannot be loaded; ``.group`` keeps its former one
     │   └── DeviceLostError          a device is gone or cannot be reset; ``.device`` names it
     ├── BenchModelError              a model cannot do what a bench measures
@@ -85,6 +86,7 @@ __all__ = [
     "HistoryStoreError",
     "InvalidRequestError",
     "KernelFailedError",
+    "LogitsError",
     "MissingExtraError",
     "ModelBudgetError",
     "ModelDownloadError",
@@ -361,6 +363,17 @@ class OverloadedError(EngineError):
 
 class KernelFailedError(EngineError):
     """Kernels of this request failed or hung several times. Other requests are not affected."""
+
+
+class LogitsError(EngineError):
+    """The logits of the next token are no finite numbers. Other requests are not affected."""
+
+    def __init__(self, problem: str) -> None:
+        """``problem`` is a main clause about the logits."""
+        super().__init__(
+            f"no token can be sampled: {problem}. The model's files may be damaged: download or convert them "
+            "again. If they are sound, open the model with inference_precision='f32'."
+        )
 
 
 class GraphLoadError(EngineError):

@@ -13,11 +13,11 @@ from .errors import ConfigurationError
 class Settings(BaseModel):
     """Immutable, validated settings. Errors in them raise :class:`ConfigurationError`.
 
-    The message names each field that is unknown or has an invalid value. Pydantic's own
+    Numbers are finite. The message names each field that is unknown or has an invalid value. Pydantic's own
     :class:`~pydantic.ValidationError` is never raised.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def __init__(self, **settings: Any) -> None:
         """Validate ``settings``, one keyword argument for each field."""

@@ -38,7 +38,8 @@ class ArgumentTypes:
 
     Read are ``type``, ``properties``, ``required``, ``additionalProperties``, ``items``, ``enum``, ``const``,
     ``anyOf``, ``oneOf``, ``allOf`` and local ``$ref``. Other keywords restrict values further; they are left
-    to the tool's own validation.
+    to the tool's own validation, and so are these where their values are of a type that JSON Schema does not
+    allow.
     """
 
     def __init__(self, parameters: Mapping[str, Any] | None) -> None:
@@ -80,10 +81,12 @@ class _Fitting:
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 value = self._fit_one(value, _list(schema, keyword), depth + 1)
-        if "type" in schema:
-            types = [schema["type"]] if isinstance(schema["type"], str) else list(schema["type"])
+        types = [schema["type"]] if isinstance(schema.get("type"), str) else _list(schema, "type")
+        if types:
             value = self._typed(value, types)
-        if "enum" in schema and not any(_equal(value, each) for each in schema["enum"]):
+        if isinstance(schema.get("enum"), (list, tuple)) and not any(
+            _equal(value, each) for each in schema["enum"]
+        ):
             raise UnfitArgumentsError("not one of the values of the enum")
         if "const" in schema and not _equal(value, schema["const"]):
             raise UnfitArgumentsError("not the constant")
@@ -111,7 +114,7 @@ class _Fitting:
         self.repairs += repairs
         return fitted
 
-    def _typed(self, value: Any, types: Sequence[str]) -> Any:
+    def _typed(self, value: Any, types: Sequence[Any]) -> Any:
         if any(_has_type(value, each) for each in types):
             return value
         if isinstance(value, str):
@@ -132,9 +135,11 @@ class _Fitting:
         raise ValueError(text)
 
     def _mapping(self, value: dict[str, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        declared = schema.get("properties") or {}
+        properties = schema.get("properties")
+        declared = properties if isinstance(properties, Mapping) else {}
         others = schema.get("additionalProperties", True)
-        missing = [name for name in schema.get("required") or () if name not in value]
+        required = [name for name in _list(schema, "required") if isinstance(name, str)]
+        missing = [name for name in required if name not in value]
         if missing:
             raise UnfitArgumentsError(f"{missing[0]} is missing")
         return {name: self.fit(item, declared.get(name, others), depth + 1) for name, item in value.items()}
@@ -156,7 +161,7 @@ def _list(schema: Mapping[str, Any], keyword: str) -> Sequence[Any]:
     return found if isinstance(found, (list, tuple)) else ()
 
 
-def _has_type(value: Any, name: str) -> bool:
+def _has_type(value: Any, name: object) -> bool:
     match name:
         case "string":
             return isinstance(value, str)

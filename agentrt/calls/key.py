@@ -21,6 +21,8 @@ MAX_KEY_CHARACTERS = 1 << 18
 """The longest key in characters. Calls with larger arguments are not worth predicting."""
 
 _MAX_DEPTH = 64
+_MAX_INTEGER_BITS = 14_000
+"""Python writes integers of up to 4300 digits."""
 _TEXTUAL = (
     datetime.date,  # also datetime
     datetime.time,
@@ -42,8 +44,9 @@ def canonical_key(name: str, arguments: Mapping[str, Any]) -> str:
     schema makes one of every list.
 
     Raises:
-        InvalidRequestError: NaN or an infinity, an unsupported type, nesting deeper than 64 levels (as in a
-            structure that contains itself), or a key longer than ``MAX_KEY_CHARACTERS``.
+        InvalidRequestError: NaN, an infinity or an integer of thousands of digits, an unsupported type,
+            nesting deeper than 64 levels (as in a structure that contains itself), or a key longer than
+            ``MAX_KEY_CHARACTERS``.
     """
     text = json.dumps([name, _jsonable(arguments, 0)], sort_keys=True, separators=(",", ":"), allow_nan=False)
     if len(text) > MAX_KEY_CHARACTERS:
@@ -58,7 +61,11 @@ def canonical_key(name: str, arguments: Mapping[str, Any]) -> str:
 def _jsonable(value: Any, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise InvalidRequestError("arguments", f"nested deeper than {_MAX_DEPTH} levels. Flatten them.")
-    if value is None or type(value) in (bool, int, str):
+    if value is None or type(value) in (bool, str):
+        return value
+    if type(value) is int:
+        if value.bit_length() > _MAX_INTEGER_BITS:
+            raise InvalidRequestError("arguments", "an integer of thousands of digits. Use a smaller one.")
         return value
     if type(value) is float:
         if not math.isfinite(value):

@@ -20,7 +20,8 @@ class TokenLogprobs(NamedTuple):
     token: int
     logprob: float
     top: tuple[tuple[int, float], ...]
-    """The likeliest tokens and their log probabilities, likeliest first; may include ``token``."""
+    """The likeliest tokens and their log probabilities, likeliest first; may include ``token``. Impossible
+    tokens, whose logits are -inf, are left out."""
 
 
 def token_logprobs(logits: Logits, token: int, alternatives: int) -> TokenLogprobs:
@@ -31,5 +32,5 @@ def token_logprobs(logits: Logits, token: int, alternatives: int) -> TokenLogpro
     scores = logits.astype(np.float64)
     scores -= scores.max()
     scores -= math.log(np.exp(scores).sum())
-    likeliest = np.argsort(-scores, kind="stable")[:alternatives]
+    likeliest = np.argsort(-scores, kind="stable")[: min(alternatives, np.isfinite(scores).sum())]
     return TokenLogprobs(token, float(scores[token]), tuple((int(id), float(scores[id])) for id in likeliest))

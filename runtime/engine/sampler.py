@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from agentrt.errors import LogitsError
 
 from ..request.sampling_params import SamplingParams
 from ..structured_output.grammar_matcher import GrammarMatcher
@@ -56,9 +59,14 @@ class TokenSampler:
         """Whether :meth:`sample` is a plain argmax, which is faster for all rows of a batch at once."""
 
     def sample(self, logits: Logits) -> int:
-        """Sample from the ``[vocabulary]`` logits of the last position; they are not changed."""
-        token = self._unmasked_argmax(logits)
-        if token is None:
+        """Sample from the ``[vocabulary]`` logits of the last position; they are not changed.
+
+        Raises:
+            LogitsError: the model computed NaN or an infinity, or every token that the grammar allows has
+                a logit of -inf.
+        """
+        token = _finite_argmax(logits, "the model computed NaN or an infinity")
+        if not self._is_greedy_choice(token):
             token = self._choose(self._adjust(logits))
         if self._occurred is not None:
             self._occurred[token] = True
@@ -75,13 +83,12 @@ class TokenSampler:
         if self._grammar_matcher is not None:
             self._grammar_matcher.reset()
 
-    def _unmasked_argmax(self, logits: Logits) -> int | None:
-        """Return the token of greedy decoding if the grammar allows the likeliest one: no mask is needed."""
+    def _is_greedy_choice(self, likeliest: int) -> bool:
+        """Whether greedy decoding takes the model's likeliest token. The logits then need no mask."""
         if self._params.temperature or not self._uses_raw_logits:
-            return None
-        token = int(logits.argmax())
+            return False
         matcher = self._grammar_matcher
-        return token if matcher is None or not matcher.active or matcher.allows(token) else None
+        return matcher is None or not matcher.active or matcher.allows(likeliest)
 
     def _adjust(self, logits: Logits) -> Logits:
         """Apply grammar, biases and repetition penalty, which greedy decoding uses as well."""
@@ -94,16 +101,30 @@ class TokenSampler:
         if self._occurred is not None:
             seen = logits[self._occurred]
             penalty = np.float32(self._params.repetition_penalty)
-            logits[self._occurred] = np.where(seen > 0, seen / penalty, seen * penalty)
+            with np.errstate(over="ignore"):
+                logits[self._occurred] = np.where(seen > 0, seen / penalty, seen * penalty)
         return logits
 
     def _choose(self, logits: Logits) -> int:
+        likeliest = _finite_argmax(logits, "no token that the request allows has a finite logit")
         if not self._params.temperature:
-            return int(logits.argmax())
+            return likeliest
         ids, log_weights = _candidates(logits, self._params)
         noise = gumbel_noise(self._seed, self._step, ids)
         self._step += 1
         return int(ids[(log_weights + noise).argmax()])
+
+
+def _finite_argmax(logits: Logits, problem: str) -> int:
+    """Return the likeliest token. A NaN or an infinity among the logits would be the likeliest.
+
+    Raises:
+        LogitsError: ``problem``, its logit is not finite.
+    """
+    token = int(logits.argmax())
+    if not math.isfinite(logits[token]):
+        raise LogitsError(problem)
+    return token
 
 
 def _candidates(logits: Logits, params: SamplingParams) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -139,7 +160,9 @@ def sample_batch(samplers: Sequence[TokenSampler | None], logits: Logits) -> lis
     undefined.
     """
     if all(sampler is None or sampler.takes_argmax for sampler in samplers):
-        return logits.argmax(axis=-1).tolist()  # type: ignore[no-any-return]
+        tokens = logits.argmax(axis=-1)
+        if np.isfinite(logits[np.arange(len(tokens)), tokens]).all():
+            return tokens.tolist()  # type: ignore[no-any-return]
     return [
         0 if sampler is None else _sample_or_error(sampler, row)
         for sampler, row in zip(samplers, logits, strict=True)

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic_core import from_json
-
-from ..http.strict_json import compact_json
+from ..http.strict_json import compact_json, parse_json
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -25,7 +23,7 @@ class ResumableRequest:
     def parse(cls, body: bytes) -> Self | None:
         """Return the request in ``body``; None if it is of another kind or invalid: the engine answers it."""
         try:
-            fields = from_json(body)
+            fields = parse_json(body)
         except ValueError:
             return None
         if (

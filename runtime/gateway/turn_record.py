@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
-
 from agentrt.calls import ToolCall
 
+from ..http.strict_json import parse_json
 from ..toolcache.outputs import ToolOutputs
 
 _MAX_CHARACTERS = 4 * 2**20
@@ -78,7 +77,7 @@ class TurnRecord:
         calls = []
         for call in self.calls:
             try:
-                arguments = from_json(call.arguments or "{}")
+                arguments = parse_json((call.arguments or "{}").encode())
             except ValueError:
                 return []
             if not isinstance(arguments, dict):

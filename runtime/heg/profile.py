@@ -9,11 +9,13 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agentrt.finite import Finite
+
 from .cost_model import KernelCost
 from .kernel import BatchShape, Kernel, KernelKind, Role, StaticGraph
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[Finite, Field(ge=0)]
+Positive = Annotated[Finite, Field(gt=0)]
 
 
 class _Frozen(BaseModel):

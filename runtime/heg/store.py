@@ -10,15 +10,15 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentrt.errors import ProfileFormatError
 
 from ..file_lock import file_lock
-from .profile import Profile
+from .profile import Positive, Profile
 
 _FORMAT: Final = 2
 """Part of every fingerprint. Raised when a field changes its meaning, so that old files are not found."""
@@ -31,7 +31,7 @@ class MachineFigures(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    read_bandwidth: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    read_bandwidth: Positive
     """Bytes per second that all cores together read from memory."""
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -13,11 +15,15 @@ from pydantic_core import from_json
 
 from .errors import ApiError
 
+_LARGE_NUMBER: Final = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
+"""What every JSON number beyond the range of floats has: an exponent of three digits, or so many digits."""
+
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
+        body = await self.body()
         try:
-            return from_json(await self.body(), allow_inf_nan=False)
+            return parse_json(body)
         except ValueError as error:
             raise ApiError(
                 400, f"the body is not JSON ({error}). Send one JSON value in UTF-8.", code="invalid_json"
@@ -25,7 +31,7 @@ class _StrictRequest(Request):
 
 
 class StrictJsonRoute(APIRoute):
-    """A route whose body is strict JSON: UTF-8, no NaN, no lone surrogates, limited nesting."""
+    """A route whose body is strict JSON: UTF-8, finite numbers, no lone surrogates, limited nesting."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, which parses the body strictly."""
@@ -37,6 +43,34 @@ class StrictJsonRoute(APIRoute):
         return handle_strictly
 
 
+def parse_json(data: bytes) -> Any:
+    """Parse strict JSON in UTF-8.
+
+    Raises:
+        ValueError: it is not JSON, nested too deeply, or has a lone surrogate or a number that is not finite.
+    """
+    value = from_json(data, allow_inf_nan=False)
+    # The parser reads 1e999 as an infinity.
+    if _LARGE_NUMBER.search(data) and not _all_finite(value):
+        raise ValueError("a number in it is beyond the range of 64-bit floats")
+    return value
+
+
 def compact_json(value: Any) -> str:
     """Return ``value`` as JSON in one line, without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _all_finite(value: Any) -> bool:
+    """Whether every number in a parsed JSON value is finite."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return False
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return True

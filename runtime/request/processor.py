@@ -8,6 +8,7 @@ from typing import Any
 
 from agentrt.calls import ToolCallFormat
 from agentrt.errors import InvalidRequestError, PromptTooLongError
+from agentrt.finite import is_finite, shown
 from agentrt.priority import Priority, current_priority
 
 from ..context.block_hashes import PrefixSalts
@@ -138,7 +139,7 @@ class InputProcessor:
         tools: Sequence[Mapping[str, Any]] | None,
     ) -> int:
         if not isinstance(shared, bool):
-            raise InvalidRequestError("shared_prefix", f"{shared!r} is not a bool. Use True or False.")
+            raise InvalidRequestError("shared_prefix", f"{shown(shared)} is not a bool. Use True or False.")
         return self._shared_prefix.count(prompt, messages, tools) if shared else 0
 
     def _predicted_tokens(self, text: str) -> tuple[int, ...]:
@@ -192,7 +193,7 @@ def _as_tuple(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
     try:
         return tuple(values)
     except TypeError:
-        raise InvalidRequestError(field, f"{values!r} is not a list. Give a list.") from None
+        raise InvalidRequestError(field, f"{shown(values)} is not a list. Give a list.") from None
 
 
 def _as_priority(priority: object) -> Priority:
@@ -200,7 +201,7 @@ def _as_priority(priority: object) -> Priority:
         return Priority(priority)  # type: ignore[arg-type]
     except ValueError:
         raise InvalidRequestError(
-            "priority", f"{priority!r} is unknown. Use Priority.REACTIVE or Priority.PROACTIVE."
+            "priority", f"{shown(priority)} is unknown. Use Priority.REACTIVE or Priority.PROACTIVE."
         ) from None
 
 
@@ -214,7 +215,7 @@ def _as_session(session: object) -> str | None:
     ):
         raise InvalidRequestError(
             "session",
-            f"{session!r:.80} is no name of a conversation. Give 1 to {MAX_SESSION_CHARACTERS} printable "
+            f"{shown(session)} is no name of a conversation. Give 1 to {MAX_SESSION_CHARACTERS} printable "
             "characters, or leave it out.",
         )
     return session
@@ -223,8 +224,8 @@ def _as_session(session: object) -> str | None:
 def _as_deadline(seconds: object) -> float | None:
     if seconds is None:
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+    if not is_finite(seconds) or seconds <= 0:
         raise InvalidRequestError(
-            "deadline_s", f"{seconds!r} is not a time in the future. Give seconds from now, more than 0."
+            "deadline_s", f"{shown(seconds)} is not a time in the future. Give seconds from now, more than 0."
         )
     return float(seconds)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agentrt.errors import InvalidRequestError
+from agentrt.finite import is_finite, shown
 
 _MAX_STOPS: Final = 16
 _MAX_BIASES: Final = 1024
@@ -62,7 +62,9 @@ class SamplingParams:
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**63 - 1)
         if not isinstance(self.ignore_eos, bool):
-            raise InvalidRequestError("ignore_eos", f"{self.ignore_eos!r} is not a bool. Use True or False.")
+            raise InvalidRequestError(
+                "ignore_eos", f"{shown(self.ignore_eos)} is not a bool. Use True or False."
+            )
         _check_items("stop", self.stop, str, _MAX_STOPS)
         if "" in self.stop:
             raise InvalidRequestError(
@@ -93,17 +95,17 @@ class SamplingParams:
 def _check_int(name: str, value: Any, low: int, high: int | None) -> None:
     allowed = f"at least {low}" if high is None else f"from {low} to {high}"
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidRequestError(name, f"{value!r} is not an integer. Use one {allowed}.")
+        raise InvalidRequestError(name, f"{shown(value)} is not an integer. Use one {allowed}.")
     if value < low or (high is not None and value > high):
-        raise InvalidRequestError(name, f"{value} is out of range. Use an integer {allowed}.")
+        raise InvalidRequestError(name, f"{shown(value)} is out of range. Use an integer {allowed}.")
 
 
 def _check_number(name: str, value: Any, low: float, high: float, *, open_below: bool = False) -> None:
     allowed = f"{'above' if open_below else 'from'} {low:g} up to {high:g}"
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InvalidRequestError(name, f"{value!r} is not a finite number. Use one {allowed}.")
+    if not is_finite(value):
+        raise InvalidRequestError(name, f"{shown(value)} is not a finite number. Use one {allowed}.")
     if value > high or value < low or (open_below and value == low):
-        raise InvalidRequestError(name, f"{value} is out of range. Use a number {allowed}.")
+        raise InvalidRequestError(name, f"{shown(value)} is out of range. Use a number {allowed}.")
 
 
 def _check_items(name: str, value: Any, kind: type, most: int) -> None:

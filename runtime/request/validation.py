@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from agentrt.errors import InvalidRequestError
+from agentrt.finite import shown
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
@@ -72,7 +73,9 @@ def check_tools(tools: object) -> list[dict[str, Any]] | None:
         checked.append(_check_tool(tool, field))
         name = checked[-1]["function"]["name"]
         if name in names:
-            raise InvalidRequestError(f"{field}.function.name", f"{name!r} occurs twice. Rename one tool.")
+            raise InvalidRequestError(
+                f"{field}.function.name", f"{shown(name)} occurs twice. Rename one tool."
+            )
         names.add(name)
     return checked or None
 
@@ -97,7 +100,9 @@ def _check_message(message: object, field: str) -> dict[str, Any]:
         raise InvalidRequestError(field, "must be a dict with 'role' and 'content'. Give one.")
     role = message.get("role")
     if role not in _ROLES:
-        raise InvalidRequestError(f"{field}.role", f"{role!r} is unknown. Use one of {', '.join(_ROLES)}.")
+        raise InvalidRequestError(
+            f"{field}.role", f"{shown(role)} is unknown. Use one of {', '.join(_ROLES)}."
+        )
     calls = message.get("tool_calls")
     if calls is not None and role != "assistant":
         raise InvalidRequestError(f"{field}.tool_calls", "only an assistant message has calls. Remove them.")
@@ -197,7 +202,7 @@ def _check_tool(tool: object, field: str) -> dict[str, Any]:
 
 def _check_name(name: object, field: str) -> str:
     if not isinstance(name, str) or not name:
-        raise InvalidRequestError(field, f"{name!r} is not a name. Give the tool's name.")
+        raise InvalidRequestError(field, f"{shown(name)} is not a name. Give the tool's name.")
     return _check_text(name, field)
 
 
@@ -232,9 +237,9 @@ def as_app(app: object) -> str:
         InvalidRequestError: it is no string, or one that UTF-8 cannot encode.
     """
     if not isinstance(app, str):
-        raise InvalidRequestError("app", f"{app!r} is not a name. Give a string, or leave it out.")
+        raise InvalidRequestError("app", f"{shown(app)} is not a name. Give a string, or leave it out.")
     try:
         app.encode()
     except UnicodeEncodeError:
-        raise InvalidRequestError("app", f"{app!r} is no text that UTF-8 can encode.") from None
+        raise InvalidRequestError("app", f"{shown(app)} is no text that UTF-8 can encode.") from None
     return app

@@ -12,7 +12,8 @@ from ..http.errors import ApiError
 from ..request.options import GenerationOptions
 from .common_request import CommonRequest
 
-_TEXT_PARTS = frozenset({"input_text", "output_text", "text"})
+_TEXT_PARTS = ("input_text", "output_text", "text")
+"""A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
 
 
 def _refuse_conversation(value: Any) -> None:

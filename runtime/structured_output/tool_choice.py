@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentrt.errors import InvalidRequestError
+from agentrt.finite import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def parse_tool_choice(
     """
     if not isinstance(parallel_tool_calls, bool):
         raise InvalidRequestError(
-            "parallel_tool_calls", f"{parallel_tool_calls!r} is not a bool. Use true or false."
+            "parallel_tool_calls", f"{shown(parallel_tool_calls)} is not a bool. Use true or false."
         )
     if tool_choice == "none" or (tools is None and tool_choice in (None, "auto")):
         return None
@@ -48,7 +49,7 @@ def parse_tool_choice(
     named = [tool for tool in tools if tool["function"]["name"] == name]
     if not named:
         raise InvalidRequestError(
-            "tool_choice", f"no tool is called {name!r}. Name one of the tools of this request."
+            "tool_choice", f"no tool is called {shown(name)}. Name one of the tools of this request."
         )
     return ToolChoice(named, required=True, parallel=False)
 

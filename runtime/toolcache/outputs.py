@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import OrderedDict
@@ -12,6 +11,7 @@ from typing import Any
 
 from agentrt.calls import ToolCall, canonical_key
 from agentrt.errors import InvalidRequestError
+from agentrt.finite import is_finite, shown
 
 from .tool_turn import TokenizedCall, ToolReply
 
@@ -110,9 +110,10 @@ class ToolOutputs:
         limits = self._limits
         if keep_alive_s is None:
             keep_alive_s = limits.keep_alive_s
-        if not (math.isfinite(keep_alive_s) and keep_alive_s > 0):
+        if not is_finite(keep_alive_s) or keep_alive_s <= 0:
             raise InvalidRequestError(
-                "keep_alive", f"{keep_alive_s} is not a positive number of seconds. Use one, or leave it out."
+                "keep_alive",
+                f"{shown(keep_alive_s)} is not a positive number of seconds. Use one, or leave it out.",
             )
         if name not in self._defaults:
             return False

@@ -1,6 +1,7 @@
 """No way to make or change settings lets pydantic's own error through."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from agentrt import SpeculationConfig
 from agentrt.config import Budget, TurnAhead
 from agentrt.errors import ConfigurationError
-from agentrt.runtime import RuntimeConfig
+from agentrt.runtime import PoolConfig, RuntimeConfig
 from agentrt.runtime.gateway import GatewayConfig
 from agentrt.runtime.server import ServerConfig
 from agentrt.settings import Settings
@@ -22,6 +23,14 @@ BAD: list[tuple[type[Settings], dict[str, Any]]] = [
     (Budget, {"runs": -1}),
     (TurnAhead, {"unknown": 1}),
     (SpeculableOptions, {"ttl": "soon"}),
+    (SpeculableOptions, {"ttl": math.nan}),
+    (SpeculableOptions, {"timeout": math.inf}),
+    (SpeculationConfig, {"wasted_second_weight": math.nan}),
+    (Budget, {"seconds": math.inf}),
+    (PoolConfig, {"idle_unload_s": math.nan}),
+    (RuntimeConfig, {"promote_after_s": math.inf}),
+    (ServerConfig, {"stalled_s": math.nan}),
+    (ServerConfig, {"write_timeout_s": math.inf}),
     (RuntimeConfig, {"memory_bytes": "1"}),
     (RuntimeConfig, {"memory_bytes": 10**28}),
     (RuntimeConfig, {"prefill_chunk_tokens": 8193}),

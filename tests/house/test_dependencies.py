@@ -19,6 +19,7 @@ SHARED = (
     "agentrt.concurrency",
     "agentrt.errors",
     "agentrt.extras",
+    "agentrt.finite",
     "agentrt.priority",
     "agentrt.settings",
 )

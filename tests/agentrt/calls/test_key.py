@@ -113,7 +113,18 @@ def test_fields_hidden_from_serialisation_count() -> None:
     assert canonical_key("f", {"r": Range(hidden="a")}) != canonical_key("f", {"r": Range(hidden="b")})
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [-float("inf")], object(), SecretStr("x"), 1j])
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        [-float("inf")],
+        pytest.param(10**5000, id="5001 digits"),
+        object(),
+        SecretStr("x"),
+        1j,
+    ],
+)
 def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequestError, match="arguments"):
         canonical_key("f", {"x": value})

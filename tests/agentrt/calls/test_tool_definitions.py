@@ -86,6 +86,15 @@ def test_values_that_do_not_fit(schema: Any, written: Any) -> None:
     assert check("f", {"x": written}, ToolDefinitions(tools("f", x=schema))) is None
 
 
+@pytest.mark.parametrize("odd", [5, {"a": 1}, [[]], [{}], None, True, "x", 1.5])
+@pytest.mark.parametrize("keyword", ["type", "enum", "required", "properties", "anyOf", "allOf", "items"])
+def test_keywords_of_another_type_restrict_nothing(keyword: str, odd: Any) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "object", keyword: odd}}}
+    offered = ToolDefinitions([{"type": "function", "function": {"name": "f", "parameters": schema}}])
+    for written in ({"y": [1]}, [1], 1):
+        offered.check(ToolCall("f", {"x": written}), ToolCallFormat.JSON_MESSAGE)
+
+
 def test_missing_and_undeclared_arguments_do_not_fit() -> None:
     offered = ToolDefinitions(tools("f", x={"type": "integer"}, y={}))
     assert check("f", {"y": 1}, offered) is None

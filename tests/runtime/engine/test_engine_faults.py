@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentrt.errors import (
@@ -14,11 +15,13 @@ from agentrt.errors import (
     EngineFailedError,
     InvalidRequestError,
     KernelFailedError,
+    LogitsError,
     OverloadedError,
     PromptTooLongError,
 )
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.engine.sampler import sample_batch
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.xpu.protocol import KernelDone
 from tests.runtime.engine.test_engine import PROMPT, submit
@@ -118,6 +121,24 @@ def test_a_failing_sampler_ends_only_its_own_request(runtime: LocalRuntime, gate
     bad.sampler.sample = broken  # type: ignore[method-assign]
     gate.open()
     with pytest.raises(InvalidRequestError, match="cannot be followed"):
+        bad.output.result(30)
+    assert good.output.result(30).stop_reason == "length"
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_numbers_end_only_their_own_request(
+    runtime: LocalRuntime, gate: Any, monkeypatch: pytest.MonkeyPatch, temperature: float
+) -> None:
+    bad, good = submit(runtime, 20, temperature=temperature), submit(runtime, 20, temperature=temperature)
+    gate.arrived()
+
+    def poisoned(samplers: list[Any], logits: Any) -> list[int | Exception]:
+        rows = [np.nan if sampler is bad.sampler else 0.0 for sampler in samplers]
+        return sample_batch(samplers, logits + np.array(rows, np.float32)[:, None])
+
+    monkeypatch.setattr("agentrt.runtime.engine.output_processor.sample_batch", poisoned)
+    gate.open()
+    with pytest.raises(LogitsError, match="NaN or an infinity"):
         bad.output.result(30)
     assert good.output.result(30).stop_reason == "length"
 

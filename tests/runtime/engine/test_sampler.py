@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt.errors import LogitsError
+from agentrt.runtime.engine.logprobs import token_logprobs
 from agentrt.runtime.engine.sampler import TokenSampler, sample_batch
 from agentrt.runtime.request.sampling_params import SamplingParams
 
@@ -144,6 +147,92 @@ def test_the_last_bits_of_logits_change_no_token(cut: dict[str, Any]) -> None:
         return [sampler.sample(row) for row in rows]
 
     assert sampled(nearly) == sampled(logits)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(),
+        SamplingParams(temperature=1.0, seed=1),
+        SamplingParams(temperature=1e-307, top_p=0.5, min_p=0.1),
+        SamplingParams(repetition_penalty=2.0),
+        SamplingParams(logit_bias={0: 1.0}, logprobs=2),
+    ],
+)
+def test_logits_that_are_not_finite_end_only_their_own_request(params: SamplingParams, wrong: float) -> None:
+    logits = np.zeros((3, VOCABULARY), np.float32)
+    logits[:, 7] = 1.0
+    logits[1, 30] = wrong
+    samplers = [TokenSampler(each, VOCABULARY, [4]) for each in (SamplingParams(), params, SamplingParams())]
+    first, failed, last = sample_batch(samplers, logits)
+    assert (first, last) == (7, 7)
+    assert isinstance(failed, LogitsError)
+    assert "NaN or an infinity" in str(failed)
+
+
+def test_no_possible_token_is_an_error() -> None:
+    impossible = np.full(VOCABULARY, -np.inf, np.float32)
+    with pytest.raises(LogitsError):
+        TokenSampler(SamplingParams(), VOCABULARY, []).sample(impossible)
+    # A grammar that allows no token at all.
+    matcher: Any = SimpleNamespace(
+        active=True, allows=lambda token: False, mask_logits=lambda logits: impossible, accept_token=print
+    )
+    for params in (SamplingParams(), SamplingParams(temperature=1.0, top_k=3)):
+        with pytest.raises(LogitsError, match="allows"):
+            TokenSampler(params, VOCABULARY, [], matcher).sample(logits_of(1, 2))
+
+
+def test_impossible_tokens_have_no_log_probability() -> None:
+    logits = np.array([0.0, -np.inf, -1.0, -np.inf], np.float32)
+    found = token_logprobs(logits, 0, 4)
+    assert [token for token, _ in found.top] == [0, 2]
+    assert all(math.isfinite(logprob) for _, logprob in found.top)
+
+
+# Any that :class:`SamplingParams` accepts, the extremes among them.
+PARAMS = st.builds(
+    SamplingParams,
+    temperature=st.floats(0, 100) | st.sampled_from([5e-324, 1e-307, 1e-46]),
+    top_p=st.floats(0, 1, exclude_min=True) | st.just(5e-324),
+    top_k=st.integers(0, 2 * VOCABULARY),
+    min_p=st.floats(0, 1) | st.just(5e-324),
+    repetition_penalty=st.floats(0.01, 100),
+    logit_bias=st.dictionaries(st.integers(0, VOCABULARY - 1), st.floats(-100, 100), max_size=3),
+    seed=st.integers(0, 9),
+    logprobs=st.none() | st.just(2),
+)
+
+
+@given(
+    PARAMS,
+    st.lists(
+        st.floats(width=32, min_value=-1e6, max_value=1e6) | st.just(-math.inf),
+        min_size=VOCABULARY,
+        max_size=VOCABULARY,
+    ),
+    st.sets(st.integers(0, VOCABULARY - 1), min_size=1),
+)
+def test_every_accepted_parameter_samples_a_possible_token_that_the_grammar_allows(
+    params: SamplingParams, values: list[float], allowed: set[int]
+) -> None:
+    logits = np.array(values, np.float32)
+    mask = np.isin(np.arange(VOCABULARY), list(allowed))
+    matcher: Any = SimpleNamespace(
+        active=True,
+        allows=allowed.__contains__,
+        mask_logits=lambda logits: np.where(mask, logits, np.float32(-np.inf)),
+        accept_token=lambda token: None,
+    )
+    possible = mask & np.isfinite(logits)
+    sampler = TokenSampler(params, VOCABULARY, [1, 2], matcher)
+    (token,) = sample_batch([sampler], logits[None])
+    if possible.any():
+        assert isinstance(token, int)
+        assert possible[token]
+    else:
+        assert isinstance(token, LogitsError)
 
 
 @given(

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from dataclasses import fields
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime.request.sampling_params import SamplingParams
@@ -15,7 +19,8 @@ VOCABULARY = 50
     [
         ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", True),
         ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", 9e9),
-        ("temperature", "hot"), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan), ("top_k", -1),
+        ("temperature", 10**400), ("temperature", "hot"),
+        ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan), ("top_k", -1),
         ("top_k", 1.0), ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0),
         ("repetition_penalty", 5e-148), ("repetition_penalty", 100.1),
         ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
@@ -30,6 +35,27 @@ def test_values_out_of_range_are_named(field: str, value: object) -> None:
     with pytest.raises(InvalidRequestError, match=f"^{field}: ") as caught:
         SamplingParams(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+ANYTHING = (
+    st.floats()
+    | st.integers()
+    | st.sampled_from([5e-324, 1e-46, 1e-307, 10**400, 2**63, True, None, "", "x", (), {}, [[]]])
+)
+
+
+@given(st.sampled_from([field.name for field in fields(SamplingParams)]), ANYTHING | st.lists(ANYTHING))
+def test_any_value_is_accepted_or_refused_by_name(field: str, value: object) -> None:
+    with suppress(InvalidRequestError):
+        params = SamplingParams(**{field: value})  # type: ignore[arg-type]
+        for number in (params.temperature, params.top_p, params.min_p, params.repetition_penalty):
+            assert math.isfinite(number)
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "seed", "temperature", "top_p", "stop"])
+def test_a_number_too_long_to_write_is_refused_by_name(field: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"^{field}: "):
+        SamplingParams(**{field: -(10**5000)})  # type: ignore[arg-type]
 
 
 def test_token_ids_beyond_the_vocabulary() -> None:

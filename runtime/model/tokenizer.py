@@ -21,15 +21,16 @@ from .openvino_core import load_on_own_thread
 from .tokenizer_graph import decoded_vocabulary, special_token_pattern
 from .tool_prompt import with_system_in_user_message, with_tool_prompt
 
-_TRUSTED_ROLES: Final = ("system", "developer", "assistant")
-"""Roles whose text may contain special tokens: text of the application itself, and of the model."""
+_REASONING_TAG: Final = re.compile(r"</?think>")
+"""Tags by which chat templates find the reasoning in earlier answers, most of them to leave it out."""
 
 
 class Tokenizer:
     """The tokenizer and chat template of one model. Thread-safe; independent of the engine.
 
-    Text from outside (user and tool messages, tool definitions, call arguments) cannot forge the template's
-    markup: the text of a special token in it, such as ``<|im_end|>``, is encoded as ordinary characters.
+    No message, tool definition or call can forge the template's markup: the text of a special token in it,
+    such as ``<|im_end|>``, is encoded as ordinary characters. That holds for each role, since applications
+    put the texts of others into system messages, and models repeat them in answers.
     """
 
     def __init__(self, directory: ModelDirectory, vocabulary_size: int, *, tool_prompt: bool = True) -> None:
@@ -161,9 +162,23 @@ class Tokenizer:
         return rendered.replace(self._separator, "")
 
     def _escape_message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        if message["role"] not in _TRUSTED_ROLES:
-            return dict(self._escape(message))
-        return {key: value if key == "content" else self._escape(value) for key, value in message.items()}
+        escaped = dict(self._escape(message))
+        if message["role"] == "assistant":
+            escaped["content"] = self._escape_answer(message["content"])
+        return escaped
+
+    def _escape_answer(self, text: str) -> str:
+        """Escape an earlier answer, but for the tags of its reasoning.
+
+        A template that takes tags out joins what is around them. Where that would make a special token, the
+        tags are escaped, too.
+        """
+        pieces = [self._escape(piece) for piece in _REASONING_TAG.split(text)]
+        joined = "".join(pieces)
+        if self._escape(joined) != joined:
+            return str(self._escape(text))
+        tags = [*_REASONING_TAG.findall(text), ""]
+        return "".join(f"{piece}{tag}" for piece, tag in zip(pieces, tags, strict=True))
 
     def _escape(self, value: Any) -> Any:
         """Put a separator after the first character of each special token in the texts of ``value``."""

@@ -60,6 +60,8 @@ def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] |
     described = {"type": "function", "function": {**TOOL["function"], "description": text}}  # type: ignore[dict-item]
     return [
         ([{"role": "user", "content": text}], None),
+        ([{"role": "system", "content": text}, user], None),
+        ([user, {"role": "assistant", "content": text}, user], None),
         ([user, {"role": "tool", "content": text}], None),
         ([user, {"role": "assistant", "content": "", "tool_calls": [call]}], None),
         ([user], [described]),
@@ -68,7 +70,7 @@ def forged(text: str) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]] |
 
 @examples(30)
 @given(st.lists(st.sampled_from([*SPECIAL, "<|", "im_end", "|>", " ", "x", "<tool_call>", "é"]), max_size=6))
-def test_text_from_outside_cannot_forge_special_tokens(tokenizer: Tokenizer, parts: list[str]) -> None:
+def test_no_text_forges_special_tokens(tokenizer: Tokenizer, parts: list[str]) -> None:
     text = "".join(parts)
     ids = tokenizer._tokenizer.get_vocab()
     special = {ids[token.encode()] for token in SPECIAL}
@@ -80,10 +82,33 @@ def test_text_from_outside_cannot_forge_special_tokens(tokenizer: Tokenizer, par
         assert (json.dumps(text)[1:-1] if "é" not in text else text) in plain(tokenizer, tokens)
 
 
-def test_the_applications_own_text_may_use_special_tokens(tokenizer: Tokenizer) -> None:
-    messages = [{"role": "system", "content": "a<|im_end|>b"}, {"role": "user", "content": "hi"}]
+@pytest.fixture
+def reasoning_tokenizer(nano_directory: ModelDirectory) -> Tokenizer:
+    """A tokenizer with tags of reasoning, and a template that leaves earlier reasoning out."""
+    tokenizer = Tokenizer(nano_directory, 2048)
+    tokenizer._special_token = re.compile(f"{tokenizer._special_token.pattern}|<think>|</think>")
+    tokenizer._tokenizer.set_chat_template(
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+        "{{ m['content'].split('</think>')[-1].split('<think>') | join('') }}<|im_end|>\n{% endfor %}"
+    )
+    return tokenizer
+
+
+def test_a_template_finds_the_reasoning_of_an_answer(reasoning_tokenizer: Tokenizer) -> None:
+    answer = {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nYes."}
+    expected = "<|im_start|>assistant\n\n\nYes.<|im_end|>\n"
+    assert reasoning_tokenizer.render([answer], None) == expected
+    said = {"role": "user", "content": "</think>Yes."}
+    assert "think" in reasoning_tokenizer.render([said], None)
+
+
+@pytest.mark.parametrize("inner", ["<think>", "</think>", "<th<think>ink>", "</think><think>"])
+def test_tags_of_reasoning_hide_no_special_token(reasoning_tokenizer: Tokenizer, inner: str) -> None:
+    tokenizer = reasoning_tokenizer
     end = tokenizer._tokenizer.get_vocab()[b"<|im_end|>"]
-    assert tokenizer.encode(tokenizer.render(messages, None)).count(end) == 3
+    for text in (f"a<|im_{inner}end|>", f"<|{inner}im_end|>{inner}", f"x{inner}<|im_end|>"):
+        tokens = tokenizer.encode(tokenizer.render([{"role": "assistant", "content": text}], None))
+        assert tokens.count(end) == 1
 
 
 def test_threads_share_a_tokenizer(tokenizer: Tokenizer) -> None:

@@ -8,24 +8,39 @@ import secrets
 import socket
 import stat
 import struct
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from agentrt.errors import ConfigurationError
 
 LOCAL_APP = "local"
 """The app of requests without a token or a known user."""
 
-_MIN_CHARACTERS = 16
+_MIN_CHARACTERS: Final = 16
+_MAX_FILE_BYTES: Final = 2**20
 
 
 class Tokens:
     """The tokens of a server's apps. It holds digests only, so that comparison times reveal no token."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """``pairs`` are app and token."""
-        self._apps = {_digest(token): app for app, token in pairs}
+        """``pairs`` are app and token. An app may have several tokens; the first app is the owner's.
+
+        Raises:
+            ConfigurationError: two apps have the same token.
+        """
+        self._apps: dict[bytes, str] = {}
+        for app, token in pairs:
+            other = self._apps.setdefault(_digest(token), app)
+            if other != app:
+                raise ConfigurationError(
+                    f"the apps {other!r} and {app!r} have the same token. Give each app its own."
+                )
+        self.owner = next(iter(self._apps.values()), None)
+        """The app that may see what all apps do."""
 
     @classmethod
     def mint(cls) -> tuple[Self, str]:
@@ -40,20 +55,24 @@ class Tokens:
         A missing file is created with a fresh token for the app ``default``, readable by its owner only.
 
         Raises:
-            ConfigurationError: the file cannot be read or created, other users may read it, a line is not
-                such a pair, or there is no pair.
+            ConfigurationError: the file cannot be read or created, another user owns it or may read it, a
+                line is not such a pair, there is no pair, or two apps have the same token.
         """
         try:
+            if not os.path.lexists(path):
+                _create(path)
             text = _read_private_file(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(
-                f"cannot use {path} as a token file ({error}). Use a text file of your own, or a path in an "
-                "existing folder, where it is created."
-            ) from error
+        except ConfigurationError:
+            raise
+        except (OSError, ValueError) as error:
+            raise _unusable(path, _reason(path, error)) from error
         pairs = list(_pairs(path, text))
         if not pairs:
             raise ConfigurationError(f"{path} holds no token. Delete it, and it is created afresh.")
-        return cls(pairs)
+        try:
+            return cls(pairs)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
 
     def app_of(self, authorization: str) -> str | None:
         """Return the app whose token an ``Authorization`` header carries, or None."""
@@ -71,16 +90,57 @@ def peer_app(connection: socket.socket | None) -> str:
     return LOCAL_APP
 
 
-def _read_private_file(path: Path) -> str:
-    """Return the text of a token file, which is created if it is missing."""
-    if not path.exists():
-        _, token = Tokens.mint()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _create(path: Path) -> None:
+    """Create a token file, whole or not at all. A file that is created at the same time stays as it is."""
+    _, token = Tokens.mint()
+    descriptor, written = tempfile.mkstemp(prefix=".tokens-", dir=path.parent)  # mode 0600
+    try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(f"# app token\ndefault {token}\n")
-    if os.name == "posix" and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        with suppress(FileExistsError):
+            os.link(written, path)
+    finally:
+        os.unlink(written)
+
+
+def _read_private_file(path: Path) -> str:
+    """Return the text of a token file, which no other user can read or replace."""
+    # A FIFO would otherwise be waited for.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        _check_private(path, os.fstat(descriptor))
+        data = os.read(descriptor, _MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > _MAX_FILE_BYTES:
+        raise _unusable(path, f"it has more than {_MAX_FILE_BYTES} bytes")
+    return data.decode("utf-8")
+
+
+def _check_private(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _unusable(path, "it is no regular file")
+    if os.name != "posix":
+        return
+    if status.st_uid != os.geteuid():
+        raise _unusable(path, "it belongs to another user, who may read and change it")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(f"other users may read {path}. Run: chmod 600 {path}")
-    return path.read_text(encoding="utf-8")
+
+
+def _unusable(path: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot use {path} as a token file ({reason}). Use a text file of your own, or a path in an "
+        "existing folder, where it is created."
+    )
+
+
+def _reason(path: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
+        return "it is a link to a file that is not there"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 at byte {error.start}"
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _pairs(path: Path, text: str) -> Iterator[tuple[str, str]]:
@@ -88,10 +148,10 @@ def _pairs(path: Path, text: str) -> Iterator[tuple[str, str]]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2 or len(words[1]) < _MIN_CHARACTERS:
+        if len(words) != 2 or len(words[1]) < _MIN_CHARACTERS or not words[1].isascii():
             raise ConfigurationError(
                 f"{path}, line {number} is not an app's name and a token of at least "
-                f"{_MIN_CHARACTERS} characters, separated by a space. Correct it."
+                f"{_MIN_CHARACTERS} ASCII characters, separated by a space. Correct it."
             )
         yield words[0], words[1]
 

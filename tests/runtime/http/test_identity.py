@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,9 @@ def test_a_token_file_is_written_once(tmp_path: Path) -> None:
     assert tokens.app_of("") is None
 
 
-@pytest.mark.parametrize("content", ["", "# nothing\n", "token\n", "app short\n", f"app {'a' * 16} more\n"])
+@pytest.mark.parametrize(
+    "content", ["", "# nothing\n", "token\n", "app short\n", f"app {'a' * 16} more\n", f"app {'ä' * 16}\n"]
+)
 def test_a_token_file_without_valid_lines(tmp_path: Path, content: str) -> None:
     path = tmp_path / "tokens"
     path.touch(0o600)
@@ -43,9 +46,63 @@ def test_a_token_file_that_cannot_be_used(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     private = tmp_path / "folder"
     private.mkdir(0o700)
-    for path in (binary, private, binary / "tokens", tmp_path / "nowhere" / "tokens"):
-        with pytest.raises(ConfigurationError, match="as a token file"):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    endless = tmp_path / "endless"
+    endless.symlink_to("/dev/zero")
+    nowhere = tmp_path / "nowhere" / "tokens"
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to(nowhere)
+    large = tmp_path / "large"
+    large.touch(0o600)
+    large.write_text(f"app {'a' * 16}\n" * 100_000)
+    for path, reason in {
+        binary: "not UTF-8 at byte 0",
+        private: "no regular file",
+        fifo: "no regular file",
+        endless: "no regular file",
+        dangling: "a link to a file that is not there",
+        large: "more than",
+        binary / "tokens": "Not a directory",
+        nowhere: "No such file",
+        tmp_path / "a\0b": "null",
+    }.items():
+        with pytest.raises(ConfigurationError, match=f"as a token file .*{reason}"):
             Tokens.read(path)
+
+
+def test_a_token_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tokens"
+    Tokens.read(path)
+    monkeypatch.setattr("agentrt.runtime.http.identity.os.geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(ConfigurationError, match="belongs to another user"):
+        Tokens.read(path)
+
+
+def test_one_token_of_two_apps(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text(f"notes {'a' * 16}\nnotes {'b' * 16}\nmail {'c' * 16}\n")
+    tokens = Tokens.read(path)
+    assert [tokens.app_of(f"Bearer {letter * 16}") for letter in "abc"] == ["notes", "notes", "mail"]
+    assert tokens.owner == "notes"
+    path.write_text(f"notes {'a' * 16}\nmail {'a' * 16}\n")
+    with pytest.raises(
+        ConfigurationError, match=r"tokens: .*'notes' and 'mail' have the same token"
+    ) as caught:
+        Tokens.read(path)
+    assert "a" * 16 not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="Give each app its own"):
+        Tokens([("notes", "t" * 20), ("mail", "t" * 20)])
+
+
+def test_servers_that_start_together_create_one_token_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: Tokens.read(path), range(8)))
+    token = path.read_text().split()[-1]
+    assert {tokens.app_of(f"Bearer {token}") for tokens in found} == {"default"}
+    assert os.listdir(tmp_path) == ["tokens"]
 
 
 def test_a_token_file_that_others_may_read(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ..http.admission import Admission
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
-from . import chat, models
+from . import chat, health, models
 from .config import GatewayConfig
 from .gateway_state import GatewayState
 from .relay import relay
@@ -36,7 +36,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
     app.state.gateway = GatewayState(upstream, Admission(config.max_requests))
     app.state.open_responses = OpenResponses()
-    for router in (chat.router, models.router, tool_cache_route.router):
+    for router in (chat.router, health.router, models.router, tool_cache_route.router):
         app.include_router(router)
     app.mount("/", relay)
     install_error_handlers(app)

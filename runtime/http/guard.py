@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -14,12 +15,17 @@ from .identity import LOCAL_APP
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
-_PATHS_WITHOUT_TOKEN = frozenset({"/health"})
-"""Supervisors that poll a server's health have no token."""
+_PATH_WITHOUT_TOKEN = "/health"
+"""Supervisors that poll whether a server is alive have no token."""
+_PATH_OF_OWNER = "/metrics"
+"""Its answer tells what all apps do."""
 
 
 class Guard:
-    """ASGI middleware: refuses forbidden requests, stores the app as ``app`` in the state of the others."""
+    """ASGI middleware: refuses forbidden requests.
+
+    In the state of the others it stores the app as ``app``, and as ``owner`` whether that is the owner's.
+    """
 
     def __init__(self, app: ASGIApp, config: ListenConfig) -> None:
         """``config`` has the address, the tokens and the limits."""
@@ -38,7 +44,7 @@ class Guard:
         try:
             headers = Headers(scope=scope)
             self._check_origin(headers)
-            scope["state"]["app"] = self._identify(scope, headers)
+            scope["state"]["app"], scope["state"]["owner"] = self._identify(scope, headers)
             self._check_length(headers)
         except ApiError as refusal:
             await refusal.response()(scope, receive, send)
@@ -60,16 +66,27 @@ class Guard:
                 code="invalid_origin",
             )
 
-    def _identify(self, scope: Scope, headers: Headers) -> str:
-        """Return the app of the request: that of its token, else that of the connection's peer."""
+    def _identify(self, scope: Scope, headers: Headers) -> tuple[str, bool]:
+        """Return the app of the request, and whether it is the owner's.
+
+        The app is that of the token, else that of the connection's peer. Without tokens all are the owner's.
+        """
         peer: str = scope["state"].get("peer", LOCAL_APP)
-        if self._config.tokens is None:
-            return peer
-        app = self._config.tokens.app_of(headers.get("authorization", ""))
+        tokens = self._config.tokens
+        if tokens is None:
+            return peer, True
+        app = tokens.app_of(headers.get("authorization", ""))
         if app is not None:
-            return app
-        if scope["path"] in _PATHS_WITHOUT_TOKEN:
-            return peer
+            is_owner = app == tokens.owner
+            if not is_owner and _normal_path(scope) == _PATH_OF_OWNER:
+                raise ApiError(
+                    403,
+                    "it tells what all apps do. Send the owner's token: the first one of the token file.",
+                    code="owner_only",
+                )
+            return app, is_owner
+        if scope["path"] == _PATH_WITHOUT_TOKEN and scope["method"] in ("GET", "HEAD"):
+            return peer, False
         raise ApiError(
             401,
             "no valid token. Send 'Authorization: Bearer TOKEN' with a token of this server (api_key in "
@@ -124,6 +141,12 @@ class Guard:
                 await send(message)
 
         return limited
+
+
+def _normal_path(scope: Scope) -> str:
+    """Return the path of a request as an engine behind a gateway may read it, without ``..`` and ``//``."""
+    path: str = scope["path"]
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def _host_name(url: str) -> str | None:

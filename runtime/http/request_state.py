@@ -17,3 +17,8 @@ def open_responses_of(request: Request) -> OpenResponses:
 def app_of(request: Request) -> str:
     """Return the app that sent ``request``, as the guard identified it."""
     return cast(str, request.state.app)
+
+
+def is_owner(request: Request) -> bool:
+    """Whether the app that sent ``request`` is the owner's, which may see what all apps do."""
+    return cast(bool, request.state.owner)

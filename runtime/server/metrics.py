@@ -1,4 +1,4 @@
-"""The server's metrics for Prometheus."""
+"""The server's metrics for Prometheus. Counts of tokens are coarse: none tells the length of one prompt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from ..context.store.store import StoreStatistics
 from ..output.generation import Generation
 from ..pool.model_pool import ModelPool
 from ..pool.pooled_model import ModelStatus, PooledModel
+from .coarse_histogram import CoarseHistogram
 
+_TOKENS: Final = (64, 256, 1024, 4096, 16_384, 65_536)
+_TOKEN_STEP: Final = 256
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _GAUGES: Final = (
@@ -64,12 +67,13 @@ class Metrics:
         self.responses = Counter(
             "agentrt_http_responses", "Responses by route and status.", labels, registry=self._registry
         )
-        self._tokens = Counter(
+        self._tokens = CoarseHistogram(
             "agentrt_answer_tokens",
-            "Tokens of generations by kind: prompt, cached (of the prompt) and completion.",
+            "Generations by their tokens of each kind: prompt, cached (of the prompt) and completion.",
             ("model", "kind"),
-            registry=self._registry,
+            _TOKENS,
         )
+        self._registry.register(self._tokens)
         self._repaired = Counter(
             "agentrt_repaired_tool_calls",
             "Tool calls whose name or arguments were repaired.",
@@ -94,9 +98,9 @@ class Metrics:
     def record(self, model: str, generation: Generation) -> None:
         """Count a finished generation of the model of this name."""
         usage, timing = generation.usage, generation.timing
-        self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
-        self._tokens.labels(model, "cached").inc(usage.cached_tokens)
-        self._tokens.labels(model, "completion").inc(usage.completion_tokens)
+        self._tokens.observe(usage.prompt_tokens, model, "prompt")
+        self._tokens.observe(usage.cached_tokens, model, "cached")
+        self._tokens.observe(usage.completion_tokens, model, "completion")
         self._first_token.labels(model).observe(timing.time_to_first_token_s)
         self._total.labels(model).observe(timing.total_s)
         self._repaired.labels(model).inc(generation.repaired_calls)
@@ -123,8 +127,13 @@ class _ModelCollector(Collector):
         for name, help_text, counts in counters:
             counter = CounterMetricFamily(name, help_text, labels=("model",))
             for model, count in zip(models, counts, strict=True):
-                counter.add_metric((model.name,), count)
+                counter.add_metric((model.name,), _coarse(name, count))
             yield counter
+
+
+def _coarse(name: str, count: float) -> float:
+    """Return a count of tokens in steps: two exact ones would tell the length of the prompt between them."""
+    return count - count % _TOKEN_STEP if name.endswith("_tokens") else count
 
 
 def _gauges_of(model: PooledModel) -> tuple[float, ...]:

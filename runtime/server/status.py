@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from ..http.request_state import is_owner
 from ..http.tool_cache_route import CAPABILITY
 from ..pool.pooled_model import PooledModel
 from .server_state import server_state_of
+
+_COUNTED: Final = ("running", "waiting", "sampled_tokens")
 
 router = APIRouter()
 
@@ -47,20 +50,19 @@ async def model(model: str, request: Request) -> JSONResponse:
 
 @router.get("/health", summary="Say whether the engines make progress")
 async def health(request: Request) -> JSONResponse:
-    """200 while every engine makes progress or is idle; 503 if requests wait for one and it makes none."""
+    """200 while every engine makes progress or is idle; 503 if requests wait for one and it makes none.
+
+    The counts, which tell what all apps do, are for the server's owner only.
+    """
     state = server_state_of(request)
     described = [_health_of(model) for model in state.pool.models]
     stalled = any(each["seconds_since_progress"] > state.config.stalled_s for each in described)
-    counted = ("running", "waiting", "sampled_tokens")
-    return JSONResponse(
-        {
-            "status": "stalled" if stalled else "ok",
-            **{name: sum(each[name] for each in described) for name in counted},
-            "seconds_since_progress": max(each["seconds_since_progress"] for each in described),
-            "models": described,
-        },
-        status_code=503 if stalled else 200,
-    )
+    body: dict[str, Any] = {"status": "stalled" if stalled else "ok"}
+    if is_owner(request):
+        body |= {name: sum(each[name] for each in described) for name in _COUNTED}
+        body["seconds_since_progress"] = max(each["seconds_since_progress"] for each in described)
+        body["models"] = described
+    return JSONResponse(body, status_code=503 if stalled else 200)
 
 
 def _health_of(model: PooledModel) -> dict[str, Any]:
@@ -77,5 +79,5 @@ def _health_of(model: PooledModel) -> dict[str, Any]:
 
 @router.get("/metrics", summary="Metrics for Prometheus")
 async def metrics(request: Request) -> Response:
-    """Return all metrics in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format, to the server's owner only."""
     return Response(server_state_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

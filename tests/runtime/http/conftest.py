@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.errors import install_error_handlers
 from agentrt.runtime.http.guard import Guard
-from agentrt.runtime.http.request_state import app_of
+from agentrt.runtime.http.request_state import app_of, is_owner
 from tests.runtime.http.serving import Running, listening
 
 
@@ -20,9 +20,14 @@ def guarded(config: ListenConfig) -> FastAPI:
     app = FastAPI()
 
     @app.get("/health")
+    @app.get("/metrics")
     @app.get("/app")
     async def app_name(request: Request) -> str:
         return app_of(request)
+
+    @app.get("/owner")
+    async def owner(request: Request) -> bool:
+        return is_owner(request)
 
     @app.post("/body")
     async def body_size(request: Request) -> int:

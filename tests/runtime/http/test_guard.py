@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http.client import HTTPConnection
 from typing import Any
 
 import httpx
@@ -49,6 +50,33 @@ def test_tokens(start: Callable[..., Running]) -> None:
             assert http.get("/app", headers={"authorization": f"Bearer {token}"}).json() == app
         assert http.get("/app").status_code == 401
         assert http.get("/health").json() == "local"
+
+
+def test_the_app_of_the_first_token_is_the_owner(start: Callable[..., Running]) -> None:
+    assert httpx.get(f"{start().url}/owner").json() is True, "without tokens there is one user"
+    server = start(tokens=Tokens([("mine", "t" * 20), ("notes", "u" * 20), ("mine", "v" * 20)]))
+    for token, is_owner in (("t", True), ("u", False), ("v", True)):
+        headers = {"authorization": f"Bearer {token * 20}"}
+        assert httpx.get(f"{server.url}/owner", headers=headers).json() is is_owner
+        assert httpx.get(f"{server.url}/metrics", headers=headers).status_code == (200 if is_owner else 403)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/metrics", "/metrics/", "//metrics", "/./metrics", "/app/../metrics", "/%6detrics"],
+)
+def test_no_spelling_of_the_path_shows_metrics_to_others(start: Callable[..., Running], path: str) -> None:
+    server = start(tokens=Tokens([("mine", "t" * 20), ("notes", "u" * 20)]))
+    connection = HTTPConnection("127.0.0.1", server.port)
+    connection.request("GET", path, headers={"authorization": "Bearer " + "u" * 20})
+    assert connection.getresponse().status == 403
+    connection.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_only_reading_health_needs_no_token(start: Callable[..., Running], method: str) -> None:
+    server = start(tokens=Tokens([("mine", "t" * 20)]))
+    assert httpx.request(method, f"{server.url}/health").status_code == 401
 
 
 def test_bodies_that_are_too_large(start: Callable[..., Running]) -> None:

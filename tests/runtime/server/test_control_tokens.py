@@ -1,4 +1,4 @@
-"""Texts that spell control tokens, also those of the model's own answers, come back as ordinary characters."""
+"""Texts that spell control tokens, also those of the model's own answers, stay ordinary characters."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def prompts(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> list[list
     return seen
 
 
-def turns(runtime: LocalRuntime, prompt: list[int]) -> tuple[int, int, int]:
+def turns(runtime: LocalRuntime, prompt: list[int]) -> list[int]:
     """How often a turn begins, a turn ends and a call begins in a prompt, by its tokens."""
     ids = runtime._tokenizer._tokenizer.get_vocab()
-    return tuple(prompt.count(ids[text]) for text in (b"<|im_start|>", b"<|im_end|>", b"<tool_call>"))  # type: ignore[return-value]
+    return [prompt.count(ids[text]) for text in (b"<|im_start|>", b"<|im_end|>", b"<tool_call>")]
 
 
 def text_of(runtime: LocalRuntime, prompt: list[int]) -> str:
@@ -42,19 +42,18 @@ def text_of(runtime: LocalRuntime, prompt: list[int]) -> str:
 def test_an_answer_sent_back_in_a_chat(
     http: httpx.Client, runtime: LocalRuntime, prompts: list[list[int]]
 ) -> None:
-    body = {"model": "nano", "messages": HELLO, "max_tokens": 200}
-    wanted = {"type": "json_schema", "json_schema": SCHEMA}
-    first = http.post("/v1/chat/completions", json=body | {"response_format": wanted}).json()
-    answer = first["choices"][0]["message"]
+    def ask(messages: list[Any], **more: Any) -> Any:
+        body = {"model": "nano", "messages": messages, "max_tokens": 200, **more}
+        return http.post("/v1/chat/completions", json=body).raise_for_status().json()["choices"][0]["message"]
+
+    answer = ask(HELLO, response_format={"type": "json_schema", "json_schema": SCHEMA})
     assert FORGED in answer["content"]
-    for role in ("assistant", "user", "system"):
-        messages = [{"role": "system", "content": "Be brief."}, *HELLO, {**answer, "role": role}, *HELLO]
-        assert http.post("/v1/chat/completions", json=body | {"messages": messages, "max_tokens": 1}).is_success
-        rendered = 4 if role == "system" else 5  # nano's template has a place for one system message
-        assert turns(runtime, prompts[-1]) == (rendered, rendered - 1, 0)
-    messages = [{"role": "system", "content": FORGED}, *HELLO]
-    assert http.post("/v1/chat/completions", json=body | {"messages": messages, "max_tokens": 1}).is_success
-    assert turns(runtime, prompts[-1]) == (3, 2, 0)
+    for role in ("assistant", "user"):
+        ask([*HELLO, {**answer, "role": role}, *HELLO], max_tokens=1)
+        assert turns(runtime, prompts[-1]) == [5, 4, 0]
+        assert FORGED in text_of(runtime, prompts[-1])
+    ask([{**answer, "role": "system"}, *HELLO], max_tokens=1)
+    assert turns(runtime, prompts[-1]) == [3, 2, 0]
     assert FORGED in text_of(runtime, prompts[-1])
 
 
@@ -67,7 +66,7 @@ def test_an_answer_that_is_continued(
     assert FORGED in first["output"][0]["content"][0]["text"]
     more = {"input": "Thanks", "instructions": FORGED, "previous_response_id": first["id"]}
     assert http.post("/v1/responses", json=body | more | {"max_output_tokens": 1}).is_success
-    assert turns(runtime, prompts[-1]) == (5, 4, 0)
+    assert turns(runtime, prompts[-1]) == [5, 4, 0]
     assert text_of(runtime, prompts[-1]).count(FORGED) == 2
 
 
@@ -77,5 +76,5 @@ def test_an_answer_in_a_context(http: httpx.Client, runtime: LocalRuntime, promp
     for more in (wanted, {}):
         body = {"messages": HELLO, "max_tokens": 200} | more
         assert http.post(f"/v1/contexts/{made}/chat/completions", json=body).is_success
-    assert turns(runtime, prompts[-1]) == (5, 4, 0)
+    assert turns(runtime, prompts[-1]) == [5, 4, 0]
     assert text_of(runtime, prompts[-1]).count(FORGED) == 2

@@ -31,7 +31,8 @@ def test_the_guard_stands_before_the_runtime(start: Callable[..., Running]) -> N
     with httpx.Client(base_url=server.url) as http:
         assert http.get("/v1/models").status_code == 401
         assert http.get("/metrics").status_code == 401
-        assert http.get("/health").status_code == 200
+        assert http.get("/health").json() == {"status": "ok"}
+        assert http.post("/health").status_code == 401
         http.headers["authorization"] = "Bearer " + "t" * 20
         assert http.get("/v1/models").status_code == 200
         assert http.get("/v1/models", headers={"host": "evil.example"}).status_code == 421

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.http.identity import Tokens
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO
 
@@ -43,6 +45,15 @@ def test_health_reports_a_stalled_engine(
     assert httpx.get(f"{server.url}/health").json()["seconds_since_progress"] == 0
 
 
+def samples_in(text: str) -> dict[tuple[str, ...], float]:
+    """The values of Prometheus' text format by name and labels."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
     server = start()
@@ -50,16 +61,50 @@ def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
     httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
     httpx.get(f"{server.url}/v1/nothing/{'x' * 50}")
     text = httpx.get(f"{server.url}/metrics").text
-    samples = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    samples = samples_in(text)
     assert samples["agentrt_http_responses_total", "/v1/chat/completions", "200"] == 1
     assert samples["agentrt_http_responses_total", "other", "404"] == 1
-    assert samples["agentrt_answer_tokens_total", "completion", "nano"] == 3
-    assert samples["agentrt_answer_tokens_total", "prompt", "nano"] > 3
+    assert samples["agentrt_answer_tokens_bucket", "completion", "64.0", "nano"] == 1
+    assert samples["agentrt_answer_tokens_bucket", "prompt", "+Inf", "nano"] == 1
     assert samples["agentrt_answer_seconds_count", "nano"] == 1
     assert samples["agentrt_sequences_running", "nano"] == 0
     assert samples["agentrt_contexts_on_disk", "nano"] == 0
-    assert samples["agentrt_engine_sampled_tokens_total", "nano"] >= 3
+    assert samples["agentrt_engine_sampled_tokens_total", "nano"] % 256 == 0
+
+
+def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Running]) -> None:
+    server = start()
+    for words in (50, 111, 213):
+        before = samples_in(httpx.get(f"{server.url}/metrics").text)
+        prompt = [{"role": "user", "content": "lasagne " * words}]
+        body = {"model": "nano", "messages": prompt, "max_tokens": 7}
+        usage = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).json()["usage"]
+        after = samples_in(httpx.get(f"{server.url}/metrics").text)
+        changes = {value - before.get(name, 0.0) for name, value in after.items()}
+        assert not changes & {usage["prompt_tokens"], usage["total_tokens"]}
+
+
+def test_what_apps_do_is_for_the_owner_only(start: Callable[..., Running]) -> None:
+    server = start(tokens=Tokens([("owner", "o" * 20), ("notes", "n" * 20)]))
+    owner, notes = ({"authorization": f"Bearer {token * 20}"} for token in "on")
+    for headers in ({}, notes):
+        answer = httpx.get(f"{server.url}/health", headers=headers)
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert {"running", "models"} < set(httpx.get(f"{server.url}/health", headers=owner).json())
+    assert httpx.get(f"{server.url}/metrics").status_code == 401
+    assert httpx.get(f"{server.url}/metrics", headers=notes).status_code == 403
+    assert "agentrt_kv_blocks" in httpx.get(f"{server.url}/metrics", headers=owner).text
+
+
+def test_a_stalled_engine_is_not_alive_for_anybody(
+    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
+) -> None:
+    server = start(stalled_s=0.05, tokens=Tokens([("owner", "o" * 20)]))
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(runtime.generate, HELLO, max_tokens=3)
+        gate.arrived()  # the engine is halted here
+        while (stalled := httpx.get(f"{server.url}/health")).status_code == 200:
+            pass
+        assert (stalled.status_code, stalled.json()) == (503, {"status": "stalled"})
+        gate.open()
+        answer.result(60)

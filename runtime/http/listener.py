@@ -7,19 +7,25 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from agentrt.errors import ConfigurationError
 
+from ..file_lock import file_lock
 from .config import ListenConfig
+
+BACKLOG: Final = 2048
+"""Connections that the system accepts before the server does."""
 
 
 @contextmanager
 def bind(config: ListenConfig) -> Iterator[socket.socket]:
-    """Bind a socket to the address in ``config``, and close it when the block ends; remove a Unix socket.
+    """Listen on the address in ``config`` until the block ends; then close the socket, and remove a Unix one.
 
-    A server binds before it loads its model, so that a taken address is reported at once.
+    A server listens before it loads its model, so that no other one can take the address meanwhile and that
+    a taken one is reported at once. Connections wait until the server accepts them.
 
     Raises:
         ConfigurationError: the address is in use or cannot be used.
@@ -46,6 +52,8 @@ def _bind_tcp(config: ListenConfig) -> socket.socket:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
+            # With SO_REUSEADDR, Linux lets two sockets bind one port until one of them listens.
+            listener.listen(BACKLOG)
         except OSError:
             listener.close()
             raise
@@ -63,23 +71,40 @@ def _bind_tcp(config: ListenConfig) -> socket.socket:
 def _bind_unix(path: Path) -> Iterator[socket.socket]:
     if not hasattr(socket, "AF_UNIX"):
         raise ConfigurationError("this system has no Unix sockets. Leave --uds out.")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with _lock_of(path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         before = os.umask(0o177)  # only the owner may connect, from the first moment
         try:
             _remove_stale_socket(path)
             listener.bind(str(path))
+            own = _identity(path)
+            listener.listen(BACKLOG)
         except ConfigurationError:
             raise
         except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"cannot listen on {path} ({_reason(error)}). Use a shorter path in a folder of your own."
-            ) from error
+            raise _unusable(path, error) from error
         finally:
             os.umask(before)
         try:
             yield listener
         finally:
-            path.unlink(missing_ok=True)
+            if _identity(path) == own:
+                path.unlink()
+
+
+@contextmanager
+def _lock_of(path: Path) -> Iterator[None]:
+    """Hold the lock of the servers that listen on ``path``, from before one looks at it until it has ended.
+
+    Without it, a second server could take the first one's socket for a stale one and replace it.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(file_lock(path.with_name(f".lock-{path.name}"), wait=False))
+        except BlockingIOError:
+            raise _in_use(path) from None
+        except (OSError, ValueError) as error:
+            raise _unusable(path, error) from error
+        yield
 
 
 def _remove_stale_socket(path: Path) -> None:
@@ -96,12 +121,34 @@ def _remove_stale_socket(path: Path) -> None:
     if not stat.S_ISSOCK(mode):
         raise ConfigurationError(f"{path} exists and is not a socket. Choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise ConfigurationError(f"another server listens on {path}. Stop it, or choose another path.")
+        except BlockingIOError:
+            pass  # a program listens there, and has as many connections waiting as it allows
+    raise _in_use(path)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at ``path`` from any that replaces it; None if there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _in_use(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"another server listens on {path}. Stop it, or choose another path.")
+
+
+def _unusable(path: Path, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot listen on {path} ({_reason(error)}). Use a shorter path in a folder of your own."
+    )
 
 
 def _reason(error: Exception) -> str:

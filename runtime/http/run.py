@@ -14,8 +14,7 @@ from .config import ListenConfig
 from .connection import Connection
 from .draining import DrainingServer
 from .interrupted import AnswerInterrupted
-
-_BACKLOG = 2048
+from .listener import BACKLOG
 
 
 def make_server(
@@ -36,7 +35,7 @@ def make_server(
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=config.idle_timeout_s,
     )
     return DrainingServer(settings, config.drain_s, ready, waiting)
@@ -55,7 +54,6 @@ def serve(
     ``waiting`` with the number of requests in progress when the server begins to wait for them.
     """
     server = make_server(app, config, ready, waiting)
-    listener.listen(_BACKLOG)
     with _signals_stop(server):
         server.run(sockets=[listener])
 

@@ -35,7 +35,6 @@ class Running:
 def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iterator[Running]:
     with bind(config) as listener:
         server = make_server(app, config)
-        listener.listen(2048)
         port = 0 if config.uds else listener.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

@@ -184,6 +184,30 @@ def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_pa
     assert not path.exists()
 
 
+@pytest.mark.parametrize("address", ["socket", "port"])
+def test_of_servers_that_start_together_on_one_address_one_serves(
+    serve: Callable[..., Service], tmp_path: Path, address: str
+) -> None:
+    path = tmp_path / "agentrt.sock"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    options = ("--uds", str(path)) if address == "socket" else ("--port", port, "--no-auth")
+    started = [serve(*options) for _ in range(3)]
+    with ThreadPoolExecutor() as threads:
+        serving = [threads.submit(service.wait_for, "serving nano") for service in started]
+        failures = [each.exception(120) for each in serving]
+    assert failures.count(None) == 1
+    winner = started.pop(failures.index(None))
+    for service in started:
+        assert service.end() == 2
+        assert "another server" in service.lines[-1] or "another --port" in service.lines[-1]
+    if address == "socket":
+        assert path.is_socket(), "those that ended left the one that serves its socket"
+    winner.process.send_signal(signal.SIGTERM)
+    assert winner.end() == 0, winner.lines
+    assert not path.exists()
+
+
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         service = Service(*arguments)
@@ -198,6 +222,11 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
         assert "choose another --port" in refused("--port", str(taken.getsockname()[1]))
     (tmp_path / "file").write_text("x")
     assert "is not a socket" in refused("--uds", str(tmp_path / "file"))
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "tokens")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "file").write_bytes(b"\xff\xfe")
+    for name in ("dangling", "file", "nowhere/tokens"):
+        assert "as a token file" in refused("--port", "0", "--token-file", str(tmp_path / name))
     assert "--served-model-name NAME=MODEL" in refused("--model", "nano", "--model", "nano")
     assert "Give --memory-budget-mib 2" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
     assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")

@@ -40,6 +40,7 @@
     ├── ChunkFormatError             a stored KV block cannot be decoded; it is computed again
     ├── EngineError
     │   ├── RuntimeClosedError       the runtime was closed before or during the request
+    │   ├── ForkedProcessError       a forked child uses the runtime or OpenVINO of its parent
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
     │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
@@ -80,6 +81,7 @@ __all__ = [
     "DeviceLostError",
     "EngineError",
     "EngineFailedError",
+    "ForkedProcessError",
     "GraphLoadError",
     "HistoryCorruptError",
     "HistoryLockedError",
@@ -348,6 +350,17 @@ class EngineError(AgentRTError):
 
 class RuntimeClosedError(EngineError):
     """The runtime was closed; open it again to go on."""
+
+
+class ForkedProcessError(EngineError):
+    """This process was forked from one that had used OpenVINO, whose threads it does not have."""
+
+    def __init__(self) -> None:
+        """Create the error; there is only one such message."""
+        super().__init__(
+            "this process was forked from one that had opened a model, and cannot use OpenVINO. Start it "
+            "anew (multiprocessing.get_context('spawn'), subprocess), or open models only after the fork."
+        )
 
 
 class EngineFailedError(EngineError):

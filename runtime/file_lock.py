@@ -18,7 +18,8 @@ _RETRY_S: Final = 0.2
 def file_lock(file: Path, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock ``file``; wait while another thread or process holds it, or do not ``wait`` for it.
 
-    The system releases it when a process ends, however it ends. The file stays.
+    The system releases it when a process ends, however it ends. The file stays. A forked child neither holds
+    the lock nor releases it.
 
     Raises:
         BlockingIOError: another thread or process holds it, and this one is not to wait.
@@ -29,7 +30,13 @@ def file_lock(file: Path, *, wait: bool = True) -> Iterator[None]:
             if not wait:
                 raise BlockingIOError(errno.EWOULDBLOCK, f"{file} is locked")
             _wait()
-        yield
+        process = os.getpid()
+        try:
+            yield
+        finally:
+            # Closing the file would not release it while a forked child has it open, too.
+            if os.getpid() == process:
+                _release(stream.fileno())
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -50,6 +57,9 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _release(handle: int) -> None:
+        """Do nothing: there are no forks, and closing the file releases the lock."""
+
 else:
     import fcntl
 
@@ -59,3 +69,6 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _release(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)

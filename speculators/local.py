@@ -25,6 +25,7 @@ from agentrt.calls import (
     find_tool_call_format,
 )
 from agentrt.concurrency.handover import produced_elsewhere
+from agentrt.concurrency.native_calls import native_calls
 from agentrt.concurrency.threads import start_in_thread
 from agentrt.draft_charge import DraftCharge
 from agentrt.drafts import DraftRequest
@@ -83,6 +84,7 @@ class LocalSpeculator:
         Raises:
             MissingExtraError: OpenVINO GenAI is not installed.
             ModelNotFoundError, ModelFormatError: the directory has no model that can be loaded.
+            ForkedProcessError: this process was forked from one that had opened a model.
             ConfigurationError: ``samples`` is below 1, or there is no format of this name.
         """
         try:
@@ -106,12 +108,13 @@ class LocalSpeculator:
         try:
             # OpenVINO gives the thread that loads a model an alternate signal stack that may be freed before
             # the next Ctrl-C, so the model is not loaded in the caller's thread.
-            loading = start_in_thread(
-                functools.partial(_load, openvino_genai, directory, threads),
-                name=f"agentrt load {self.name}",
-                daemon=False,
-            )
-            self._tokenizer, self._pipeline = loading.result()
+            with native_calls:
+                loading = start_in_thread(
+                    functools.partial(_load, openvino_genai, directory, threads),
+                    name=f"agentrt load {self.name}",
+                    daemon=False,
+                )
+                self._tokenizer, self._pipeline = loading.result()
         except RuntimeError as error:
             raise ModelFormatError(
                 f"OpenVINO GenAI cannot load {directory}: {error}. Export the model again."
@@ -121,7 +124,9 @@ class LocalSpeculator:
         self._busy = threading.Lock()
         self._pieces: dict[int, str] = {}
         self._stopper = _stopper_type(openvino_genai)
-        self._is_quick = self._warm_up() * max_tokens < _QUICK_S
+        with native_calls:
+            self._is_quick = self._warm_up() * max_tokens < _QUICK_S
+        native_calls.keep_in_forks(self)
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         """Yield the calls of each sample when it is complete."""
@@ -132,7 +137,8 @@ class LocalSpeculator:
                 for call in self._generate(request, cancelled):
                     put(call)
 
-            # Not a daemon: the process must not end while native code runs.
+            # Not a daemon, so that an interpreter that ends waits for it. `native_calls` waits for one that
+            # is started too late for that.
             return start_in_thread(work, name=f"agentrt {self.name}", daemon=False)
 
         produced = produced_elsewhere(start)
@@ -145,7 +151,8 @@ class LocalSpeculator:
 
     def _generate(self, request: DraftRequest, cancelled: threading.Event) -> Iterator[ToolCall]:
         """Decode the samples (blocks); yield the calls of each, until ``cancelled`` is set."""
-        with self._busy:
+        native_calls.check()  # a forked child may find the lock held for ever
+        with self._busy, native_calls:
             if cancelled.is_set():
                 return
             prompt = self._tokenizer.apply_chat_template(

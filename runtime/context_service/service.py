@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, Unpack
 
+from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 
 from ..context.table.context import Context, ContextKind
@@ -86,8 +87,13 @@ class ContextService:
     def __init__(self, runtime: ContextRuntime, table: ContextTable, app: str) -> None:
         """``app`` finds its contexts in ``table``; ``runtime`` generates."""
         self._runtime = runtime
-        self._table = table
+        self._contexts = table
         self.app = app
+
+    @property
+    def _table(self) -> ContextTable:
+        native_calls.check()  # a forked child would write to files of its parent
+        return self._contexts
 
     def new_context(self, system_prompt: str | None = None) -> Context:
         """Return a new context, which begins with the system prompt if there is one.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import openvino as ov
+
+from agentrt.concurrency.native_calls import native_calls
+from agentrt.concurrency.threads import start_in_thread
 
 T = TypeVar("T")
 
@@ -20,8 +22,8 @@ def load_on_own_thread(load: Callable[[], T]) -> T:
     no longer exist either, or, on another thread, restores nothing. The next Ctrl-C would be handled on
     unmapped memory and the process would die without a message. A thread that ends needs no signal stack.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="agentrt-load") as thread:
-        return thread.submit(load).result()
+    with native_calls:
+        return start_in_thread(load, name="agentrt-load", daemon=False).result()
 
 
 @functools.cache
@@ -31,6 +33,7 @@ def openvino_core() -> ov.Core:
     def load() -> ov.Core:
         core = ov.Core()
         core.get_property("CPU", "FULL_DEVICE_NAME")  # loads the plugin
+        native_calls.keep_in_forks(core)
         return core
 
     return load_on_own_thread(load)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import weakref
@@ -13,7 +14,14 @@ from typing import Final, Self, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.handover import Handover
-from agentrt.errors import ConfigurationError, ContextQuotaError, ContextStoreError, PromptTooLongError
+from agentrt.concurrency.native_calls import native_calls
+from agentrt.errors import (
+    ConfigurationError,
+    ContextQuotaError,
+    ContextStoreError,
+    ModelFormatError,
+    PromptTooLongError,
+)
 
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
@@ -36,6 +44,7 @@ from .heg.store import ProfileStore
 from .model.converted import conversion_errors
 from .model.directory import ModelDirectory, open_model_directory
 from .model.tokenizer import Tokenizer
+from .model.weights_check import WeightsCheck, check_weights
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
 from .output.pending import PendingGeneration
@@ -95,7 +104,11 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
       schemas are being compiled;
     - :class:`DeadlineExceededError`: the request's ``deadline_s`` has passed;
     - :class:`KernelFailedError`: kernels of the request failed or hung repeatedly;
-    - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs.
+    - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs;
+    - :class:`ForkedProcessError`: the runtime is that of the process from which this one was forked.
+
+    Close it before the process ends, or let the end of the process close it. A process that ends while a
+    thread opens a model waits for the step in progress.
     """
 
     def __init__(
@@ -214,7 +227,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             raise
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
-        self._finalizer = weakref.finalize(self, _close, self._engine, selector, self._kept)
+        check = check_weights(directory, functools.partial(_stop_damaged, self._engine))
+        self._finalizer = weakref.finalize(self, _close, self._engine, selector, self._kept, check)
 
     @classmethod
     def open(
@@ -242,15 +256,27 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
         Raises:
             ModelNotFoundError, ModelFormatError: the model does not exist, or is incomplete or damaged.
+            ForkedProcessError: this process was forked from one that had opened a model.
             ContextStoreError: the folder of contexts cannot be used, or another runtime uses it.
             ConfigurationError: ``config`` is not a :class:`RuntimeConfig`, or cannot work with this model on
                 this machine.
         """
         settings = RuntimeConfig() if config is None else config
-        return cls(model, settings, on_step, group, contexts, context_table, context_store)
+
+        def begin_step(step: OpeningStep) -> None:
+            native_calls.check()
+            on_step(step)
+
+        with native_calls:
+            runtime = cls(model, settings, begin_step, group, contexts, context_table, context_store)
+        native_calls.keep_in_forks(runtime)
+        return runtime
 
     def close(self) -> None:
-        """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again."""
+        """Stop. Requests that have not ended raise :class:`RuntimeClosedError`. May be called again.
+
+        In a forked child it has no effect: the runtime is the parent's.
+        """
         self._finalizer()
 
     def suspend(self) -> SavedContexts:
@@ -263,6 +289,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         Raises:
             OSError: the file cannot be written; the runtime is closed all the same.
         """
+        native_calls.check()
         caches = self._arena.rows(self._platform)
         self.close()
         self._scheduler.release_held_contexts()
@@ -277,6 +304,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     def statistics(self) -> RuntimeStatistics:
         """Return counts of requests, tokens and KV blocks. Cheap; callable from any thread."""
+        native_calls.check()  # threads that a forked child does not have may hold the locks of the counts
         return RuntimeStatistics(
             model_id=self.model_id,
             engine=self._engine.statistics(),
@@ -397,6 +425,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     def _prepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         """Return the checked request, which names its context. Blocks, for milliseconds."""
+        native_calls.check()
         request = self._input_processor.process(messages, **options)
         if request.context_id or request.session is not None:
             request = self._limit_to_context(request)
@@ -425,6 +454,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         )
 
     async def _process(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
+        native_calls.check()
         # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
         return await asyncio.to_thread(self._prepare, messages, options)
 
@@ -434,6 +464,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         listener: OutputListener | None = None,
         tool_cache: ToolCacheDrafter | None = None,
     ) -> PendingGeneration:
+        native_calls.check()
         selected = self.drafter_selector.select(request, tool_cache)
         pending = PendingGeneration(
             self._engine,
@@ -463,7 +494,16 @@ def _files_of(directory: ModelDirectory) -> tuple[object, ...]:
     return tuple((file, status.st_size, status.st_mtime_ns) for file, status in files)
 
 
-def _close(engine: Engine, selector: AppDrafterSelector, kept: KeptContexts) -> None:
+def _stop_damaged(engine: Engine, error: ModelFormatError) -> None:
+    """Answer no more requests: answers of damaged weights would look like answers."""
+    _log.error("%s", error)
+    engine.fail(error)
+
+
+def _close(engine: Engine, selector: AppDrafterSelector, kept: KeptContexts, check: WeightsCheck) -> None:
+    if native_calls.forked:
+        return  # the threads, files and locks are the parent's
+    check.stop()
     engine.close()
     selector.close()  # behind the engine, which ends all answers
     kept.close()

@@ -55,9 +55,10 @@ def _list(console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from agentrt.runtime.gguf.cache import cached_models, default_cache_folder
+    from agentrt.runtime.gguf.cache import cached_models, default_cache_folder, remove_interrupted
     from agentrt.runtime.hub.pulled import pulled_models
 
+    remove_interrupted()
     pulled, cached = pulled_models(), cached_models()
     if pulled:
         console.print("pulled")

@@ -159,6 +159,16 @@ class Engine:
             self._stopped.wait()  # before the join: a lost thread is replaced by another one
             self._thread.join()
 
+    def fail(self, cause: Exception) -> None:
+        """Stop because of ``cause``: all requests get :class:`EngineFailedError`. Thread-safe.
+
+        The message of ``cause`` says what to do next.
+        """
+        failure = EngineFailedError(f"the engine was stopped: {cause}")
+        failure.__cause__ = cause
+        self._refuse_requests(failure)
+        self._commands.put(None)
+
     def statistics(self) -> EngineStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
         outputs = self._outputs

@@ -15,6 +15,7 @@ from typing import Final
 
 from agentrt.errors import ModelFormatError
 
+from ..checksums import CHECKSUMS
 from ..file_lock import file_lock
 from ..hub.pulled import models_folder
 from .file_format import Header
@@ -56,16 +57,17 @@ def convert_gguf(
     when it was converted.
 
     Other processes find a complete directory or none. A second process that opens the same model waits for
-    the first and uses its result. What an interrupted one has left, and a directory with a file that is
-    missing or has another size than when it was written, are deleted and converted again.
+    the first and uses its result. A directory with a file that is missing or has another size than when it
+    was written is deleted and converted again. What killed processes have left of any model is deleted.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted, or the disk is full.
     """
     file = source.headers[0].file
     cache = cache_folder or default_cache_folder()
-    fingerprint = _fingerprint(source.headers)
     try:
+        fingerprint = _fingerprint(source.headers)
+        remove_interrupted(cache)
         directory = _complete_directory(cache, fingerprint)
         if directory is None:
             cache.mkdir(parents=True, exist_ok=True)
@@ -77,15 +79,15 @@ def convert_gguf(
             os.utime(directory)
     except ModelFormatError as error:
         raise ModelFormatError(f"{file} cannot be converted: {error}") from error
-    except RuntimeError as error:  # of OpenVINO
-        raise ModelFormatError(
-            f"{file} cannot be converted: {str(error).strip().splitlines()[-1]} Download the file again, or "
-            "another conversion of the model."
-        ) from error
     except OSError as error:
         raise ModelFormatError(
             f"{file} cannot be converted in {cache} ({error.strerror}). Free disk space there, or make it "
             "writable."
+        ) from error
+    except Exception as error:  # of OpenVINO, or of arithmetic with numbers that no model has
+        raise ModelFormatError(
+            f"{file} cannot be converted: {_last_line(error)} Download the file again, or another "
+            "conversion of the model."
         ) from error
     return directory
 
@@ -108,6 +110,21 @@ def remove_cached_model(model: CachedModel) -> None:
     with file_lock(model.path.with_name(f"{_LOCK}{fingerprint}")):
         (model.path / _CONFIG).unlink(missing_ok=True)  # first: without it the directory is incomplete
         shutil.rmtree(model.path)
+
+
+def remove_interrupted(cache_folder: Path | None = None) -> None:
+    """Delete what killed processes have left. A conversion in progress holds its lock and is left alone."""
+    cache = cache_folder or default_cache_folder()
+    for left in cache.glob(f"{_UNFINISHED}*"):
+        lock = cache / f"{_LOCK}{left.name.removeprefix(_UNFINISHED)}"
+        with contextlib.suppress(OSError), file_lock(lock, wait=False):
+            shutil.rmtree(left)
+
+
+def reject_cached_model(directory: Path) -> None:
+    """Let ``directory``, which is damaged, be converted again when its GGUF file is opened next."""
+    with contextlib.suppress(OSError):
+        (directory / _CONFIG).unlink()
 
 
 def default_cache_folder() -> Path:
@@ -150,7 +167,8 @@ def _is_complete(directory: Path) -> bool:
     """Whether the files of a directory have the sizes that were written down when it was converted."""
     try:
         files = json.loads((directory / _CONFIG).read_text(encoding="utf-8"))["files"]
-        return all((directory / name).stat().st_size == size for name, size in files.items())
+        sizes_match = all((directory / name).stat().st_size == size for name, size in files.items())
+        return CHECKSUMS in files and sizes_match
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False  # a file is missing or damaged, or an older version of this package wrote it
 
@@ -166,6 +184,12 @@ def _cached(cache: Path) -> Iterator[CachedModel]:
             yield CachedModel(directory, str(name), size, directory.stat().st_mtime)
         except (OSError, ValueError, AttributeError):
             continue  # being removed by another process
+
+
+def _last_line(error: Exception) -> str:
+    """Return what happened, without OpenVINO's source locations."""
+    lines = str(error).strip().splitlines()
+    return f"{lines[-1].rstrip('.')}." if lines else f"{type(error).__name__}."
 
 
 def _fingerprint(headers: Sequence[Header]) -> str:

@@ -10,6 +10,9 @@ from typing import Any
 
 import openvino as ov
 
+from ..checksums import write_checksums
+from ..graph_files import check_graph
+from .disk_errors import disk_errors
 from .file_format import Tensor
 from .graph import GraphBuilder
 from .hyperparameters import Hyperparameters, read_hyperparameters
@@ -21,8 +24,9 @@ from .weights_file import WeightsFile, write_graph
 def write_model(source: Source, target: Path, config: Path, progress: Callable[[float], None]) -> None:
     """Write the model directory of ``source`` to the empty folder ``target``, ``config`` of it at last.
 
-    ``config`` states the size of each other file, by which a damaged directory is found. At no time is more
-    than a piece of one tensor in memory. Everything is on disk when this returns.
+    ``config`` states the size of each other file, by which an incomplete directory is found; the digests of
+    the graphs are in ``SHA256SUMS``. At no time is more than a piece of one tensor in memory. Everything is
+    on disk when this returns.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted. The message says what is
@@ -32,8 +36,12 @@ def write_model(source: Source, target: Path, config: Path, progress: Callable[[
     model = read_hyperparameters(source.metadata)
     vocabulary = Vocabulary.read(source.metadata)
     for name, graph in zip(("tokenizer", "detokenizer"), build_tokenizer(vocabulary), strict=True):
-        ov.save_model(graph, target / f"openvino_{name}.xml", compress_to_fp16=False)
+        with disk_errors(target):
+            xml = target / f"openvino_{name}.xml"
+            ov.save_model(graph, xml, compress_to_fp16=False)
+            check_graph(xml)
     _write_weights(source.tensors(), model, len(vocabulary.tokens), target / "openvino_model.xml", progress)
+    write_checksums(target)
     _sync(target.iterdir())
     description: dict[str, Any] = {
         "model_type": model.architecture,

@@ -20,6 +20,10 @@ from gguf.constants import GGMLQuantizationType as Type
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
+from agentrt.errors import ModelFormatError
+
+from ..graph_files import constants_end
+from .disk_errors import disk_errors
 from .file_format import Tensor
 from .quantisation import QUANTISATIONS, pack_nibbles, unpack
 
@@ -130,7 +134,9 @@ def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
     Constants of the model itself follow the weights in the file.
     """
     constants = graph.with_suffix(".constants")
-    ov.serialize(model, graph, constants)
+    with disk_errors(graph.parent):
+        ov.serialize(model, graph, constants)
+        _check_written(graph, constants)
     begin = -(-weights.seek(0, 2) // _ALIGNMENT) * _ALIGNMENT
     weights.truncate(begin)
     weights.seek(begin)
@@ -147,6 +153,17 @@ def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
             data.set("offset", offset)
             data.set("size", size)
     tree.write(graph, encoding="utf-8", xml_declaration=True)
+
+
+def _check_written(graph: Path, constants: Path) -> None:
+    """Check that OpenVINO wrote all of a graph and its constants.
+
+    Raises:
+        ModelFormatError: it did not.
+    """
+    needed, size = constants_end(graph), constants.stat().st_size
+    if size < needed:
+        raise ModelFormatError(f"OpenVINO wrote {size} of {needed} bytes. Open the file again.")
 
 
 def _rows(tensor: Tensor) -> NDArray[np.uint8]:

@@ -1,7 +1,6 @@
 """Model directories on disk: finds one, checks that its files are complete, and reads its configuration.
 
-All checks come before OpenVINO reads a file: reading a graph whose weights file is too short is undefined
-behaviour there, not an error.
+All checks come before OpenVINO reads a file: there a damaged file may be undefined behaviour, not an error.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,21 +17,21 @@ from typing import Any
 
 from agentrt.errors import AgentRTError, ModelFormatError, ModelNotFoundError
 
+from ..checksums import check_files, read_checksums
+from ..graph_files import EXPORT_HINT, check_graph
 from ..hub.names import WebAddress, parse_name
 from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from .converted import Conversion, conversion_errors
+from .special_files import refuse_special_files
 
 _EMBEDDED = {"nano": MODEL_DIRECTORY, "nano-draft": DRAFT_DIRECTORY}
 _KNOWN = ", ".join(map(repr, _EMBEDDED))
 _GRAPHS = ("openvino_model", "openvino_tokenizer", "openvino_detokenizer")
-_CONSTANT_EXTENT = re.compile(rb'\boffset="(\d+)"\s+size="(\d+)"')
 _NAMED_FILES = 5
 """How many files of a directory an error names."""
-_EXPORT_HINT = (
-    "Export the model again: optimum-cli export openvino --model NAME --task text-generation-with-past "
-    "--weight-format int8 DIRECTORY"
-)
+_LONGEST_CONTEXT = 2**31
+_WEIGHTS = "openvino_model.bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +91,10 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
             source = read_source(path)
             return ModelSummary(source.name, sum(header.file.stat().st_size for header in source.headers))
         _check_kind(path)
-        weights = path / "openvino_model.bin"
+        refuse_special_files(path)
+        weights = path / _WEIGHTS
         if not weights.is_file():
-            raise ModelFormatError(f"{weights} is missing. {_EXPORT_HINT}")
+            raise ModelFormatError(f"{weights} is missing. {EXPORT_HINT}")
         config = _read_json(path / "config.json")
         return ModelSummary(_model_id(name, path, config), weights.stat().st_size)
 
@@ -143,8 +142,11 @@ def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float]
 
 def _open_exported(name: str, path: Path) -> ModelDirectory:
     _check_kind(path)
+    refuse_special_files(path)
     for graph in _GRAPHS:
-        _check_graph(path / f"{graph}.xml")
+        check_graph(path / f"{graph}.xml")
+    # The weights may have gigabytes: they are compared once the model is open, by a WeightsCheck.
+    check_files(path, sorted(read_checksums(path).keys() - {_WEIGHTS}))
     config = _read_json(path / "config.json")
     generation_file = path / "generation_config.json"
     generation = _read_json(generation_file) if generation_file.exists() else {}
@@ -212,7 +214,7 @@ def _check_kind(path: Path) -> None:
     if not path.is_dir():
         raise ModelFormatError(
             f"{path} is a file, but a model is a GGUF file or a directory that holds openvino_model.xml. "
-            f"{_EXPORT_HINT}"
+            f"{EXPORT_HINT}"
         )
     if (path / "openvino_model.xml").exists():
         return
@@ -251,42 +253,12 @@ def _is_gguf(file: Path) -> bool:
         return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
 
 
-def _check_graph(xml: Path) -> None:
-    """Check that the weights file is as long as the graph's constants require.
-
-    Raises:
-        ModelFormatError: a file is missing or truncated.
-    """
-    weights = xml.with_suffix(".bin")
-    for file in (xml, weights):
-        if not file.is_file():
-            missing_tokenizer = "tokenizer" in file.name
-            raise ModelFormatError(
-                f"{file} is missing. "
-                + (
-                    f"Convert the tokenizer: convert_tokenizer NAME --with-detokenizer -o {file.parent}"
-                    if missing_tokenizer
-                    else _EXPORT_HINT
-                )
-            )
-    text = xml.read_bytes()
-    size = weights.stat().st_size
-    if not text.rstrip().endswith(b"</net>"):
-        raise ModelFormatError(f"{xml} is truncated or not an OpenVINO graph. Copy it again. {_EXPORT_HINT}")
-    needed = max((int(m[1]) + int(m[2]) for m in _CONSTANT_EXTENT.finditer(text)), default=0)
-    if size < needed:
-        raise ModelFormatError(
-            f"{weights} is truncated: it has {size} bytes, but the graph's constants reach to byte {needed}. "
-            "Copy the file again, or export the model again."
-        )
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ModelFormatError(f"{path} is missing. Copy it from the original model.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelFormatError(
             f"{path} cannot be read as JSON ({error}). Copy it again from the original model."
         ) from error
@@ -297,7 +269,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _context_length(config: dict[str, Any], path: Path) -> int:
     length = config.get("max_position_embeddings")
-    if not isinstance(length, int) or length < 2:
+    if not isinstance(length, int) or not 2 <= length <= _LONGEST_CONTEXT:
         raise ModelFormatError(
             f"{path / 'config.json'} states no usable max_position_embeddings, so the context length is "
             "unknown. Add it: the number of tokens the model was trained for."
@@ -307,4 +279,4 @@ def _context_length(config: dict[str, Any], path: Path) -> int:
 
 def _token_ids(value: object) -> frozenset[int]:
     ids = value if isinstance(value, list) else [value]
-    return frozenset(id for id in ids if isinstance(id, int))
+    return frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool))

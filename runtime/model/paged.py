@@ -31,7 +31,7 @@ from typing import Final
 import openvino as ov
 from openvino._offline_transformations import paged_attention_transformation
 
-from agentrt.errors import ModelFormatError
+from agentrt.errors import AgentRTError, ModelFormatError
 
 from ..gguf.sliding_windows import apply_sliding_windows
 from .delta_rule_shapes import correct_delta_rule_shapes
@@ -75,12 +75,18 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
         ModelFormatError: the graph cannot be read, or is not a decoder that paged attention supports.
     """
     try:
-        model = openvino_core().read_model(directory.graph)
-    except RuntimeError as error:
+        return _paged_graph(directory)
+    except AgentRTError:
+        raise
+    except Exception as error:  # a damaged graph causes errors of many types
         raise ModelFormatError(
             f"OpenVINO cannot read {directory.graph}: {openvino_message(error)} "
             "Copy the directory again, or export it again."
         ) from error
+
+
+def _paged_graph(directory: ModelDirectory) -> ov.Model:
+    model = openvino_core().read_model(directory.graph)
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:

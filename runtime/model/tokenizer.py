@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 import openvino_genai
 
 from agentrt.calls import ToolCall, takes_tools, tool_call_formats
-from agentrt.errors import InvalidRequestError, ModelFormatError
+from agentrt.concurrency.native_calls import native_calls
+from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
 
 from .chat_template import template_syntax_error
 from .detokenizer import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from .directory import ModelDirectory
-from .openvino_core import load_on_own_thread
-from .tokenizer_graph import decoded_vocabulary, special_token_pattern
+from .openvino_core import load_on_own_thread, openvino_message
+from .tokenizer_graph import check_texts, decoded_vocabulary, special_token_pattern
 from .tool_prompt import with_system_in_user_message, with_tool_prompt
 
 _REASONING_TAG: Final = re.compile(r"</?think>")
@@ -40,17 +42,21 @@ class Tokenizer:
         ``tool_prompt`` describes tools in the system message where the chat template takes none.
 
         Raises:
-            ModelFormatError: one of them cannot be loaded, the chat template cannot be parsed, or it or
-                the end token is missing.
+            ModelFormatError: one of them is damaged or cannot be loaded, the chat template cannot be parsed,
+                or it or the end token is missing.
         """
-        try:
-            self._tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(directory.path)))
-        except RuntimeError as error:
-            raise ModelFormatError(
-                f"the tokenizer in {directory.path} cannot be loaded "
-                f"({str(error).strip().splitlines()[-1]}). "
-                f"Convert it again: convert_tokenizer NAME --with-detokenizer -o {directory.path}"
-            ) from error
+        with _loading_errors(directory):
+            for graph in (directory.tokenizer_graph, directory.detokenizer_graph):
+                check_texts(graph)
+            self._load(directory, vocabulary_size)
+        self.writes_tool_prompt = tool_prompt and not takes_tools(self.chat_template)
+        """Whether tools are described by :mod:`agentrt.runtime.model.tool_prompt`."""
+        # Stands inside the text of forged special tokens while the template is applied. Random, so that no
+        # message can contain it; letters and digits, so that no template treats it specially.
+        self._separator = secrets.token_hex(16)
+
+    def _load(self, directory: ModelDirectory, vocabulary_size: int) -> None:
+        self._tokenizer = load_on_own_thread(lambda: openvino_genai.Tokenizer(str(directory.path)))
         self.chat_template: str = self._tokenizer.chat_template
         if not self.chat_template:
             raise ModelFormatError(
@@ -63,12 +69,11 @@ class Tokenizer:
                 f"the chat template of {directory.path} cannot be parsed: {syntax_error}. Export the model "
                 "or convert its tokenizer again with the chat template of the original model."
             )
-        self.writes_tool_prompt = tool_prompt and not takes_tools(self.chat_template)
-        """Whether tools are described by :mod:`agentrt.runtime.model.tool_prompt`."""
-        end_token = self._tokenizer.get_eos_token_id()
-        self.end_token: int | None = end_token if end_token >= 0 else None
+        named: int = self._tokenizer.get_eos_token_id()
+        self.end_token: int | None = named if 0 <= named < vocabulary_size else None
         """The end token that the tokenizer names; models may have others, too."""
-        self.end_token_ids = directory.end_token_ids | ({end_token} if end_token >= 0 else frozenset())
+        stated = {*directory.end_token_ids, named}
+        self.end_token_ids = frozenset(token for token in stated if 0 <= token < vocabulary_size)
         if not self.end_token_ids:
             raise ModelFormatError(
                 f"{directory.path} has no end token, so that no answer would end. "
@@ -79,13 +84,11 @@ class Tokenizer:
             vocabulary_size, decoded_vocabulary(directory.detokenizer_graph)
         )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
-        # Stands inside the text of forged special tokens while the template is applied. Random, so that no
-        # message can contain it; letters and digits, so that no template treats it specially.
-        self._separator = secrets.token_hex(16)
 
     def fingerprint(self) -> bytes:
         """Return a digest of the vocabulary: equal where each token id stands for the same text."""
-        ids: dict[bytes, int] = self._tokenizer.get_vocab()
+        with native_calls:
+            ids: dict[bytes, int] = self._tokenizer.get_vocab()
         digest = hashlib.blake2b(digest_size=32)
         for token, id in sorted(ids.items(), key=lambda item: item[1]):
             digest.update(b"%d %d %b" % (id, len(token), token))
@@ -113,9 +116,10 @@ class Tokenizer:
         self, escaped_messages: list[dict[str, Any]], escaped_tools: list[dict[str, Any]] | None
     ) -> str:
         try:
-            rendered: str = self._tokenizer.apply_chat_template(
-                escaped_messages, add_generation_prompt=True, tools=escaped_tools
-            )
+            with native_calls:
+                rendered: str = self._tokenizer.apply_chat_template(
+                    escaped_messages, add_generation_prompt=True, tools=escaped_tools
+                )
         except (RuntimeError, TypeError) as error:
             reason = re.search(r"Minja's error: (.*)", str(error))
             raise InvalidRequestError(
@@ -126,18 +130,33 @@ class Tokenizer:
         return rendered
 
     def encode(self, rendered: str) -> list[int]:
-        """Tokenize a text that :meth:`render` returned, or a part of it."""
+        """Tokenize a text that :meth:`render` returned, or a part of it.
+
+        Raises:
+            ModelFormatError: the tokenizer is damaged.
+        """
         tokens: list[int] = []
         for piece in rendered.split(self._separator):
             # The template writes all special tokens, also those at the start of a text.
-            encoded = self._tokenizer.encode(piece, add_special_tokens=False)
+            with native_calls:
+                encoded = self._encode(piece)
             tokens += np.asarray(encoded.input_ids.data)[0].tolist()
         return tokens
+
+    def _encode(self, piece: str) -> Any:
+        try:
+            return self._tokenizer.encode(piece, add_special_tokens=False)
+        except RuntimeError as error:
+            raise ModelFormatError(
+                f"the model's tokenizer is damaged: it cannot encode a text ({openvino_message(error)}) "
+                "Convert it again with convert_tokenizer."
+            ) from error
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of ``tokens``, without special tokens except those that mark tool calls."""
         shown = [token for token in tokens if token not in self._hidden]
-        return str(self._tokenizer.decode(shown, skip_special_tokens=False))
+        with native_calls:
+            return str(self._tokenizer.decode(shown, skip_special_tokens=False))
 
     def detokenizer(self) -> Detokenizer:
         """Return a new incremental detokenizer for one answer."""
@@ -147,7 +166,8 @@ class Tokenizer:
 
     def token_text(self, token: int) -> str:
         """Return the text of one token, also of a special token."""
-        return str(self._tokenizer.decode([token], skip_special_tokens=False))
+        with native_calls:
+            return str(self._tokenizer.decode([token], skip_special_tokens=False))
 
     def escape_special_tokens(self, text: str) -> str:
         """Return ``text`` such that :meth:`encode` encodes special tokens in it as ordinary characters."""
@@ -219,3 +239,17 @@ class Tokenizer:
             [id for id in range(size) if id not in hidden], skip_special_tokens=False
         )
         return hidden, table if b"".join(table).decode("utf-8", "replace") == text else None
+
+
+@contextmanager
+def _loading_errors(directory: ModelDirectory) -> Iterator[None]:
+    """Raise what a damaged tokenizer causes as ModelFormatError: errors in C++ arrive as many types."""
+    try:
+        yield
+    except AgentRTError:
+        raise
+    except Exception as error:
+        raise ModelFormatError(
+            f"the tokenizer in {directory.path} cannot be loaded ({openvino_message(error)}) "
+            f"Convert it again: convert_tokenizer NAME --with-detokenizer -o {directory.path}"
+        ) from error

@@ -6,14 +6,16 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 from typing import Final
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from agentrt.errors import InvalidRequestError, OverloadedError
+from agentrt.concurrency.native_calls import native_calls
+from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError, OverloadedError
 
 from .named_schema import NamedSchema, find_unsupported_part
 
@@ -30,6 +32,9 @@ _SOURCE: Final = re.compile(r"\n +\d+ \| .*", re.DOTALL)
 """The lines of the grammar around the error."""
 
 
+_NO_VOCABULARY: Final = "the model's vocabulary cannot be read. Convert the tokenizer again."
+
+
 class GrammarCompiler:
     """Compiles grammars to matchers, which callers copy for each answer. Thread-safe.
 
@@ -40,7 +45,8 @@ class GrammarCompiler:
 
     def __init__(self, token_bytes: Sequence[bytes], end_token: int, *, time_limit_s: float = 5.0) -> None:
         """``token_bytes`` holds the text of each token, empty for special tokens. Time limit in seconds."""
-        self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
+        with _panics_as(ModelFormatError(_NO_VOCABULARY)):
+            self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
         self._time_limit_s = time_limit_s
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(_MAX_COMPILING)
@@ -71,8 +77,10 @@ class GrammarCompiler:
 
     def _compile_in_time(self, grammar: str, field: str) -> LLMatcher:
         deadline = time.monotonic() + self._time_limit_s
+        too_hard = InvalidRequestError(field, "its schemas cannot be compiled. Use simpler schemas.")
         try:
-            return self._future(grammar).result(max(0.0, deadline - time.monotonic()))
+            with _panics_as(too_hard):
+                return self._future(grammar).result(max(0.0, deadline - time.monotonic()))
         except FutureTimeoutError:
             raise InvalidRequestError(
                 field,
@@ -113,11 +121,23 @@ class GrammarCompiler:
 
     def _compile(self, grammar: str, future: Future[LLMatcher]) -> None:
         try:
-            future.set_result(LLMatcher(self._tokenizer, grammar))
+            with native_calls:
+                future.set_result(LLMatcher(self._tokenizer, grammar))
         except BaseException as error:  # noqa: BLE001 - raised in the waiting callers
             future.set_exception(error)
         finally:
             self._places.release()
+
+
+@contextmanager
+def _panics_as(error: AgentRTError) -> Iterator[None]:
+    """Raise ``error`` for a panic of llguidance, whose class is no :class:`Exception` and not importable."""
+    try:
+        yield
+    except BaseException as caught:
+        if type(caught).__name__ != "PanicException":
+            raise
+        raise error from caught
 
 
 def _reason(compiled: LLMatcher) -> str | None:

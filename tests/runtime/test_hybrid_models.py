@@ -16,6 +16,7 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.checksums import CHECKSUMS
 from agentrt.runtime.drafting.drafter import Draft, Drafter
 from agentrt.runtime.engine.engine_request import EngineRequest
 from agentrt.runtime.heg.kernel import Role
@@ -40,9 +41,7 @@ def family(request: pytest.FixtureRequest) -> str:
 def directory(family: str, tmp_path_factory: pytest.TempPathFactory, nano_directory: ModelDirectory) -> Path:
     """The exported model, with nano's tokenizer."""
     folder = tmp_path_factory.mktemp("hybrids") / family
-    shutil.copytree(
-        nano_directory.path, folder, ignore=lambda _, names: {n for n in names if n.startswith("openvino_m")}
-    )
+    shutil.copytree(nano_directory.path, folder, ignore=shutil.ignore_patterns("openvino_m*", CHECKSUMS))
     unpack_hybrid(family, folder)
     return folder
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import openvino as ov
 import pytest
 
 from agentrt.bench.common.random_gguf import CHAT_TEMPLATE, ModelShape, write_random_gguf
 from agentrt.errors import ModelFormatError
+from agentrt.runtime.checksums import CHECKSUMS, check_files, read_checksums
 from agentrt.runtime.file_lock import file_lock
-from agentrt.runtime.gguf import conversion
+from agentrt.runtime.gguf import conversion, disk_errors
 from agentrt.runtime.gguf.cache import cached_models, convert_gguf, remove_cached_model
 from agentrt.runtime.gguf.source import read_source
 from agentrt.runtime.model.directory import open_model_directory
@@ -91,6 +93,22 @@ def test_a_file_that_cannot_chat_is_refused_before_its_weights_are_converted(
     with pytest.raises(ModelFormatError, match=rf"Changed\.gguf {error}"):
         open_model_directory(changed, tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_conversion_has_the_digests_of_its_graphs(converted: Path) -> None:
+    stated = read_checksums(converted)
+    assert stated.keys() == {path.name for path in converted.glob("openvino_*")}
+    check_files(converted, stated)
+
+
+def test_a_conversion_without_digests_is_replaced(converted: Path, file: Path, tmp_path: Path) -> None:
+    """As those of older versions are."""
+    directory = Path(shutil.copytree(converted, tmp_path / converted.name))
+    config = json.loads((directory / "config.json").read_text())
+    del config["files"][CHECKSUMS]
+    (directory / "config.json").write_text(json.dumps(config))
+    assert convert_gguf(read_source(file), tmp_path) == directory
+    assert CHECKSUMS in json.loads((directory / "config.json").read_text())["files"]
 
 
 def test_a_template_that_rejects_messages_is_converted(file: Path, tmp_path: Path) -> None:
@@ -219,7 +237,44 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(file: Path, tmp_path: Path,
     done = convert_elsewhere(file, tmp_path, str(limit))
     assert done.returncode == 3, done.stderr
     assert "Tiny-Q8_0.gguf cannot be converted" in done.stdout
+    assert "(File too large). Free disk space there" in done.stdout
     assert visible(tmp_path) == []
+
+
+@pytest.mark.parametrize("written", ["nothing", "a part"])
+@pytest.mark.parametrize("call", ["save_model", "serialize"])
+def test_a_full_disk_that_openvino_does_not_report_as_one(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, written: str
+) -> None:
+    """It raises a RuntimeError that names another cause, or writes a part of a graph and returns."""
+
+    def write(model: object, graph: Path, *args: object, **options: object) -> None:
+        if written == "nothing":
+            raise RuntimeError("Exception from src/core: Can't open the file")
+        Path(graph).write_text("<net>")
+
+    def full(probe: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ov, call, write)
+    with pytest.raises(ModelFormatError, match=r"Download the file again|is missing|truncated"):
+        convert_gguf(read_source(file), tmp_path)
+    monkeypatch.setattr(disk_errors, "_probe", full)
+    with pytest.raises(ModelFormatError, match=r"\(No space left on device\)\. Free disk space there"):
+        convert_gguf(read_source(file), tmp_path)
+    assert visible(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), IndexError(), MemoryError()])
+def test_numbers_that_no_model_has_are_refused(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(metadata: object) -> None:
+        raise error
+
+    monkeypatch.setattr(conversion, "read_hyperparameters", fail)
+    with pytest.raises(ModelFormatError, match=r"cannot be converted: .*\. Download the file again"):
+        convert_gguf(read_source(file), tmp_path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
@@ -228,6 +283,25 @@ def test_what_a_killed_process_left_is_replaced(file: Path, tmp_path: Path) -> N
     assert [name.startswith(".converting-") for name in visible(tmp_path)] == [True]
     assert cached_models(tmp_path) == []
     directory = convert_gguf(read_source(file), tmp_path)
+    assert visible(tmp_path) == [directory.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_what_a_killed_process_left_of_another_model_is_deleted(file: Path, tmp_path: Path) -> None:
+    assert convert_elsewhere(file, tmp_path, "kill").returncode == -signal.SIGKILL
+    other = tmp_path / "Other.gguf"
+    write_random_gguf(other, SHAPE, seed=1)
+    convert_gguf(read_source(other), tmp_path)
+    assert not list(tmp_path.glob(".converting-*"))
+
+
+def test_a_conversion_in_progress_is_left_alone(file: Path, tmp_path: Path) -> None:
+    for unfinished in ("a", "b"):
+        (tmp_path / f".converting-{unfinished}").mkdir()
+    with file_lock(tmp_path / ".lock-a"):
+        directory = convert_gguf(read_source(file), tmp_path)
+        assert visible(tmp_path) == [".converting-a", directory.name]
+    convert_gguf(read_source(file), tmp_path)  # which is converted already
     assert visible(tmp_path) == [directory.name]
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -110,14 +111,48 @@ def test_truncated_graph(broken: Path) -> None:
         open_model_directory(broken)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "\x00"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: re.sub(rb'offset="(\d+)"\s+size="(\d+)"', rb'size="\2" offset="9\1"', text),
+        lambda text: text.replace(b'offset="', b'offset="' + b"1" * 5000, 1),
+        lambda text: text.replace(b'size="', b'size="' + b"9" * 18, 1),
+    ],
+)
+def test_constants_beyond_the_weights(broken: Path, damage: Callable[[bytes], bytes]) -> None:
+    graph = broken / "openvino_model.xml"
+    graph.write_bytes(damage(graph.read_bytes()))
+    with pytest.raises(ModelFormatError, match=r"is truncated|lies at an impossible byte"):
+        open_model_directory(broken)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json", "more"])
+@pytest.mark.parametrize("look", [summarize_model, open_model_directory])
+def test_a_fifo_is_refused_and_not_waited_for(broken: Path, name: str, look: Callable[[Path], Any]) -> None:
+    (broken / name).unlink(missing_ok=True)
+    os.mkfifo(broken / name)
+    with pytest.raises(ModelFormatError, match=rf"{name} is no file, but a device, FIFO or socket"):
+        look(broken)
+
+
+def test_links_to_files_and_to_nothing_are_accepted(broken: Path) -> None:
+    (broken / "config.json").rename(broken.parent / "config.json")
+    (broken / "config.json").symlink_to(broken.parent / "config.json")
+    (broken / "more").symlink_to(broken / "gone")
+    assert open_model_directory(broken).context_length == 2048
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "\x00", "[" * 200_000, '{"max_position_embeddings": ' + "1" * 5000 + "}"]
+)
 def test_damaged_json(broken: Path, text: str) -> None:
     (broken / "config.json").write_text(text)
     with pytest.raises(ModelFormatError, match=r"config\.json"):
         open_model_directory(broken)
 
 
-@pytest.mark.parametrize("length", [None, 0, "many"])
+@pytest.mark.parametrize("length", [None, 0, "many", True, 10**18])
 def test_unknown_context_length(broken: Path, length: object) -> None:
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"max_position_embeddings": length}))

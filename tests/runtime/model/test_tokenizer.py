@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError, ModelFormatError
+from agentrt.runtime.checksums import CHECKSUMS
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from tests.hypothesis_profiles import examples
@@ -123,7 +124,8 @@ def test_threads_share_a_tokenizer(tokenizer: Tokenizer) -> None:
 
 
 def copy_of(nano: ModelDirectory, path: Path) -> Path:
-    return shutil.copytree(nano.path, path / "model")
+    """A copy whose files may be changed: it has no digests of them."""
+    return shutil.copytree(nano.path, path / "model", ignore=shutil.ignore_patterns(CHECKSUMS))
 
 
 def test_a_missing_chat_template_is_refused(nano_directory: ModelDirectory, tmp_path: Path) -> None:

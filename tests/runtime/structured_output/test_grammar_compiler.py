@@ -7,7 +7,7 @@ from typing import Any
 import llguidance
 import pytest
 
-from agentrt.errors import InvalidRequestError, OverloadedError
+from agentrt.errors import InvalidRequestError, ModelFormatError, OverloadedError
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output import grammar_compiler as module
 from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler
@@ -94,3 +94,28 @@ def test_patterns_that_slow_down_backtracking_engines_are_quick_or_refused(
 def test_a_very_large_schema_is_refused(compiler: GrammarCompiler) -> None:
     with pytest.raises(InvalidRequestError, match="more than 262144 characters"):
         compiler.compile("start: " + '"a" ' * 100_000, "response_format")
+
+
+class PanicException(BaseException):
+    """As pyo3 raises for a panic: it cannot be imported."""
+
+
+def test_a_panic_is_a_typed_error(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(*args: Any) -> None:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(module, "LLMatcher", panic)
+    with pytest.raises(InvalidRequestError, match="tools: its schemas cannot be compiled"):
+        compiler.compile('start: "a"', "tools")
+    monkeypatch.setattr(module, "LLTokenizer", panic)
+    with pytest.raises(ModelFormatError, match="vocabulary cannot be read"):
+        GrammarCompiler([b"a"], 0)
+
+
+def test_an_interrupt_is_no_panic(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "LLMatcher", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        compiler.compile('start: "a"', "tools")

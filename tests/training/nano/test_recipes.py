@@ -6,6 +6,7 @@ import openvino as ov
 import pytest
 
 from agentrt.errors import ConfigurationError
+from agentrt.runtime.checksums import check_files, read_checksums
 from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from training.nano.recipe.recipes import DRAFT, MAIN, on_gpu
 from training.nano.recipe.refill import refill
@@ -56,6 +57,7 @@ def test_a_refilled_model_holds_the_new_weights(tmp_path: Path, size: str) -> No
     directory = copytree(DIRECTORIES[size], tmp_path / "model")
     weights = random_weights(config)
     refill(directory, weights, config)
+    check_files(directory, read_checksums(directory))
 
     content = ov.Core().read_model(directory / "openvino_model.xml")
     constants = {

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentrt.runtime.checksums import write_checksums
+
 from ..markup import CHAT_TEMPLATE
 from .sizes import NetworkConfig
 
@@ -133,3 +135,4 @@ def export(weights: dict[str, Tensor], config: NetworkConfig, tokenizer: Tokeniz
         for path in sorted(exported.iterdir()):
             if path.name.startswith(_KEPT):
                 shutil.copy(path, directory / path.name)
+        write_checksums(directory)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrt.errors import ConfigurationError
+from agentrt.runtime.checksums import write_checksums
 
 from .sizes import NetworkConfig
 
@@ -55,6 +56,7 @@ def refill(directory: Path, weights: Mapping[str, Array], config: NetworkConfig)
             f"the model in {directory} has another shape than these weights: export them instead"
         ) from error
     path.write_bytes(content)
+    write_checksums(directory)
 
 
 def _read(path: Path) -> _Graph:

@@ -1,0 +1,112 @@
+"""Weights that differ from their digest: found in the background, and answered from no more."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
+from agentrt.errors import EngineFailedError, ModelFormatError
+from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.checksums import CHECKSUMS
+from agentrt.runtime.gguf.cache import convert_gguf
+from agentrt.runtime.gguf.source import read_source
+from agentrt.runtime.model import weights_check
+from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
+from agentrt.runtime.model.weights_check import WeightsCheck, check_weights
+
+HELLO = [{"role": "user", "content": "Hello!"}]
+
+
+def flip(file: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, nano_directory: ModelDirectory) -> Path:
+    return shutil.copytree(nano_directory.path, tmp_path / "model")
+
+
+def checked(directory: ModelDirectory) -> list[ModelFormatError]:
+    """What a check of the weights of ``directory`` reports."""
+    found: list[ModelFormatError] = []
+    check_weights(directory, found.append)._thread.join()
+    return found
+
+
+def test_whole_weights_are_not_reported(copied: Path) -> None:
+    assert checked(open_model_directory(copied)) == []
+
+
+def test_a_changed_bit_is_reported(copied: Path) -> None:
+    flip(copied / "openvino_model.bin")
+    (error,) = checked(open_model_directory(copied))
+    assert "openvino_model.bin is damaged" in str(error)
+
+
+def test_weights_that_are_gone_are_not_damaged(copied: Path) -> None:
+    directory = open_model_directory(copied)
+    (copied / "openvino_model.bin").unlink()
+    assert checked(directory) == []
+
+
+def test_weights_without_a_digest_are_not_read(copied: Path) -> None:
+    (copied / CHECKSUMS).unlink()
+    check = check_weights(open_model_directory(copied), pytest.fail)
+    assert not check._thread.is_alive()
+    check.stop()
+
+
+def test_a_check_can_be_stopped(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights_check, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(weights_check, "_REST", 10**6)
+    flip(copied / "openvino_model.bin")
+    check = WeightsCheck(copied / "openvino_model.bin", pytest.fail)
+    check.start()
+    check.stop()
+    assert not check._thread.is_alive()
+
+
+def test_a_runtime_stops_answering_from_damaged_weights(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    digest = WeightsCheck._digest
+    monkeypatch.setattr(WeightsCheck, "_digest", lambda self: go_on.wait(60) and digest(self))
+    flip(copied / "openvino_model.bin")
+    with LocalRuntime.open(copied, RuntimeConfig(memory_bytes=8 * 2**20)) as runtime:
+        events = runtime.iter_stream(HELLO, ignore_eos=True, max_tokens=1500)
+        next(events)
+        go_on.set()
+        with pytest.raises(EngineFailedError, match=r"was stopped: .*openvino_model\.bin is damaged"):
+            list(events)
+        with pytest.raises(EngineFailedError, match="is damaged"):
+            runtime.generate(HELLO)
+
+
+@pytest.mark.real_model
+def test_a_damaged_conversion_is_converted_again(tmp_path: Path) -> None:
+    file = tmp_path / "Tiny.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 1, 64, 64, 2, 1, 512, 1024))
+    directory = open_model_directory(file, tmp_path / "cache")
+    whole = (directory.path / "openvino_model.bin").read_bytes()
+    flip(directory.path / "openvino_model.bin")
+    assert open_model_directory(file, tmp_path / "cache").path == directory.path  # of the same size
+    (error,) = checked(directory)
+    assert "Tiny.gguf is damaged" in str(error)
+    assert "Open the file again" in str(error)
+    again = convert_gguf(read_source(file), tmp_path / "cache")
+    assert (again / "openvino_model.bin").read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["openvino_tokenizer.bin", "openvino_detokenizer.bin", "openvino_model.xml"])
+def test_the_other_graphs_are_compared_before_they_are_loaded(copied: Path, name: str) -> None:
+    flip(copied / name)
+    with pytest.raises(ModelFormatError, match=rf"{name} is damaged"):
+        open_model_directory(copied)

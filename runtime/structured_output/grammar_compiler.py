@@ -1,4 +1,4 @@
-"""Compiles grammars for one vocabulary, with a time limit and a cache."""
+"""Compiles grammars for one vocabulary, and keeps the last ones."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from typing import Final
 
-from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from agentrt.concurrency.native_calls import native_calls
-from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError, OverloadedError
+from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
 
 from .named_schema import NamedSchema, find_unsupported_part
+from .schema_limits import unbounded_keyword
 
-_MAX_CACHED: Final = 64
-"""Compiled grammars kept for later requests."""
 _MAX_CHARACTERS: Final = 1 << 18
 """The longest grammar in characters."""
-_MAX_COMPILING: Final = 4
-"""Compilations that run at once."""
+_MAX_CACHED: Final = 64
+"""Compiled grammars kept for later requests."""
+_MAX_CACHED_BYTES: Final = 128 * 2**20
+"""Their estimated bytes."""
+_MAX_LEXER_STATES: Final = 50_000
+"""States that the answers of one grammar may lead to: 400 bytes each."""
+_SMALL_BYTES: Final = 64 * 2**10
+_BYTES_OF_CHARACTER: Final = 32
+_MULTIPLE_BYTES: Final = 6 * 2**20
+_PATTERN_BYTES: Final = 400 * _MAX_LEXER_STATES
+_EXPLAINING_S: Final = 1.0
+"""CPU time for finding the part of a schema that cannot be compiled."""
 
 _POSITION: Final = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 """Where the error is in the grammar, of which the request knows nothing."""
@@ -38,95 +46,100 @@ _NO_VOCABULARY: Final = "the model's vocabulary cannot be read. Convert the toke
 class GrammarCompiler:
     """Compiles grammars to matchers, which callers copy for each answer. Thread-safe.
 
-    Compiling a hostile grammar can take long and cannot be stopped. It therefore runs on a thread of its own,
-    and callers wait for it at most ``time_limit_s``. Requests with the same grammar share one compilation,
-    also one that is too slow. Only a few compilations run at once; the wait for a free place is limited, too.
+    A grammar is compiled on the thread that requests it, without Python's global lock. llguidance limits its
+    work by counts, to which :mod:`.schema_limits` adds those that it lacks: a grammar is refused on every
+    machine or on none, and no work has to be stopped. Requests with the same grammar share a compilation, and
+    the states of its lexer.
     """
 
-    def __init__(self, token_bytes: Sequence[bytes], end_token: int, *, time_limit_s: float = 5.0) -> None:
-        """``token_bytes`` holds the text of each token, empty for special tokens. Time limit in seconds."""
+    def __init__(
+        self, token_bytes: Sequence[bytes], end_token: int, *, max_cached_bytes: int = _MAX_CACHED_BYTES
+    ) -> None:
+        """``token_bytes`` holds the text of each token, empty for special tokens."""
         with _panics_as(ModelFormatError(_NO_VOCABULARY)):
             self._tokenizer = LLTokenizer(TokenizerWrapper(_Vocabulary(token_bytes, end_token)))
-        self._time_limit_s = time_limit_s
+        self._limits = LLParserLimits(max_lexer_states=_MAX_LEXER_STATES)
+        self._max_cached_bytes = max_cached_bytes
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(_MAX_COMPILING)
         self._compiled: OrderedDict[str, Future[LLMatcher]] = OrderedDict()
 
-    def compile(self, grammar: str, field: str, schemas: Sequence[NamedSchema] = ()) -> LLMatcher:
+    def compile(
+        self,
+        grammar: str,
+        field: str,
+        schemas: Sequence[NamedSchema] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> LLMatcher:
         """Compile ``grammar``, which comes from the request's ``field``. Copy the result; never advance it.
 
-        ``schemas`` are the JSON schemas in it: an error names the one that cannot be compiled.
+        ``schemas`` are the JSON schemas in it: an error names the one that cannot be compiled. ``check`` is
+        called between steps; what it raises ends the work.
 
         Raises:
-            InvalidRequestError: the grammar is invalid, too large, or too slow to compile.
-            OverloadedError: other compilations took all places for the whole time limit.
+            InvalidRequestError: the grammar is invalid, too large, or too much work.
         """
         if len(grammar) > _MAX_CHARACTERS:
             raise InvalidRequestError(
                 field, f"its schemas have more than {_MAX_CHARACTERS} characters. Use smaller schemas."
             )
-        compiled = self._compile_in_time(grammar, field)
+        for schema in schemas:
+            unbounded = unbounded_keyword(schema.schema)
+            if unbounded is not None:
+                raise _unsupported(schema.field, schema.name, unbounded)
+        with _panics_as(InvalidRequestError(field, "its schemas cannot be compiled. Use simpler schemas.")):
+            compiled = self._compile_once(grammar)
         reason = _reason(compiled)
         if reason is None:
             return compiled
-        part = find_unsupported_part(schemas, lambda each: _reason(self._compile_in_time(each, field)))
-        field, name, reason = part or (field, "its schema", reason)
-        raise InvalidRequestError(
-            field, f"{name} cannot be followed: {reason}. Correct or leave out this part of the JSON schema."
-        )
+        until = time.thread_time() + _EXPLAINING_S
 
-    def _compile_in_time(self, grammar: str, field: str) -> LLMatcher:
-        deadline = time.monotonic() + self._time_limit_s
-        too_hard = InvalidRequestError(field, "its schemas cannot be compiled. Use simpler schemas.")
-        try:
-            with _panics_as(too_hard):
-                return self._future(grammar).result(max(0.0, deadline - time.monotonic()))
-        except FutureTimeoutError:
-            raise InvalidRequestError(
-                field,
-                f"its schemas take more than {self._time_limit_s:g} s to compile. Use simpler schemas: fewer "
-                "alternatives, shorter bounds, no nested repetition in patterns.",
-            ) from None
+        def reason_of(part: str) -> str | None:
+            check()
+            return _reason(self._compile(part)) if time.thread_time() < until else None
 
-    def _future(self, grammar: str) -> Future[LLMatcher]:
-        """Return the compilation of ``grammar``; start it when there is a free place unless it is known."""
+        with _panics_as(_unsupported(field, "its schema", reason)):
+            part = find_unsupported_part(schemas, reason_of)
+        raise _unsupported(*(part or (field, "its schema", reason)))
+
+    def _compile_once(self, grammar: str) -> LLMatcher:
         with self._lock:
-            known = self._known(grammar)
-        if known is not None:
-            return known
-        if not self._places.acquire(timeout=self._time_limit_s):
-            raise OverloadedError(
-                f"{_MAX_COMPILING} other schemas were being compiled for {self._time_limit_s:g} s. "
-                "Retry in a moment."
-            )
-        with self._lock:
-            known = self._known(grammar)  # another thread may have started it meanwhile
+            known = self._compiled.get(grammar)
             if known is not None:
-                self._places.release()
-                return known
-            while len(self._compiled) >= _MAX_CACHED:
-                self._compiled.pop(next(key for key, kept in self._compiled.items() if kept.done()))
-            future = self._compiled[grammar] = Future()
-        # A daemon thread: a compilation that never ends must not keep the process alive.
-        threading.Thread(
-            target=self._compile, args=(grammar, future), name="agentrt-grammar", daemon=True
-        ).start()
-        return future
-
-    def _known(self, grammar: str) -> Future[LLMatcher] | None:
-        known = self._compiled.get(grammar)
+                self._compiled.move_to_end(grammar)
+            else:
+                compiling = self._compiled[grammar] = Future()
+                self._drop_oldest()
         if known is not None:
-            self._compiled.move_to_end(grammar)
-        return known
-
-    def _compile(self, grammar: str, future: Future[LLMatcher]) -> None:
+            compiled = known.result()
+            return compiled if _is_usable(compiled) else self._compile_again(grammar, known)
         try:
-            with native_calls:
-                future.set_result(LLMatcher(self._tokenizer, grammar))
-        except BaseException as error:  # noqa: BLE001 - raised in the waiting callers
-            future.set_exception(error)
-        finally:
-            self._places.release()
+            compiled = self._compile(grammar)
+        except BaseException as error:
+            compiling.set_exception(error)
+            with self._lock:
+                self._compiled.pop(grammar, None)
+            raise
+        compiling.set_result(compiled)
+        return compiled
+
+    def _compile_again(self, grammar: str, used_up: Future[LLMatcher]) -> LLMatcher:
+        """Compile a grammar whose lexer has no states left."""
+        with self._lock:
+            if self._compiled.get(grammar) is used_up:
+                del self._compiled[grammar]
+        return self._compile_once(grammar)
+
+    def _drop_oldest(self) -> None:
+        """Keep the last grammars within the limits; the last one in any case. The lock is held."""
+        size = sum(map(_estimated_bytes, self._compiled))
+        while len(self._compiled) > 1 and (
+            len(self._compiled) > _MAX_CACHED or size > self._max_cached_bytes
+        ):
+            size -= _estimated_bytes(self._compiled.popitem(last=False)[0])
+
+    def _compile(self, grammar: str) -> LLMatcher:
+        with native_calls:
+            return LLMatcher(self._tokenizer, grammar, limits=self._limits)
 
 
 @contextmanager
@@ -138,6 +151,28 @@ def _panics_as(error: AgentRTError) -> Iterator[None]:
         if type(caught).__name__ != "PanicException":
             raise
         raise error from caught
+
+
+def _is_usable(compiled: LLMatcher) -> bool:
+    """Whether answers can begin: the lexer that all copies share may have as many states as are allowed."""
+    copy = compiled.deep_copy()
+    copy.compute_bitmask()
+    return "too many states" not in copy.get_error()
+
+
+def _estimated_bytes(grammar: str) -> int:
+    """Return about how many bytes a compiled grammar may take, of which llguidance tells nothing.
+
+    Measured by hand on 2026-11-22. Patterns are what gets new states with each answer.
+    """
+    states = _PATTERN_BYTES if '"pattern' in grammar else _MULTIPLE_BYTES if '"multipleOf"' in grammar else 0
+    return _SMALL_BYTES + _BYTES_OF_CHARACTER * len(grammar) + states
+
+
+def _unsupported(field: str, name: str, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        field, f"{name} cannot be followed: {reason}. Correct or leave out this part of the JSON schema."
+    )
 
 
 def _reason(compiled: LLMatcher) -> str | None:

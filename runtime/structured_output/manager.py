@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from llguidance import LLMatcher
@@ -51,17 +51,21 @@ class StructuredOutputManager:
         return self._call_token
 
     def matcher(
-        self, tool_choice: ToolChoice | None, schema: Mapping[str, Any] | None = None
+        self,
+        tool_choice: ToolChoice | None,
+        schema: Mapping[str, Any] | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> GrammarMatcher | None:
         """Return a new matcher for one answer, or None if the answer is not restricted.
 
-        ``schema`` is the JSON schema of an answer that calls no tool.
+        ``schema`` is the JSON schema of an answer that calls no tool. ``check`` is called between steps; what
+        it raises ends the work.
 
         Raises:
             InvalidRequestError: a schema is not supported, or ``tool_choice`` restricts the calls of a model
                 whose calls cannot be held to a grammar.
-            OverloadedError: too many other grammars were being compiled.
         """
+        check()
         if tool_choice is not None and not self._constrains:
             _check_unconstrained(tool_choice, schema)
             tool_choice = None
@@ -74,16 +78,16 @@ class StructuredOutputManager:
         calls = text = message = None
         if tool_choice is not None and self._call_shape is not None:
             grammar = tool_call_grammar(tool_choice.tools, self._call_shape)
-            calls = self._compiler.compile(grammar, "tools", named_schemas(tool_choice.tools))
+            calls = self._compiler.compile(grammar, "tools", named_schemas(tool_choice.tools), check)
         if tool_choice is not None and calls is None and (tool_choice.required or schema is not None):
             text = self._compile_message(
-                tool_choice, exact=True, schema=None if tool_choice.required else schema
+                tool_choice, check, exact=True, schema=None if tool_choice.required else schema
             )
         elif schema is not None:
             grammar = json_grammar(schema)
-            text = self._compiler.compile(grammar, "response_format", named_schemas(schema=schema))
+            text = self._compiler.compile(grammar, "response_format", named_schemas(schema=schema), check)
         elif tool_choice is not None and not tool_choice.required:
-            message = self._compile_message(tool_choice, exact=False)
+            message = self._compile_message(tool_choice, check, exact=False)
         return GrammarMatcher(
             vocabulary_size=self._vocabulary_size,
             end_tokens=self._end_tokens,
@@ -96,14 +100,19 @@ class StructuredOutputManager:
         )
 
     def _compile_message(
-        self, tool_choice: ToolChoice, *, exact: bool, schema: Mapping[str, Any] | None = None
+        self,
+        tool_choice: ToolChoice,
+        check: Callable[[], None],
+        *,
+        exact: bool,
+        schema: Mapping[str, Any] | None = None,
     ) -> LLMatcher:
         assert self._compiler is not None
         grammar = message_grammar(
             tool_choice.tools, parallel=tool_choice.parallel, exact=exact, schema=schema
         )
         field = "tools" if schema is None else "response_format"
-        return self._compiler.compile(grammar, field, named_schemas(tool_choice.tools, schema))
+        return self._compiler.compile(grammar, field, named_schemas(tool_choice.tools, schema), check)
 
 
 def _opening_token(format: ToolCallFormat, token_bytes: Sequence[bytes]) -> int | None:

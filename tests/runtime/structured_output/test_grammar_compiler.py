@@ -1,68 +1,81 @@
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import llguidance
 import pytest
+from llguidance import LLMatcher
 
-from agentrt.errors import InvalidRequestError, ModelFormatError, OverloadedError
+from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output import grammar_compiler as module
 from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler
+from agentrt.runtime.structured_output.grammars import json_grammar
+from agentrt.runtime.structured_output.named_schema import NamedSchema
 
 
 @pytest.fixture
 def compiler(tokenizer: Tokenizer) -> GrammarCompiler:
     assert tokenizer.token_bytes is not None
-    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), time_limit_s=0.2)
+    return GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+
+
+class Compilations:
+    """Counts compilations, which wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.grammars: list[str] = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, tokenizer: Any, grammar: str, **options: Any) -> LLMatcher:
+        self.grammars.append(grammar)
+        assert self.go.wait(30)
+        return LLMatcher(tokenizer, grammar, **options)
 
 
 @pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes compilations wait until the event is set."""
-    go = threading.Event()
-
-    def wait(*args: Any) -> Any:
-        go.wait(30)
-        return llguidance.LLMatcher(*args)
-
-    monkeypatch.setattr(module, "LLMatcher", wait)
-    yield go
-    go.set()
+def compilations(monkeypatch: pytest.MonkeyPatch) -> Compilations:
+    compilations = Compilations()
+    monkeypatch.setattr(module, "LLMatcher", compilations)
+    return compilations
 
 
-def test_a_grammar_is_compiled_once(compiler: GrammarCompiler) -> None:
+def compile_schema(compiler: GrammarCompiler, schema: dict[str, Any]) -> LLMatcher:
+    named = NamedSchema("response_format", "its schema", schema)
+    return compiler.compile(json_grammar(schema), "response_format", [named])
+
+
+def test_a_grammar_is_compiled_once(compiler: GrammarCompiler, compilations: Compilations) -> None:
     assert compiler.compile('start: "a"', "tools") is compiler.compile('start: "a"', "tools")
+    assert len(compilations.grammars) == 1
 
 
-def test_a_grammar_that_takes_too_long_is_refused_and_its_result_is_kept(
-    compiler: GrammarCompiler, stuck: threading.Event
+def test_requests_with_the_same_grammar_share_a_compilation(
+    compiler: GrammarCompiler, compilations: Compilations
 ) -> None:
-    with pytest.raises(InvalidRequestError, match=r"tools: its schemas take more than 0.2 s"):
-        compiler.compile('start: "a"', "tools")
-    stuck.set()
+    compilations.go.clear()
+    with ThreadPoolExecutor(8) as threads:
+        compiled = [threads.submit(compiler.compile, 'start: "a"', "tools") for _ in range(8)]
+        compilations.go.set()
+        first, *others = (future.result(30) for future in compiled)
+    assert all(other is first for other in others)
+    assert len(compilations.grammars) == 1
+
+
+def test_an_interrupted_compilation_is_begun_again(
+    compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "LLMatcher", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            compiler.compile('start: "a"', "tools")
     assert not compiler.compile('start: "a"', "tools").is_error()
-
-
-def test_only_a_few_compilations_run_at_once(compiler: GrammarCompiler, stuck: threading.Event) -> None:
-    for text in "abcd":
-        with pytest.raises(InvalidRequestError, match="take more than"):
-            compiler.compile(f'start: "{text}"', "tools")
-    with pytest.raises(OverloadedError, match="being compiled"):
-        compiler.compile('start: "e"', "tools")
-
-
-def test_other_compilations_wait_for_a_free_place(tokenizer: Tokenizer, stuck: threading.Event) -> None:
-    assert tokenizer.token_bytes is not None
-    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids), time_limit_s=60)
-    grammars = [f'start: "{text}"' for text in "abcdefgh"]
-    with ThreadPoolExecutor(len(grammars)) as threads:
-        compiled = [threads.submit(compiler.compile, grammar, "tools") for grammar in grammars]
-        assert not any(future.done() for future in compiled)
-        stuck.set()
-        assert not any(future.result(60).is_error() for future in compiled)
 
 
 def test_only_a_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
@@ -71,6 +84,112 @@ def test_only_a_few_grammars_are_kept(compiler: GrammarCompiler) -> None:
         compiler.compile(f'start: "{number}"', "tools")
     assert len(compiler._compiled) == 64
     assert compiler.compile('start: "first"', "tools") is not first
+
+
+def test_kept_grammars_have_few_bytes(tokenizer: Tokenizer, compilations: Compilations) -> None:
+    assert tokenizer.token_bytes is not None
+    compiler = GrammarCompiler(
+        tokenizer.token_bytes, min(tokenizer.end_token_ids), max_cached_bytes=2 * 2**20
+    )
+    small = 'start: "small"'
+    compiler.compile(small, "tools")
+    for number in range(20):
+        compiler.compile(f'start: "{number}{"x" * 10_000}"', "tools")
+        compiler.compile(small, "tools")
+    assert 2 <= len(compiler._compiled) <= 6
+    assert compilations.grammars.count(small) == 1  # the ones that are used stay
+    compiler.compile(f'start: "{"x" * 200_000}"', "tools")
+    assert len(compiler._compiled) == 1
+
+
+NUMBERS: list[dict[str, Any]] = [
+    *({"multipleOf": multiple} for multiple in (999983, 1e15, 10**300, 12345.5, 0.123457, -999983, math.inf)),
+    {"allOf": [{"multipleOf": 7919}, {"multipleOf": 97}]},
+    {"allOf": [{"multipleOf": 0.97}, {"multipleOf": 89}, {"multipleOf": 7}]},
+    {"multipleOf": 7919, "$ref": "#/$defs/other"},
+    {"multipleOf": 7919, "anyOf": [{"minimum": 3, "multipleOf": 97}, {"maximum": 2}]},
+]
+"""Of a number that these describe, a grammar would tell more than 10,000 remainders apart."""
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_keyword_that_cannot_be_bounded_is_refused_by_name(
+    compiler: GrammarCompiler, compilations: Compilations, number: dict[str, Any]
+) -> None:
+    other = {"other": {"multipleOf": 97}}
+    for schema in (number, {"anyOf": [{"type": "array", "items": number}]}, {"$defs": {"a": number}}):
+        with pytest.raises(InvalidRequestError, match=r"response_format: its schema .*multipleOf"):
+            compile_schema(compiler, {"type": "object", "properties": {"a": schema}, "$defs": other})
+    assert not compilations.grammars
+
+
+def test_an_object_of_thousands_of_properties_is_refused(
+    compiler: GrammarCompiler, compilations: Compilations
+) -> None:
+    schema = {"type": "object", "properties": {f"key{number}": {} for number in range(3000)}}
+    with pytest.raises(InvalidRequestError, match=r"properties has 3000 optional names"):
+        compile_schema(compiler, schema)
+    assert not compilations.grammars
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "number", "multipleOf": 0.01},
+        {"type": "integer", "multipleOf": 3600},
+        {"allOf": [{"type": "integer", "multipleOf": 60}, {"multipleOf": 25}]},
+        {"type": "object", "properties": {str(each): {"multipleOf": each} for each in (0.01, 7, 9973, 97)}},
+        {"type": "object", "properties": {"multipleOf": {"type": "integer"}}},
+        {"const": {"multipleOf": 999983}},
+        {"enum": [{"multipleOf": 999983}]},
+        {"type": "object", "properties": {f"key{number}": {"type": "string"} for number in range(256)}},
+        {
+            "properties": {f"key{number}": {} for number in range(999)},
+            "required": [f"key{n}" for n in range(999)],
+        },
+    ],
+)
+def test_ordinary_keywords_are_compiled(compiler: GrammarCompiler, schema: dict[str, Any]) -> None:
+    assert not compile_schema(compiler, schema).is_error()
+
+
+def test_a_grammar_whose_states_are_used_up_is_compiled_again(
+    tokenizer: Tokenizer, compilations: Compilations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tokenizer.token_bytes is not None
+    monkeypatch.setattr(module, "_MAX_LEXER_STATES", 300)
+    compiler = GrammarCompiler(tokenizer.token_bytes, min(tokenizer.end_token_ids))
+    schema = {"type": "string", "pattern": "^.*a.{60}$"}
+    answer = compile_schema(compiler, schema).deep_copy()
+    for token in tokenizer.encode('"' + "abba" * 100):
+        answer.compute_bitmask()
+        answer.consume_token(token)
+    assert "too many states" in answer.get_error()
+    another = compile_schema(compiler, schema).deep_copy()
+    another.compute_bitmask()
+    assert not another.is_error()
+    assert len(compilations.grammars) == 2
+
+
+def test_a_compilation_has_no_thread_of_its_own(compiler: GrammarCompiler) -> None:
+    before = set(threading.enumerate())
+    compile_schema(compiler, {"type": "object"})
+    assert set(threading.enumerate()) <= before
+
+
+def test_the_search_for_the_wrong_part_may_be_cancelled(
+    compiler: GrammarCompiler, compilations: Compilations
+) -> None:
+    wrong = {"type": "string", "pattern": "(("}
+    schema = {"type": "object", "properties": {f"key{number}": wrong for number in range(100)}}
+
+    def cancelled() -> None:
+        raise InterruptedError
+
+    named = [NamedSchema("response_format", "its schema", schema)]
+    with pytest.raises(InterruptedError):
+        compiler.compile(json_grammar(schema), "response_format", named, cancelled)
+    assert len(compilations.grammars) == 1
 
 
 @pytest.mark.parametrize(
@@ -101,7 +220,7 @@ class PanicException(BaseException):
 
 
 def test_a_panic_is_a_typed_error(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    def panic(*args: Any) -> None:
+    def panic(*args: Any, **_: Any) -> None:
         raise PanicException("index out of bounds")
 
     monkeypatch.setattr(module, "LLMatcher", panic)
@@ -110,12 +229,3 @@ def test_a_panic_is_a_typed_error(compiler: GrammarCompiler, monkeypatch: pytest
     monkeypatch.setattr(module, "LLTokenizer", panic)
     with pytest.raises(ModelFormatError, match="vocabulary cannot be read"):
         GrammarCompiler([b"a"], 0)
-
-
-def test_an_interrupt_is_no_panic(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "LLMatcher", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        compiler.compile('start: "a"', "tools")

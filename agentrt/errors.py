@@ -42,7 +42,7 @@
     │   ├── RuntimeClosedError       the runtime was closed before or during the request
     │   ├── ForkedProcessError       a forked child uses the runtime or OpenVINO of its parent
     │   ├── EngineFailedError        the engine thread died; ``__cause__`` says why
-    │   ├── OverloadedError          the queue is full, or too many schemas are being compiled
+    │   ├── OverloadedError          the queue is full
     │   ├── KernelFailedError        kernels of this request failed or hung repeatedly
     │   ├── LogitsError              the model computed no finite logits for the next token
     │   ├── GraphLoadError           a graph for an NPU cannot be loaded; ``.group`` keeps its former one
@@ -230,11 +230,15 @@ class InvalidRequestError(RequestError):
 class PromptTooLongError(RequestError):
     """The prompt does not fit. Nothing was truncated and nothing was run."""
 
-    def __init__(self, prompt_tokens: int, limit_tokens: int, limited_by: str, fix: str) -> None:
-        """``limited_by`` names the limit; ``fix`` says how to raise it or to stay under it."""
-        super().__init__(
-            f"the prompt has {prompt_tokens} tokens, but {limited_by} holds {limit_tokens}. {fix}"
-        )
+    def __init__(
+        self, prompt_tokens: int, limit_tokens: int, limited_by: str, fix: str, *, at_least: bool = False
+    ) -> None:
+        """``limited_by`` names the limit; ``fix`` says how to raise it or to stay under it.
+
+        ``at_least`` says that only ``prompt_tokens`` were counted, and the prompt has more.
+        """
+        counted = f"at least {prompt_tokens}" if at_least else prompt_tokens
+        super().__init__(f"the prompt has {counted} tokens, but {limited_by} holds {limit_tokens}. {fix}")
         self.prompt_tokens = prompt_tokens
         self.limit_tokens = limit_tokens
 
@@ -368,9 +372,9 @@ class EngineFailedError(EngineError):
 
 
 class OverloadedError(EngineError):
-    """Too many requests wait and this one is the least urgent, or too many schemas are being compiled.
+    """Too many requests wait and this one is the least urgent.
 
-    The engine is healthy. Try again later; where the queue is full, a higher priority helps, too.
+    The engine is healthy. Try again later, or with a higher priority.
     """
 
 

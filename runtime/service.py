@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
+from agentrt.concurrency.fair_threads import Cancellation, FairThreads
 from agentrt.concurrency.handover import Handover
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import (
@@ -22,6 +23,7 @@ from agentrt.errors import (
     ModelFormatError,
     PromptTooLongError,
 )
+from agentrt.priority import Priority, current_priority
 
 from .config import RuntimeConfig
 from .context.block_pool import BlockPool
@@ -50,6 +52,7 @@ from .output.generation import Generation, GenerationEvent
 from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message
+from .request.preparation import Preparation
 from .request.processor import InputProcessor
 from .request.request import Request
 from .request.validation import as_app
@@ -100,8 +103,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     - :class:`InvalidRequestError`: a field is wrong or there is no such option; ``field`` names it;
     - :class:`PromptTooLongError`: the prompt does not fit the context or the KV arena;
-    - :class:`OverloadedError`: too many requests wait, and this one is the least urgent, or too many
-      schemas are being compiled;
+    - :class:`OverloadedError`: too many requests wait, and this one is the least urgent;
     - :class:`DeadlineExceededError`: the request's ``deadline_s`` has passed;
     - :class:`KernelFailedError`: kernels of the request failed or hung repeatedly;
     - :class:`RuntimeClosedError`, :class:`EngineFailedError`: the engine no longer runs;
@@ -181,6 +183,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             )
             """Format in which the model is expected to write tool calls; None if it takes no tools."""
             self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
+            self._preparing = FairThreads("agentrt-prepare")
             self._input_processor = InputProcessor(
                 self._tokenizer,
                 model_id=self.model_id,
@@ -423,10 +426,15 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             lambda listener: self._submit(request, listener, tool_cache), tool_outputs, owner=self
         )
 
-    def _prepare(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
-        """Return the checked request, which names its context. Blocks, for milliseconds."""
+    def _prepare(
+        self,
+        messages: Sequence[Message],
+        options: GenerationOptions,
+        cancellation: Cancellation | None = None,
+    ) -> Request:
+        """Return the checked request, which names its context. Blocks: see :class:`Preparation`."""
         native_calls.check()
-        request = self._input_processor.process(messages, **options)
+        request = self._input_processor.process(messages, Preparation(cancellation), **options)
         if request.context_id or request.session is not None:
             request = self._limit_to_context(request)
         if request.session is not None:
@@ -455,8 +463,13 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     async def _process(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
         native_calls.check()
-        # Rendering and tokenizing a long prompt takes milliseconds. The thread inherits the priority.
-        return await asyncio.to_thread(self._prepare, messages, options)
+        # On a thread that inherits the priority.
+        priority = options.get("priority")
+        return await self._preparing.run(
+            as_app(options.get("app", "")),
+            functools.partial(self._prepare, messages, options),
+            urgent=(current_priority() if priority is None else priority) == Priority.REACTIVE,
+        )
 
     def _submit(
         self,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.drafting.drafter import Draft, Drafter
     from agentrt.runtime.drafting.drafter_selector import RequestDrafters
+    from agentrt.runtime.request.preparation import Preparation
     from agentrt.runtime.request.request import Request
 
 _THOUGHT = "Let me look. "
@@ -67,8 +68,10 @@ def reason_before_calls(runtime: LocalRuntime, count: int) -> None:
     begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
     thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
 
-    def process_reasoning(messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        request = process(messages, **options)
+    def process_reasoning(
+        messages: Sequence[Mapping[str, Any]], preparation: Preparation | None = None, /, **options: Any
+    ) -> Any:
+        request = process(messages, preparation, **options)
         if request.grammar_matcher is None or messages[-1]["role"] == "tool":
             return request
         reasoning: Any = _Reasoning(request.grammar_matcher, thoughts)

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from agentrt.concurrency.fair_threads import FairThreads
+
 from ..http import tool_cache_route
 from ..http.admission import Admission
 from ..http.errors import install_error_handlers
@@ -36,6 +38,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
     app.state.gateway = GatewayState(upstream, Admission(config.max_requests))
     app.state.open_responses = OpenResponses()
+    app.state.threads = FairThreads("agentrt-gateway")
     for router in (chat.router, health.router, models.router, tool_cache_route.router):
         app.include_router(router)
     app.mount("/", relay)

@@ -6,12 +6,19 @@ from typing import cast
 
 from fastapi import Request
 
+from agentrt.concurrency.fair_threads import FairThreads
+
 from .open_responses import OpenResponses
 
 
 def open_responses_of(request: Request) -> OpenResponses:
     """Return the responses in progress at the server or gateway that received ``request``."""
     return cast(OpenResponses, request.app.state.open_responses)
+
+
+def threads_of(request: Request) -> FairThreads:
+    """Return the threads for blocking work of the server or gateway that received ``request``."""
+    return cast(FairThreads, request.app.state.threads)
 
 
 def app_of(request: Request) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from agentrt.concurrency.fair_threads import Cancellation
 
 from ..toolcache.outputs import ToolOutputs
-from .request_state import app_of, open_responses_of
+from .disconnect import cancel_on_disconnect
+from .request_state import app_of, open_responses_of, threads_of
 from .strict_json import StrictJsonRoute
 
 CAPABILITY = "cache-tool-output"
@@ -37,6 +40,18 @@ class ToolOutputEntry(BaseModel):
     reusable: bool = True
     """Whether the output answers any number of equal calls, as in the paper, or one. Not in the paper."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_other_fields(cls, value: Any) -> Any:
+        """Raise for the first field that there is not: Pydantic would report all of them, however many."""
+        fields = value if isinstance(value, dict) else {}
+        for name in fields:
+            if name not in cls.model_fields:
+                raise PydanticCustomError(
+                    "extra_forbidden", "there is no field {name}. Leave it out.", {"name": repr(name)}
+                )
+        return value
+
 
 @router.post("/v1/cache-tool-output/{response_id}", summary="Submit tool outputs ahead of their calls")
 @router.post("/cache-tool-output/{response_id}", include_in_schema=False)
@@ -53,16 +68,19 @@ async def cache_tool_output(
     outputs = open_responses_of(request).outputs_of(response_id, app_of(request))
     if outputs is None:
         return JSONResponse({"cached": 0})
+
+    def put_all(cancellation: Cancellation) -> int:
+        return sum(_put(outputs, entry, cancellation) for entry in body)
+
     # A runtime tokenizes each output, which takes milliseconds.
-    return JSONResponse({"cached": await asyncio.to_thread(_put_all, outputs, body)})
+    cached = await cancel_on_disconnect(request, threads_of(request).run(app_of(request), put_all))
+    return JSONResponse({"cached": cached})
 
 
-def _put_all(outputs: ToolOutputs, entries: list[ToolOutputEntry]) -> int:
-    return sum(
-        outputs.put(
-            entry.name, entry.params or {}, _text(entry.output), entry.keep_alive, reusable=entry.reusable
-        )
-        for entry in entries
+def _put(outputs: ToolOutputs, entry: ToolOutputEntry, cancellation: Cancellation) -> bool:
+    cancellation.check()
+    return outputs.put(
+        entry.name, entry.params or {}, _text(entry.output), entry.keep_alive, reusable=entry.reusable
     )
 
 

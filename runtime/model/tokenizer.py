@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -25,6 +25,12 @@ from .tool_prompt import with_system_in_user_message, with_tool_prompt
 
 _REASONING_TAG: Final = re.compile(r"</?think>")
 """Tags by which chat templates find the reasoning in earlier answers, most of them to leave it out."""
+_CALL_CHARACTERS: Final = 1 << 14
+"""Longer texts are cut between words: a call holds Python's global lock, for so many a millisecond or two."""
+_MAX_UNBROKEN_CHARACTERS: Final = 1 << 19
+"""The longest text that is not cut, which takes up to a tenth of a second."""
+_BATCH_CHARACTERS: Final = 1 << 16
+"""Texts that are tokenized in one call have this many characters when all are as long as the longest."""
 
 
 class Tokenizer:
@@ -80,10 +86,13 @@ class Tokenizer:
                 "Set eos_token_id in generation_config.json."
             )
         self._special_token = special_token_pattern(directory.tokenizer_graph)
+        ids: dict[bytes, int] = self._tokenizer.get_vocab()
+        self._longest_token = max(map(len, ids))  # in bytes
         self._hidden, self.token_bytes = self._read_vocabulary(
-            vocabulary_size, decoded_vocabulary(directory.detokenizer_graph)
+            ids, vocabulary_size, decoded_vocabulary(directory.detokenizer_graph)
         )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
+        self._word_end = self._find_word_ends(ids)
 
     def fingerprint(self) -> bytes:
         """Return a digest of the vocabulary: equal where each token id stands for the same text."""
@@ -129,28 +138,61 @@ class Tokenizer:
             ) from error
         return rendered
 
-    def encode(self, rendered: str) -> list[int]:
+    def encode(self, rendered: str, progress: Callable[[int], None] = lambda tokens: None) -> list[int]:
         """Tokenize a text that :meth:`render` returned, or a part of it.
 
+        ``progress`` is called with the number of tokens so far, before each part of some milliseconds. What
+        it raises ends the work.
+
         Raises:
+            InvalidRequestError: the text has no space between letters for too long.
             ModelFormatError: the tokenizer is damaged.
         """
         tokens: list[int] = []
-        for piece in rendered.split(self._separator):
-            # The template writes all special tokens, also those at the start of a text.
-            with native_calls:
-                encoded = self._encode(piece)
-            tokens += np.asarray(encoded.input_ids.data)[0].tolist()
+        pieces = rendered.split(self._separator)
+        for batch in _batches(part for piece in pieces for part in self._parts(piece)):
+            progress(len(tokens))
+            tokens += self._encode_batch(batch)
         return tokens
 
-    def _encode(self, piece: str) -> Any:
+    def _encode_batch(self, texts: list[str]) -> list[int]:
         try:
-            return self._tokenizer.encode(piece, add_special_tokens=False)
+            with native_calls:
+                # The template writes all special tokens, also those at the start of a text.
+                encoded = self._tokenizer.encode(texts, add_special_tokens=False)
         except RuntimeError as error:
             raise ModelFormatError(
                 f"the model's tokenizer is damaged: it cannot encode a text ({openvino_message(error)}) "
                 "Convert it again with convert_tokenizer."
             ) from error
+        ids, used = np.asarray(encoded.input_ids.data), np.asarray(encoded.attention_mask.data)
+        tokens: list[int] = ids[used == 1].tolist()  # all rows, without the padding of the shorter ones
+        return tokens
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """Cut a long text between words, where its tokens are those of its parts."""
+        start = 0
+        while self._word_end is not None and len(text) - start > _CALL_CHARACTERS:
+            end = self._word_end.search(text, start + _CALL_CHARACTERS)
+            if end is None:
+                break
+            yield text[start : end.start()]
+            start = end.start()
+        if len(text) - start > _MAX_UNBROKEN_CHARACTERS:
+            raise InvalidRequestError(
+                "messages",
+                f"a text has more than {_MAX_UNBROKEN_CHARACTERS} characters that this model's tokenizer "
+                "cannot divide. Shorten it, or break it into words.",
+            )
+        yield text[start:]
+
+    def least_tokens(self, characters: int) -> int:
+        """Return the fewest tokens that a text of so many characters may have; 0 if that is not known."""
+        return 0 if self.token_bytes is None else characters // self._longest_token
+
+    def most_characters(self, tokens: int) -> int:
+        """Return a number of characters of which there are none more in so many tokens."""
+        return tokens * self._longest_token
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of ``tokens``, without special tokens except those that mark tool calls."""
@@ -215,14 +257,28 @@ class Tokenizer:
         # Some vocabularies have such tokens for runs of spaces and line feeds, which are no markup.
         return token if token.isspace() else f"{token[:1]}{self._separator}{token[1:]}"
 
+    def _find_word_ends(self, ids: Mapping[bytes, int]) -> re.Pattern[str] | None:
+        """Return an expression for places at which a text may be cut; None if there are none.
+
+        They are between a letter and a space or line break before another letter. If no token has a letter
+        before such a character, none reaches across. Nor may the tokenizer add anything to the beginning of a
+        text.
+        """
+        breaks = ""
+        for character in " \n":
+            across = re.compile(rb"[A-Za-z]" + character.encode())
+            whole, *parts = (self._encode_batch([text]) for text in (f"a{character}b", "a", f"{character}b"))
+            if whole == parts[0] + parts[1] and not any(map(across.search, ids)):
+                breaks += character
+        return re.compile(f"(?<=[A-Za-z])(?=[{breaks}][A-Za-z])") if breaks else None
+
     def _read_vocabulary(
-        self, vocabulary_size: int, vocabulary: list[bytes] | None
+        self, ids: Mapping[bytes, int], vocabulary_size: int, vocabulary: list[bytes] | None
     ) -> tuple[frozenset[int], list[bytes] | None]:
         """Return the hidden tokens, and the bytes of all others if the texts of tokens concatenate.
 
-        ``vocabulary`` is what the detokenizer's graph has for each token.
+        ``ids`` is the tokenizer's vocabulary; ``vocabulary`` what the detokenizer's graph has for each token.
         """
-        ids: dict[bytes, int] = self._tokenizer.get_vocab()
         size = max(vocabulary_size, max(ids.values()) + 1, len(vocabulary or ()))
         shown = self._tokenizer.decode([[id] for id in range(size)], skip_special_tokens=True)
         # Some of these are special tokens, but a tool parser must see them.
@@ -253,3 +309,20 @@ def _loading_errors(directory: ModelDirectory) -> Iterator[None]:
             f"the tokenizer in {directory.path} cannot be loaded ({openvino_message(error)}) "
             f"Convert it again: convert_tokenizer NAME --with-detokenizer -o {directory.path}"
         ) from error
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield ``texts`` in lists that one call tokenizes.
+
+    A call takes a third of a millisecond whatever its texts, and its result has a row for each text, as long
+    as that of the longest one.
+    """
+    batch: list[str] = []
+    longest = 0
+    for text in texts:
+        longest = max(longest, len(text))
+        if batch and (len(batch) + 1) * longest > _BATCH_CHARACTERS:
+            yield batch
+            batch, longest = [], len(text)
+        batch.append(text)
+    yield batch

@@ -17,6 +17,7 @@ from ..structured_output.manager import StructuredOutputManager
 from ..structured_output.response_format import response_schema
 from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
 from .options import GenerationOptions, Message
+from .preparation import Preparation
 from .request import Request
 from .sampling_params import SamplingParams
 from .shared_prefix import SharedPrefix
@@ -26,7 +27,7 @@ MAX_SESSION_CHARACTERS = 256
 
 
 class InputProcessor:
-    """Checks, renders and tokenizes requests for one model. Thread-safe; takes milliseconds per request."""
+    """Checks, renders and tokenizes requests for one model. Thread-safe."""
 
     def __init__(
         self,
@@ -67,6 +68,8 @@ class InputProcessor:
     def process(
         self,
         messages: Sequence[Message],
+        preparation: Preparation | None = None,
+        /,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] | None = None,
@@ -86,18 +89,20 @@ class InputProcessor:
     ) -> Request:
         """Return the request of ``messages`` and :class:`GenerationOptions`.
 
-        ``sampling`` holds the options that go to :class:`SamplingParams` unchanged.
+        ``sampling`` holds the options that go to :class:`SamplingParams` unchanged. ``preparation`` limits
+        the work, which it can also cancel.
 
         Raises:
             InvalidRequestError: a field is wrong or there is no such option; ``field`` names it.
             PromptTooLongError: the prompt leaves no room for a single token of the answer.
         """
         arrived = time.perf_counter()
+        preparation = preparation or Preparation()
         _check_names(sampling)
         checked_messages = check_messages(messages)
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
-        grammar_matcher = self._structured_output.matcher(choice, response_schema(response_format))
+        schema = response_schema(response_format)
         params = SamplingParams(
             stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
             stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),
@@ -107,8 +112,8 @@ class InputProcessor:
         params.check_vocabulary(self._vocabulary_size)
         # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
         listed = None if choice is None else checked_tools
-        prompt = self._tokenizer.encode(self._tokenizer.render(checked_messages, listed))
-        self._check_length(len(prompt))
+        prompt = self._tokenize(checked_messages, listed, preparation)
+        grammar_matcher = self._structured_output.matcher(choice, schema, preparation.check)
         return Request(
             prompt_token_ids=prompt,
             sampling_params=params,
@@ -118,7 +123,7 @@ class InputProcessor:
             context_length=self._context_length,
             arrived=arrived,
             deadline_s=_as_deadline(deadline_s),
-            predicted_token_ids=self._predicted_tokens(check_prediction(prediction)),
+            predicted_token_ids=self._predicted_tokens(check_prediction(prediction), preparation),
             prefix_salt=self._salts.salt_for(as_app(app)),
             public_salt=self._salts.shared,
             public_tokens=self._public_tokens(shared_prefix, prompt, checked_messages, listed),
@@ -131,6 +136,24 @@ class InputProcessor:
             calls_held_to_grammar=choice is not None and self.call_token is not None,
         )
 
+    def _tokenize(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        preparation: Preparation,
+    ) -> list[int]:
+        """Return the prompt's tokens. Of one that is too long, only as many are computed as show that."""
+
+        def progress(tokens: int) -> None:
+            preparation.check()
+            self._check_length(tokens, at_least=True)
+
+        # Applying a chat template holds Python's global lock.
+        progress(max(len(messages), self._tokenizer.least_tokens(_characters([messages, tools]))))
+        prompt = self._tokenizer.encode(self._tokenizer.render(messages, tools), progress)
+        self._check_length(len(prompt))
+        return prompt
+
     def _public_tokens(
         self,
         shared: object,
@@ -142,8 +165,12 @@ class InputProcessor:
             raise InvalidRequestError("shared_prefix", f"{shown(shared)} is not a bool. Use True or False.")
         return self._shared_prefix.count(prompt, messages, tools) if shared else 0
 
-    def _predicted_tokens(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(self._tokenizer.escape_special_tokens(text))) if text else ()
+    def _predicted_tokens(self, text: str, preparation: Preparation) -> tuple[int, ...]:
+        if not text:
+            return ()
+        possible = text[: self._tokenizer.most_characters(self._context_length)]
+        escaped = self._tokenizer.escape_special_tokens(possible)
+        return tuple(self._tokenizer.encode(escaped, lambda _: preparation.check()))
 
     def _tool_choice(
         self, tools: list[dict[str, Any]] | None, tool_choice: object, parallel_tool_calls: object
@@ -157,13 +184,14 @@ class InputProcessor:
             )
         return choice
 
-    def _check_length(self, prompt_tokens: int) -> None:
+    def _check_length(self, prompt_tokens: int, *, at_least: bool = False) -> None:
         if prompt_tokens >= self._context_length:
             raise PromptTooLongError(
                 prompt_tokens,
                 self._context_length,
                 f"the context of {self._model_id}",
                 "Shorten the messages or drop old ones, or use a model with a longer context.",
+                at_least=at_least,
             )
         if prompt_tokens >= self._arena_tokens:
             raise PromptTooLongError(
@@ -171,6 +199,7 @@ class InputProcessor:
                 self._arena_tokens,
                 "the KV arena",
                 f"Open the runtime with a larger memory_bytes; it is {self._memory_bytes} now.",
+                at_least=at_least,
             )
 
     def _end_tokens(self, params: SamplingParams) -> frozenset[int]:
@@ -180,6 +209,15 @@ class InputProcessor:
     def _max_total_tokens(self, prompt_tokens: int, params: SamplingParams) -> int:
         most = min(self._context_length, self._arena_tokens)
         return most if params.max_tokens is None else min(most, prompt_tokens + params.max_tokens)
+
+
+def _characters(value: Any) -> int:
+    """Return how many characters the texts in ``value`` have, without the space around them."""
+    if isinstance(value, str):
+        return len(value.strip())
+    if isinstance(value, Mapping):
+        return sum(_characters(key) + _characters(item) for key, item in value.items())
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
 
 
 def _check_names(sampling: Mapping[str, Any]) -> None:

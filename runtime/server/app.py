@@ -5,6 +5,8 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agentrt.concurrency.fair_threads import FairThreads
+
 from ..http import tool_cache_route
 from ..http.admission import Admission
 from ..http.errors import install_error_handlers
@@ -26,6 +28,7 @@ def create_app(served: LocalRuntime | ModelPool, config: ServerConfig) -> FastAP
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
     app.state.server = ServerState(pool, config, Admission(config.max_requests), metrics)
     app.state.open_responses = OpenResponses()
+    app.state.threads = FairThreads("agentrt-serve")
     for routes in (chat, contexts, responses, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)

@@ -87,7 +87,8 @@ async def answer_chat(
             return JSONResponse(completion_body(metadata, generations, bool(body.logprobs)), headers=headers)
         streams = []
         for choice in choices:
-            streams.append(await answering.start(body.messages, **choice))
+            starting = answering.start(body.messages, **choice)
+            streams.append(await cancel_on_disconnect(request, starting))
             stack.callback(streams[-1].cancel)
         outputs = streams[0].tool_outputs
         stack.enter_context(open_responses_of(request).register(metadata.id, app_of(request), outputs))

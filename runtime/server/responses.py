@@ -76,7 +76,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
             response = response_body(answer.writer, generation)
             await answer.store(generation)
             return JSONResponse(response, headers=headers)
-        stream = await runtime.start(messages, **options)
+        stream = await cancel_on_disconnect(request, runtime.start(messages, **options))
         stack.callback(stream.cancel)
         outputs = stream.tool_outputs
         stack.enter_context(open_responses_of(request).register(answer.writer.id, app, outputs))

@@ -119,8 +119,9 @@ class ToolOutputs:
             return False
         key = self._key(name, arguments)
         size = len(output.encode("utf-8", "replace")) + len(key)
-        if size > limits.entry_bytes:
-            return False
+        with self._lock:
+            if size > limits.entry_bytes or not self._has_room(key, size):
+                return False
         tokenized = self._tokenize(ToolCall(name, arguments), output) if self._tokenize else None
         if tokenized and not self._fits(tokenized.reply):
             return False
@@ -130,14 +131,17 @@ class ToolOutputs:
     def _fits(self, reply: ToolReply) -> bool:
         return self._max_reply_tokens is None or len(reply.tokens) <= self._max_reply_tokens
 
+    def _has_room(self, key: str, size: int) -> bool:
+        """Whether an entry of ``size`` bytes can be stored. The lock is held."""
+        self._drop_expired()
+        replaced = self._by_key.get(key)
+        free = self._limits.total_bytes - self._bytes + (replaced.size if replaced else 0)
+        full = size > free or (replaced is None and len(self._by_key) >= self._limits.entries)
+        return not (self._closed or full)
+
     def _store(self, key: str, entry: ToolOutput) -> bool:
-        limits = self._limits
         with self._lock:
-            self._drop_expired()
-            replaced = self._by_key.get(key)
-            free = limits.total_bytes - self._bytes + (replaced.size if replaced else 0)
-            full = entry.size > free or (replaced is None and len(self._by_key) >= limits.entries)
-            if self._closed or full:
+            if not self._has_room(key, entry.size):  # it had, but others were stored meanwhile
                 return False
             self._drop(key)
             self._by_key[key] = entry

@@ -101,8 +101,10 @@ class ToolTurnRenderer:
     def _opening_length(self, tokens: Sequence[int]) -> int:
         """Return how many tokens hold the opening tag; 1 if the call has none and opens the message."""
         tag = self._call_format.opening_tag if self._call_format is not None else None
+        if tag is None:
+            return 1
         texts = itertools.accumulate(map(self._tokenizer.token_text, tokens))
-        return next((length for length, text in enumerate(texts, 1) if tag and tag in text), 1)
+        return next((length for length, text in enumerate(texts, 1) if tag in text), 1)
 
     def _warn(self, format: ToolCallFormat) -> None:
         if not self._warned:

@@ -87,6 +87,15 @@ def test_sentencepiece_tokens_are_bytes(text: str, prefix: bool, tmp_path: Path)
     assert tokenizer.decode(tokens) == written
 
 
+@pytest.mark.parametrize("prefix", [False, True])
+def test_no_text_is_cut_where_a_tokenizer_adds_a_prefix(tmp_path: Path, prefix: bool) -> None:
+    tokenizer = open_tokenizer(tmp_path, sentencepiece(add_space_prefix=prefix))
+    text = "then the noon\nand " * 2000
+    alone = tokenizer._tokenizer.encode(text, add_special_tokens=False).input_ids.data[0].tolist()
+    assert tokenizer.encode(text) == alone
+    assert len(list(tokenizer._parts(text))) == 1 or not prefix
+
+
 def test_the_best_scored_pair_is_merged_first(tmp_path: Path) -> None:
     tokenizer = open_tokenizer(tmp_path, sentencepiece(add_space_prefix=True))
     words = sentencepiece()["tokenizer.ggml.tokens"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.checksums import CHECKSUMS
+from agentrt.runtime.model import tokenizer as tokenizer_module
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from tests.hypothesis_profiles import examples
@@ -175,3 +176,92 @@ def test_a_missing_end_token_is_refused(nano_directory: ModelDirectory, tmp_path
         (path / file).write_text(text.replace("eos_token", "xxx_token"))
     with pytest.raises(ModelFormatError, match=r"end token.*generation_config\.json"):
         Tokenizer(open_model_directory(path), 2048)
+
+
+class Calls:
+    """A tokenizer that counts how often it tokenizes."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.texts: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode(self, texts: Any, **options: Any) -> Any:
+        self.texts.append(texts)
+        return self._tokenizer.encode(texts, **options)
+
+
+@pytest.fixture
+def calls(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    calls = Calls(tokenizer._tokenizer)
+    monkeypatch.setattr(tokenizer, "_tokenizer", calls)
+    return calls
+
+
+def test_forged_tokens_are_tokenized_many_at_once(tokenizer: Tokenizer, calls: Calls) -> None:
+    forged = "".join(f"<|im_end|>{number}" for number in range(16_000))
+    tokens = tokenizer.encode(tokenizer.escape_special_tokens(forged))
+    assert len(calls.texts) <= 8
+    assert plain(tokenizer, tokens) == forged
+
+
+def test_a_long_text_is_tokenized_in_short_parts(tokenizer: Tokenizer, calls: Calls) -> None:
+    text = "Hello there, it is the 3rd of May.\nAnd so on " * 5000
+    progress: list[int] = []
+    tokens = tokenizer.encode(text, progress.append)
+    assert max(len(part) for batch in calls.texts for part in batch) < 17_000  # a call holds the global lock
+    assert sorted(set(progress)) == progress
+    assert len(progress) > 3
+    assert tokens == whole(tokenizer, text)
+
+
+def test_a_text_that_cannot_be_cut_is_bounded(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InvalidRequestError, match="more than 524288 characters"):
+        tokenizer.encode("a" * 600_000)
+
+
+def whole(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The tokens of a text in one call."""
+    encoded = tokenizer._tokenizer.encode(text, add_special_tokens=False)
+    tokens: list[int] = encoded.input_ids.data[0].tolist()
+    return tokens
+
+
+WORDS = st.text(st.sampled_from("abZé日 \n\r\t.,'0"), max_size=40)
+PIECES = st.lists(st.sampled_from([*SPECIAL, "Two words. ", "one\ntwo "]) | WORDS, max_size=12).map("".join)
+
+
+@examples(100)
+@given(PIECES, st.sampled_from([1, 7, 1 << 14]), st.sampled_from([1, 100, 1 << 16]))
+def test_a_text_has_the_tokens_of_its_parts(tokenizer: Tokenizer, text: str, call: int, batch: int) -> None:
+    escaped = tokenizer.escape_special_tokens(text)
+    expected = [token for piece in escaped.split(tokenizer._separator) for token in whole(tokenizer, piece)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer_module, "_CALL_CHARACTERS", call)
+        patch.setattr(tokenizer_module, "_BATCH_CHARACTERS", batch)
+        assert tokenizer.encode(escaped) == expected
+
+
+def test_progress_may_end_the_work(tokenizer: Tokenizer, calls: Calls) -> None:
+    counts: list[int] = []
+
+    def progress(tokens: int) -> None:
+        counts.append(tokens)
+        if tokens > 1000:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        tokenizer.encode(tokenizer.escape_special_tokens("<|im_end|>" * 100_000), progress)
+    assert counts[0] == 0
+    assert len(calls.texts) == len(counts) - 1 == 1
+
+
+@examples(50)
+@given(st.text(max_size=200))
+def test_a_text_has_at_least_as_many_tokens_as_its_length_says(tokenizer: Tokenizer, text: str) -> None:
+    tokens = tokenizer.encode(tokenizer.escape_special_tokens(text + "<|im_end|>"))
+    assert 0 < tokenizer.least_tokens(len(text) + 10_000) - tokenizer.least_tokens(len(text)) < 10_000
+    assert tokenizer.least_tokens(len(text)) <= len(tokens)
+    assert tokenizer.most_characters(len(tokens)) >= len(text)

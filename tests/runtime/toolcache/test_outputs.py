@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agentrt.calls import ToolCall
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime.toolcache.outputs import OutputLimits, ToolOutputs
+from agentrt.runtime.toolcache.tool_turn import TokenizedCall, ToolReply
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:
@@ -174,3 +175,25 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCacheMachine = CacheMachine.TestCase
+
+
+def test_what_does_not_fit_is_not_tokenized() -> None:
+    tokenized: list[str] = []
+
+    def tokenize(call: ToolCall, output: str) -> TokenizedCall:
+        tokenized.append(output)
+        return TokenizedCall((), 0, ToolReply(0, ()))
+
+    limits = OutputLimits(entries=3, entry_bytes=100, total_bytes=200)
+    outputs = ToolOutputs(TOOLS, limits, tokenize=tokenize)
+    assert not outputs.put("find", {"query": "large"}, "x" * 101)
+    assert not outputs.put("other", {}, "of another tool")
+    assert outputs.put("find", {"query": "a"}, "a" * 50)
+    assert outputs.put("find", {"query": "b"}, "b" * 50)
+    assert not outputs.put("find", {"query": "c"}, "c" * 90)
+    assert outputs.put("find", {"query": "d"}, "d")
+    assert not outputs.put("now", {}, "e")
+    assert outputs.put("find", {"query": "a"}, "f")
+    outputs.close()
+    assert not outputs.put("find", {"query": "a"}, "g")
+    assert tokenized == ["a" * 50, "b" * 50, "d", "f"]

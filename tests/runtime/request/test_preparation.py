@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from agentrt.concurrency.fair_threads import Cancellation
+from agentrt.errors import InvalidRequestError, PromptTooLongError
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.model import tokenizer as tokenizer_module
+from agentrt.runtime.request.preparation import Preparation
+
+
+class Clock:
+    """CPU time that passes by hand."""
+
+    now = 5.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_cpu_time_of_a_request_is_limited() -> None:
+    clock = Clock()
+    preparation = Preparation(limit_s=2, clock=clock)
+    clock.now = 7.0
+    preparation.check()
+    clock.now = 7.1
+    with pytest.raises(InvalidRequestError, match="more than 2 s to prepare"):
+        preparation.check()
+
+
+def test_a_cancelled_request_ends() -> None:
+    cancellation = Cancellation()
+    preparation = Preparation(cancellation)
+    preparation.check()
+    cancellation.cancel()
+    with pytest.raises(CancelledError):
+        preparation.check()
+
+
+@pytest.fixture
+def encoded(runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that the runtime tokenizes."""
+    texts: list[str] = []
+    encode = runtime._tokenizer.encode
+
+    def noted(rendered: str, *progress: Any) -> list[int]:
+        texts.append(rendered)
+        return encode(rendered, *progress)
+
+    monkeypatch.setattr(runtime._tokenizer, "encode", noted)
+    return texts
+
+
+@pytest.mark.parametrize("content", ["word " * 100_000, "a" * 500_000, "<|im_end|>" * 50_000])
+def test_a_prompt_that_is_far_too_long_is_not_tokenized(
+    runtime: LocalRuntime, encoded: list[str], content: str
+) -> None:
+    with pytest.raises(PromptTooLongError, match="at least"):
+        runtime.generate([{"role": "user", "content": content}])
+    assert not encoded
+
+
+def test_a_prompt_of_too_many_messages_is_not_rendered(
+    runtime: LocalRuntime, encoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def render(*_: Any) -> str:
+        raise AssertionError
+
+    monkeypatch.setattr(runtime._tokenizer, "render", render)
+    with pytest.raises(PromptTooLongError, match="at least 2500"):
+        runtime.generate([{"role": "user", "content": "a"}] * 2500)
+    with pytest.raises(InvalidRequestError, match="has 5000 items"):
+        runtime.generate([{"role": "user", "content": "a"}] * 5000)
+    tool = {"type": "function", "function": {"name": "look", "description": "word " * 100_000}}
+    with pytest.raises(PromptTooLongError, match="at least"):
+        runtime.generate([{"role": "user", "content": "a"}], tools=[tool])
+    assert not encoded
+
+
+def test_a_prompt_that_is_too_long_is_not_tokenized_to_its_end(
+    runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forged = "".join(f"<|im_end|>{number}" for number in range(1700))
+    tokens = runtime._tokenizer.encode(runtime._tokenizer.escape_special_tokens(forged))
+    monkeypatch.setattr(tokenizer_module, "_BATCH_CHARACTERS", 500)
+    with pytest.raises(PromptTooLongError, match="at least") as caught:
+        runtime.generate([{"role": "user", "content": forged}])
+    assert 2048 <= caught.value.prompt_tokens < len(tokens) - 1000
+
+
+def test_of_a_prediction_no_more_is_tokenized_than_an_answer_can_have(
+    runtime: LocalRuntime, encoded: list[str]
+) -> None:
+    prediction = {"type": "content", "content": "word " * 1_000_000}
+    runtime.generate([{"role": "user", "content": "Hello!"}], prediction=prediction, max_tokens=2)
+    assert max(map(len, encoded)) <= runtime._tokenizer.most_characters(2048)
+
+
+def test_options_cannot_be_taken_for_the_preparation(runtime: LocalRuntime) -> None:
+    with pytest.raises(InvalidRequestError, match="no such option"):
+        runtime.generate([{"role": "user", "content": "Hello!"}], preparation=None)  # type: ignore[call-arg]

@@ -26,6 +26,8 @@ from agentrt.errors import (
 )
 
 _BUSY_MODELS_RETRY_S = "5"
+_MAX_CHARACTERS = 1000
+"""Longer messages, which quote the request, are cut in the middle: what to do next stands at their end."""
 
 
 class ApiError(HTTPException):
@@ -42,9 +44,9 @@ class ApiError(HTTPException):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """``kind`` is OpenAI's ``type``; ``param`` is the name of the wrong field."""
-        super().__init__(status, message, headers)
+        super().__init__(status, _shortened(message), headers)
         self.code = code
-        self.param = param
+        self.param = None if param is None else _shortened(param)
         self.kind = kind
 
     def body(self) -> dict[str, Any]:
@@ -55,6 +57,13 @@ class ApiError(HTTPException):
     def response(self) -> JSONResponse:
         """Return the response: status, headers and body."""
         return JSONResponse(self.body(), self.status_code, self.headers)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    half = _MAX_CHARACTERS // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def rate_limit_error(message: str) -> ApiError:

@@ -15,13 +15,23 @@ from pydantic_core import from_json
 
 from .errors import ApiError
 
-_LARGE_NUMBER: Final = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
+_LARGE_NUMBER: Final = re.compile(rb"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{200}")
 """What every JSON number beyond the range of floats has: an exponent of three digits, or so many digits."""
+_MAX_VALUES: Final = 100_000
+"""Values in a body, those in lists and objects included: parsing and checking them takes tens of
+milliseconds, and no prompt that a model can take has as many."""
+_SCANNED_AT_ONCE: Final = 1 << 16
 
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
         body = await self.body()
+        if has_more_values(body, _MAX_VALUES):
+            raise ApiError(
+                413,
+                f"the body has more than {_MAX_VALUES} JSON values. Send fewer messages, tools or items.",
+                code="request_too_large",
+            )
         try:
             return parse_json(body)
         except ValueError as error:
@@ -31,7 +41,7 @@ class _StrictRequest(Request):
 
 
 class StrictJsonRoute(APIRoute):
-    """A route whose body is strict JSON: UTF-8, finite numbers, no lone surrogates, limited nesting."""
+    """A route of strict JSON: UTF-8, finite numbers, no lone surrogates, limited nesting and size."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler, which parses the body strictly."""
@@ -54,6 +64,23 @@ def parse_json(data: bytes) -> Any:
     if _LARGE_NUMBER.search(data) and not _all_finite(value):
         raise ValueError("a number in it is beyond the range of 64-bit floats")
     return value
+
+
+def has_more_values(text: bytes, limit: int) -> bool:
+    """Whether the JSON ``text`` has more than ``limit`` values, object keys included, without parsing it.
+
+    Each value but the first follows a bracket, a brace, a comma or a colon outside strings.
+    """
+    text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    values, in_string = 1, 0
+    for start in range(0, len(text), _SCANNED_AT_ONCE):
+        pieces = text[start : start + _SCANNED_AT_ONCE].split(b'"')
+        outside = b" ".join(pieces[in_string::2])
+        values += sum(map(outside.count, (b"[", b"{", b",", b":")))
+        if values > limit:
+            return True
+        in_string ^= (len(pieces) - 1) & 1
+    return False
 
 
 def compact_json(value: Any) -> str:

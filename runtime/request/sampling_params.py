@@ -10,7 +10,8 @@ from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, shown
 
 _MAX_STOPS: Final = 16
-_MAX_BIASES: Final = 1024
+MAX_BIASES: Final = 1024
+"""Tokens with a bias in one request."""
 _MAX_LOGPROBS: Final = 20
 
 
@@ -71,9 +72,9 @@ class SamplingParams:
                 "stop", "a stop text is empty. Remove it, or give at least one character."
             )
         _check_items("stop_token_ids", self.stop_token_ids, int, _MAX_STOPS)
-        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > _MAX_BIASES:
+        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_BIASES:
             raise InvalidRequestError(
-                "logit_bias", f"must map at most {_MAX_BIASES} token ids to numbers. Give a smaller dict."
+                "logit_bias", f"must map at most {MAX_BIASES} token ids to numbers. Give a smaller dict."
             )
         if self.logprobs is not None:
             _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)

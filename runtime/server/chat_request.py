@@ -8,9 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
-from .common_request import CommonRequest
+from ..request.sampling_params import MAX_BIASES
+from .common_request import MAX_ITEMS, CommonRequest, at_most
 
 _MAX_CHOICES = 16
+
+LogitBias = Annotated[dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float], at_most(MAX_BIASES)]
+"""Token ids as texts, and the values added to their logits."""
 
 
 class StreamOptions(BaseModel):
@@ -34,9 +38,9 @@ class ChatRequest(CommonRequest):
     response_format: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
     logprobs: bool | None = None
-    logit_bias: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float] | None = None
+    logit_bias: LogitBias | None = None
     stream_options: StreamOptions | None = None
-    modalities: list[Literal["text"]] | None = None
+    modalities: Annotated[list[Literal["text"]] | None, at_most(MAX_ITEMS)] = None
 
     def options(self) -> GenerationOptions:
         """Return the runtime's options for one choice.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from agentrt.priority import PRIORITY_HEADER, Priority
 
@@ -12,6 +13,26 @@ from ..http.errors import ApiError
 from ..request.options import GenerationOptions
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
+
+
+MAX_ITEMS: Final = 64
+"""Items of a list that are validated one by one. The runtime has lower limits, and clearer errors."""
+
+
+def at_most(entries: int) -> BeforeValidator:
+    """Return a check that refuses a list or an object with more entries before they are validated.
+
+    Pydantic would report every wrong one, and FastAPI formats every report.
+    """
+
+    def check(value: Any) -> Any:
+        if isinstance(value, (list, dict)) and len(value) > entries:
+            raise PydanticCustomError(
+                "too_long", "must have at most {entries} entries. Send fewer.", {"entries": entries}
+            )
+        return value
+
+    return BeforeValidator(check)
 
 
 class CommonRequest(BaseModel):
@@ -42,8 +63,8 @@ class CommonRequest(BaseModel):
     shared_prefix: bool | None = None
     """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
     seed: int | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop: Annotated[str | list[str] | None, at_most(MAX_ITEMS)] = None
+    stop_token_ids: Annotated[list[int] | None, at_most(MAX_ITEMS)] = None
     ignore_eos: bool | None = None
     presence_penalty: float | None = Field(default=None, ge=0, le=0)
     """Only 0 is supported; use ``repetition_penalty``."""

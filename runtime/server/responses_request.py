@@ -10,10 +10,12 @@ from pydantic_core import PydanticCustomError
 
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
-from .common_request import CommonRequest
+from .common_request import MAX_ITEMS, CommonRequest, at_most
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 """A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
+_MAX_METADATA = 16
+"""As for OpenAI."""
 
 
 def _refuse_conversation(value: Any) -> None:
@@ -39,8 +41,8 @@ class ResponsesRequest(CommonRequest):
     max_output_tokens: int | None = None
     tool_choice: str | dict[str, Any] | None = None
     text: TextOptions | None = None
-    metadata: dict[str, str] | None = None
-    include: list[str] | None = None
+    metadata: Annotated[dict[str, str] | None, at_most(_MAX_METADATA)] = None
+    include: Annotated[list[str] | None, at_most(MAX_ITEMS)] = None
     previous_response_id: str | None = None
     """The stored response that this one continues: its conversation, but not its ``instructions``."""
     store: bool | None = None

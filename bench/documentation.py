@@ -33,8 +33,8 @@ from pydantic import BaseModel, ConfigDict
 
 from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError
 
+from .common.context_parts import Part
 from .common.report import BenchReport, Cell, Table
-from .context.parts import Part
 
 _REGION = re.compile(
     r"(?P<head><!-- measured (?P<bench>\w+)\n(?P<lines>.*?)-->\n).*?(?P<foot><!-- /measured -->)", re.DOTALL

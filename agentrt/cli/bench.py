@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentrt.bench.context.parts import Part
-
 from ..errors import WorkloadNotFoundError
 from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
 
 if TYPE_CHECKING:
+    from agentrt.bench.common.context_parts import Part
     from agentrt.bench.common.report import BenchReport
 
 
@@ -93,8 +92,11 @@ def bench(
         typer.Option(help="A draft model for --model, named alike. Can be given several times."),
     ] = None,
     part: Annotated[
-        list[Part] | None,
-        typer.Option(help="A part of bench context to measure alone. Can be given several times."),
+        list[str] | None,
+        typer.Option(
+            help="A part of bench context to measure alone: traces, restarts, storage or compression. Can be "
+            "given several times."
+        ),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="How many times to repeat, each time with another seed.")
@@ -139,7 +141,7 @@ def bench(
     if draft is not None:
         options["drafts"] = draft
     if part:
-        options["parts"] = part
+        options["parts"] = _parts(part)
     with needs_extra("bench"):
         module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
@@ -147,6 +149,15 @@ def bench(
     if json is not None:
         with write_errors(json):
             report.write(json)
+
+
+def _parts(names: Iterable[str]) -> list[Part]:
+    from agentrt.bench.common.context_parts import Part
+
+    try:
+        return [Part(name) for name in names]
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}. Use {', '.join(Part)}.", param_hint="--part") from None
 
 
 def _refuse_options_of_others(name: BenchName, given: Iterable[str]) -> None:

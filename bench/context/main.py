@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from ..common.bench_model import BenchModel, open_given_models
+from ..common.context_parts import Part
 from ..common.machine import Machine, describe_machine
 from ..common.report import BenchReport
 from ..models.bfcl import FILE as BFCL
@@ -18,7 +19,6 @@ from .crash_points import crash_points
 from .density import measure_density_overhead
 from .figures import Measured
 from .methods import method_of
-from .parts import Part
 from .poison import measure_poison
 from .recompute import measure_recompute
 from .restart import measure_restart

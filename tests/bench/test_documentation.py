@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench import documentation
+from agentrt.bench.common.context_parts import Part
 from agentrt.bench.common.machine import describe_machine
 from agentrt.bench.common.report import BenchReport, Table
-from agentrt.bench.context.parts import Part
 from agentrt.bench.documentation import Measured, documents, read_reports, render
 from agentrt.errors import InvalidRequestError
 from tests.house.project import ROOT

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.bench.common.context_parts import Part
 from agentrt.bench.common.figures import draw
 from agentrt.bench.context import main as context
 from agentrt.bench.context.main import Size, run
-from agentrt.bench.context.parts import Part
 from agentrt.bench.context.sweeps import TraceSize
 from agentrt.errors import ModelNotFoundError
 

@@ -272,7 +272,7 @@ def test_contexts_of_several_models(serve: Callable[..., Service]) -> None:
         answer = http.post(f"/v1/contexts/{context['id']}/chat/completions", json=body).json()
         assert answer["model"] == context["model"]
     listed = http.get("/v1/contexts").json()["data"]
-    assert [context["id"] for context in listed] == [made[0]["id"], made[1]["id"], made[2]["id"]]
+    assert [context["id"] for context in listed] == [made[2]["id"], made[1]["id"], made[0]["id"]]
     wrong = http.post(f"/v1/contexts/{made[0]['id']}/chat/completions", json=body | {"model": "llama"})
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "model")
 

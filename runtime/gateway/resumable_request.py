@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..http.strict_json import compact_json, parse_json
+from ..http.strict_json import MAX_VALUES, compact_json, has_more_values, parse_json
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -22,6 +22,8 @@ class ResumableRequest:
     @classmethod
     def parse(cls, body: bytes) -> Self | None:
         """Return the request in ``body``; None if it is of another kind or invalid: the engine answers it."""
+        if has_more_values(body, MAX_VALUES):
+            return None
         try:
             fields = parse_json(body)
         except ValueError:

@@ -84,14 +84,7 @@ class NativeCalls:
                 self._changed.notify_all()
 
     def end(self) -> None:
-        """Refuse further calls, and wait for those in progress, but not longer than 20 seconds.
-
-        A forked child is ended by SIGALRM if it does not end by itself within five seconds from now.
-        """
-        if self._forked:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_FORK_EXIT_S)
-            return
+        """Refuse further calls, and wait for those in progress, but not longer than 20 seconds."""
         with self._changed:
             self._ending = True
             self._changed.wait_for(lambda: not self._running, _EXIT_S)
@@ -108,6 +101,22 @@ class NativeCalls:
 native_calls: Final = NativeCalls()
 """Those of this process."""
 
-atexit.register(native_calls.end)
+
+def _end_process() -> None:
+    """Let native calls end before the interpreter does; called when the process ends."""
+    if native_calls.forked:
+        # The library's code at the end of a process may wait for threads that are not there.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_FORK_EXIT_S)
+        return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Another Ctrl-C ends the process at once. An exception would end the closing of what runs, and the
+        # interpreter would end under it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    native_calls.end()
+
+
+weakref.finalize(native_calls, bool)  # registers weakref's callback, which closes runtimes, before ours...
+atexit.register(_end_process)  # ... so that ours runs first
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=native_calls.note_fork)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -175,3 +176,28 @@ for _ in range(3):
 def test_a_process_ends_in_order_while_daemon_threads_work(program: str, argument: str) -> None:
     done = ended(program, argument)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+INTERRUPTED = """
+runtime = LocalRuntime.open("nano")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell may have disabled it for this process
+def interrupt():
+    for _ in range(5):
+        os.kill(os.getpid(), signal.SIGINT)
+        pause.wait(0.02)
+pause = threading.Event()
+events = runtime.iter_stream(MESSAGES, ignore_eos=True, max_tokens=1900)
+next(events)
+threading.Thread(target=interrupt, daemon=True).start()
+for _ in events:
+    pass
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal there")
+@pytest.mark.parametrize("attempt", range(3))
+def test_ctrl_c_again_and_again_ends_a_process_in_order(attempt: int) -> None:
+    done = ended(INTERRUPTED)
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert "terminate called" not in done.stderr
+    assert "Fatal Python error" not in done.stderr

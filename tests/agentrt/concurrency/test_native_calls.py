@@ -6,6 +6,7 @@ import gc
 import signal
 import threading
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -84,17 +85,38 @@ def test_what_owns_native_objects_is_not_destroyed_in_a_forked_child() -> None:
     assert [owner() is None for owner in destroyed] == [False, True]
 
 
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeCalls]:
+    """Those of the process in this test; afterwards the handlers of signals are as they were."""
+    calls = NativeCalls()
+    monkeypatch.setattr(module, "native_calls", calls)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
+    yield calls
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.skipif(not hasattr(signal, "alarm"), reason="there are no forks")
-def test_a_forked_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_that_does_not_end_is_ended(
+    calls: NativeCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alarms: list[int] = []
     monkeypatch.setattr(signal, "alarm", alarms.append)
-    calls = NativeCalls()
     with calls:
         calls.note_fork()
-    before = signal.getsignal(signal.SIGALRM)
-    try:
-        calls.end()
-        assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    module._end_process()
     assert alarms == [5]
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="sets SIGALRM")
+def test_the_end_leaves_handlers_of_the_application_alone(calls: NativeCalls) -> None:
+    def handler(*args: object) -> None:
+        raise AssertionError
+
+    for kept, after in ((handler, handler), (signal.default_int_handler, signal.SIG_DFL)):
+        signal.signal(signal.SIGINT, kept)
+        module._end_process()
+        assert signal.getsignal(signal.SIGINT) == after
+    with pytest.raises(RuntimeClosedError):
+        calls.check()

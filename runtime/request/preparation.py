@@ -10,7 +10,7 @@ from agentrt.concurrency.fair_threads import Cancellation
 from agentrt.errors import InvalidRequestError
 
 _LIMIT_S: Final = 10.0
-"""CPU time. The longest prompts of models with 128k tokens of context take a tenth of it."""
+"""CPU time. Rendering and tokenizing 128k tokens takes about a hundredth of it."""
 
 
 class Preparation:

@@ -10,6 +10,8 @@ from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, shown
 
 _MAX_STOPS: Final = 16
+_MAX_STOP_CHARACTERS: Final = 256
+"""The engine thread compares each token with all beginnings of all stop texts."""
 MAX_BIASES: Final = 1024
 """Tokens with a bias in one request."""
 _MAX_LOGPROBS: Final = 20
@@ -43,7 +45,7 @@ class SamplingParams:
     ignore_eos: bool = False
     """Continue after the model's own end tokens, as benches do."""
     stop: tuple[str, ...] = ()
-    """Texts that end the answer; they are not part of it."""
+    """Texts that end the answer, of at most 256 characters each; they are not part of it."""
     stop_token_ids: tuple[int, ...] = ()
     """Tokens that end the answer in addition to the model's own; they are not part of the text."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
@@ -67,9 +69,9 @@ class SamplingParams:
                 "ignore_eos", f"{shown(self.ignore_eos)} is not a bool. Use True or False."
             )
         _check_items("stop", self.stop, str, _MAX_STOPS)
-        if "" in self.stop:
+        if not all(0 < len(text) <= _MAX_STOP_CHARACTERS for text in self.stop):
             raise InvalidRequestError(
-                "stop", "a stop text is empty. Remove it, or give at least one character."
+                "stop", f"a stop text is empty or too long. Give 1 to {_MAX_STOP_CHARACTERS} characters."
             )
         _check_items("stop_token_ids", self.stop_token_ids, int, _MAX_STOPS)
         if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_BIASES:

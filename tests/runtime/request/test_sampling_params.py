@@ -25,7 +25,7 @@ VOCABULARY = 50
         ("repetition_penalty", 5e-148), ("repetition_penalty", 100.1),
         ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
         ("seed", 1.0), ("ignore_eos", 1), ("stop", ("",)), ("stop", ["a"]),
-        ("stop", (1,)), ("stop", ("x",) * 17),
+        ("stop", (1,)), ("stop", ("x",) * 17), ("stop", ("x" * 257,)),
         ("stop_token_ids", (1.0,)), ("stop_token_ids", (True,)), ("logit_bias", {"1": 1.0}),
         ("logit_bias", {-1: 1.0}), ("logit_bias", {1: 101.0}), ("logit_bias", {1: math.nan}),
         ("logit_bias", [1]), ("logit_bias", dict.fromkeys(range(1025), 1.0)),

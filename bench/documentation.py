@@ -42,6 +42,8 @@ _REGION = re.compile(
 
 
 _WITH_MODELS = "_models"
+_SMALL = 0.0005
+"""Numbers below it would be rounded to 0."""
 
 
 class Measured(BaseModel):
@@ -147,6 +149,8 @@ def _cell(cell: Cell) -> str:
         return ""
     if not isinstance(cell, float):
         return str(cell)
+    if 0 < abs(cell) < _SMALL:
+        return f"{cell:.1e}"
     digits = 0 if abs(cell) >= 100 else 1 if abs(cell) >= 10 else 2 if abs(cell) >= 0.1 else 3
     shown = f"{cell:,.{digits}f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown

@@ -88,6 +88,12 @@ def test_figures_fill_a_region() -> None:
     assert render(filled, {"engine": MEASURED}) == filled
 
 
+def test_a_small_number_is_not_shown_as_none() -> None:
+    report = REPORT.model_copy(update={"figures": {"ratio": 0.0000272, "equal": 0.0}})
+    filled = render(page("figures"), {"engine": MEASURED.model_copy(update={"report": report})})
+    assert "| `ratio` | 2.7e-05 |\n| `equal` | 0 |" in filled
+
+
 def test_a_table_fills_a_region() -> None:
     filled = render(page("table times | ms", "| old |\n"), {"engine": MEASURED})
     assert "| ms |\n| --- |\n| 12.2 |\n| |\n" in filled

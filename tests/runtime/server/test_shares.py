@@ -95,7 +95,8 @@ def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endles
         for _ in range(3):
             assert http.get("/health").status_code == 200
             assert http.post("/v1/chat/completions", json=REQUEST).status_code == 200
-        assert http.post("/v1/responses", json={"input": "Hello!", "max_output_tokens": 2}).status_code == 200
+        response = {"input": "Hello!", "max_output_tokens": 2, "store": False}
+        assert http.post("/v1/responses", json=response).status_code == 200
     assert (endless.begun, endless.ended) == (2, 0)  # the rest waits
     for connection in connections:
         connection.close()
@@ -103,7 +104,8 @@ def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endles
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("path", "body"), [("/v1/chat/completions", ENDLESS), ("/v1/responses", {"input": "endless"})]
+    ("path", "body"),
+    [("/v1/chat/completions", ENDLESS), ("/v1/responses", {"input": "endless", "store": False})],
 )
 def test_the_work_ends_when_the_client_has_gone(
     start: Callable[..., Running], endless: Endless, path: str, body: Any, stream: bool

@@ -83,7 +83,8 @@ def shared_runtime() -> Iterator[LocalRuntime]:
 
 @pytest.fixture
 def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
-    """A runtime shared by all tests, checked to be idle with all blocks free after each."""
+    """A runtime shared by all tests, without contexts, checked to be idle with all blocks free after each."""
+    _delete_contexts(shared_runtime)
     yield shared_runtime
     shared_runtime.generate(
         [{"role": "user", "content": "x"}], max_tokens=1
@@ -93,6 +94,14 @@ def runtime(shared_runtime: LocalRuntime) -> Iterator[LocalRuntime]:
     scheduler.check_integrity()
     statistics = shared_runtime.statistics()
     assert statistics.free_blocks == statistics.blocks
+    _delete_contexts(shared_runtime)
+
+
+def _delete_contexts(runtime: LocalRuntime) -> None:
+    """Delete what the apps of a test have made, and the responses that were stored for them."""
+    for app in list(runtime.context_table._apps):
+        for context in runtime.context_table.contexts(app):
+            runtime.context_table.delete(app, context.id)
 
 
 @pytest.fixture

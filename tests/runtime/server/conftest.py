@@ -9,7 +9,6 @@ import openai
 import pytest
 
 from agentrt.runtime import LocalRuntime, ModelPool
-from agentrt.runtime.http.identity import LOCAL_APP
 from agentrt.runtime.server import ServerConfig, create_app
 from tests.runtime.http.serving import Running, listening
 from tests.runtime.tiny import tiny_folder
@@ -35,19 +34,9 @@ def shared_server(shared_runtime: LocalRuntime) -> Iterator[Running]:
 
 
 @pytest.fixture
-def server(shared_server: Running, runtime: LocalRuntime) -> Iterator[Running]:
-    """A server without tokens, on the runtime that all tests share and that must be idle after each.
-
-    The contexts and stored responses of a test are deleted after it.
-    """
-    yield shared_server
-    delete_contexts(runtime, LOCAL_APP)
-
-
-def delete_contexts(runtime: LocalRuntime, app: str) -> None:
-    service = runtime.bind(app)
-    for context in service.contexts():
-        service.delete(context)
+def server(shared_server: Running, runtime: LocalRuntime) -> Running:
+    """A server without tokens, on the runtime that all tests share and that must be idle after each."""
+    return shared_server
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.conftest import Gate
 from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import HELLO, delete_contexts, running
+from tests.runtime.server.conftest import HELLO, running
 
 SYSTEM = "You help with notes, mail and the calendar."
 ORPHAN = {"role": "tool", "tool_call_id": "call_0", "content": "12 C"}
@@ -200,7 +200,7 @@ def test_the_quota(open_runtime: Callable[..., LocalRuntime]) -> None:
 
 
 @pytest.fixture
-def two_apps(runtime: LocalRuntime, start: Callable[..., Running]) -> Iterator[list[httpx.Client]]:
+def two_apps(start: Callable[..., Running]) -> Iterator[list[httpx.Client]]:
     tokens = [("one", "token-of-the-first-app"), ("two", "token-of-the-second-app")]
     server = start(tokens=Tokens(tokens))
     clients = [
@@ -210,8 +210,6 @@ def two_apps(runtime: LocalRuntime, start: Callable[..., Running]) -> Iterator[l
     yield clients
     for client in clients:
         client.close()
-    for app, _ in tokens:
-        delete_contexts(runtime, app)
 
 
 REQUESTS: list[tuple[str, str, Any]] = [

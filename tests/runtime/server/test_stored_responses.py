@@ -17,7 +17,6 @@ from agentrt.runtime.http.identity import LOCAL_APP, Tokens
 from agentrt.runtime.server.responses_request import ResponsesRequest
 from tests.runtime.conftest import Gate
 from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import delete_contexts
 from tests.runtime.server.test_responses import REQUEST, SHORT
 
 SYSTEM = "You help with notes, mail and the calendar."
@@ -237,7 +236,7 @@ def test_a_response_that_is_being_continued_is_not_deleted(
 
 
 @pytest.fixture
-def apps(runtime: LocalRuntime, start: Callable[..., Running]) -> Iterator[list[openai.OpenAI]]:
+def apps(start: Callable[..., Running]) -> Iterator[list[openai.OpenAI]]:
     tokens = [("one", "token-of-the-first-app"), ("two", "token-of-the-second-app")]
     server = start(tokens=Tokens(tokens))
     clients = [
@@ -247,8 +246,6 @@ def apps(runtime: LocalRuntime, start: Callable[..., Running]) -> Iterator[list[
     yield clients
     for client in clients:
         client.close()
-    for app, _ in tokens:
-        delete_contexts(runtime, app)
 
 
 def test_another_apps_response_is_as_unknown_as_any(apps: list[openai.OpenAI]) -> None:

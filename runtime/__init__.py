@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from .pool.pooled_model import PooledModel
     from .request.options import GenerationOptions
     from .request.sampling_params import SamplingParams
-    from .service import LocalRuntime, RuntimeStatistics
+    from .service import LocalRuntime
+    from .statistics import RuntimeStatistics
 
 __all__ = [
     "CallAnswered",
@@ -98,7 +99,7 @@ _DEFINED_IN = {
     "PoolConfig": ".pool.config",
     "PooledModel": ".pool.pooled_model",
     "RuntimeConfig": ".config",
-    "RuntimeStatistics": ".service",
+    "RuntimeStatistics": ".statistics",
     "SavedContexts": ".context.saved_contexts",
     "SamplingParams": ".request.sampling_params",
     "Timing": ".output.generation",

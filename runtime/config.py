@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from agentrt.errors import ConfigurationError
 from agentrt.settings import Settings
 
 from .scheduler.policy import POLICIES, Policy
@@ -168,3 +169,16 @@ class RuntimeConfig(Settings, strict=True):
         return {"PERFORMANCE_HINT": "LATENCY"} | {
             name: value for name, value in chosen.items() if value is not None
         }
+
+
+def check_config(config: object) -> None:
+    """Check that a caller has given a configuration.
+
+    Raises:
+        ConfigurationError: it is anything else.
+    """
+    if not isinstance(config, RuntimeConfig):
+        raise ConfigurationError(
+            f"{config!r} is not a configuration. Give a RuntimeConfig, such as "
+            "RuntimeConfig(memory_bytes=256 * 2**20), or leave it out."
+        )

@@ -9,7 +9,7 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
@@ -17,7 +17,6 @@ from agentrt.concurrency.fair_threads import Cancellation, FairThreads
 from agentrt.concurrency.handover import Handover
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import (
-    ConfigurationError,
     ContextQuotaError,
     ContextStoreError,
     ModelFormatError,
@@ -25,11 +24,10 @@ from agentrt.errors import (
 )
 from agentrt.priority import Priority, current_priority
 
-from .config import RuntimeConfig
+from .config import RuntimeConfig, check_config
 from .context.block_pool import BlockPool
 from .context.saved_contexts import SavedContexts
-from .context.store.store import ContextStore, StoreStatistics
-from .context.swap.swapper import SwapStatistics
+from .context.store.store import ContextStore
 from .context.table.table import ContextTable
 from .context_service.compression import SCORED_LAYERS
 from .context_service.kept_contexts import KeptContexts
@@ -39,7 +37,6 @@ from .drafting.drafter_selector import AppDrafterSelector, DrafterSelector
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener
-from .engine.statistics import EngineStatistics
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
@@ -57,6 +54,7 @@ from .request.processor import InputProcessor
 from .request.request import Request
 from .request.validation import as_app
 from .scheduler.scheduler import Scheduler
+from .statistics import RuntimeStatistics
 from .toolcache.drafter import ToolCacheDrafter
 from .toolcache.outputs import ToolOutputs
 from .toolcache.renderer import ToolTurnRenderer
@@ -66,29 +64,6 @@ from .xpu.loading import load_model
 from .xpu.warm_up import warm_up
 
 _log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeStatistics:
-    """A snapshot of a runtime."""
-
-    model_id: str
-    engine: EngineStatistics
-    arena_bytes: int
-    block_tokens: int
-    blocks: int
-    free_blocks: int
-    """Blocks that no request holds."""
-    cached_blocks: int
-    """Free blocks that the prefix cache still holds."""
-    state_rows: int
-    """State rows of a hybrid model; 0 for others."""
-    free_state_rows: int
-    """State rows that no request holds."""
-    contexts: SwapStatistics | None
-    """What was stored of contexts and loaded again; None if they stay in the KV arena."""
-    context_files: StoreStatistics | None
-    """What is stored of contexts; None without a folder."""
 
 
 class LocalRuntime(AbstractContextManager["LocalRuntime"]):
@@ -124,7 +99,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         context_store: ContextStore | None = None,
     ) -> None:
         """Load ``model``; see :meth:`open`."""
-        _check_config(config)
+        check_config(config)
         directory = open_model_directory(
             model, progress=lambda share: on_step(OpeningStep("converting", share))
         )
@@ -520,11 +495,3 @@ def _close(engine: Engine, selector: AppDrafterSelector, kept: KeptContexts, che
     engine.close()
     selector.close()  # behind the engine, which ends all answers
     kept.close()
-
-
-def _check_config(config: object) -> None:
-    if not isinstance(config, RuntimeConfig):
-        raise ConfigurationError(
-            f"{config!r} is not a configuration. Give a RuntimeConfig, such as "
-            "RuntimeConfig(memory_bytes=256 * 2**20), or leave it out."
-        )

@@ -15,7 +15,6 @@ import os
 import signal
 import threading
 import weakref
-from types import TracebackType
 from typing import Final
 
 from agentrt.errors import ForkedProcessError, RuntimeClosedError
@@ -71,12 +70,7 @@ class NativeCalls:
             self._begun = True
             self._running += 1
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End a call."""
         with self._changed:
             self._running -= 1

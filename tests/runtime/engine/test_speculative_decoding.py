@@ -13,6 +13,8 @@ from tests.runtime.engine.test_engine import PROMPT, submit
 
 TOKENS = 40
 
+pytestmark = pytest.mark.usefixtures("whole_drafts")
+
 
 class ScriptedDrafter:
     """Drafts the next ``length`` tokens of a script; every ``wrong``-th of them is another token."""

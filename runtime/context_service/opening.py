@@ -47,8 +47,7 @@ def open_contexts(
         return kv_fingerprint(
             [directory.graph, directory.graph.with_suffix(".bin")],
             tokenizer=tokenizer.fingerprint(),
-            # By name: their order in the layout depends on how the model was cut.
-            caches=sorted(loaded.layout.caches, key=lambda cache: cache.name),
+            caches=loaded.layout.caches,
             platform=loaded.platform.name,
             processor=openvino_core().get_property("CPU", "FULL_DEVICE_NAME"),
             properties={name: properties[name] for name in properties if name != "INFERENCE_NUM_THREADS"},

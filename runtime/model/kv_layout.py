@@ -37,11 +37,11 @@ class KVLayout:
     """The KV blocks and state rows of a model, on the device that computes its attention."""
 
     caches: tuple[CacheInput, ...]
-    """The key and the value cache of every attention."""
+    """The key and the value cache of every attention, by name: a model has one layout, however it is cut."""
     block_tokens: int
     """Tokens in one KV block."""
     state_tables: tuple[CacheInput, ...] = ()
-    """The state table of every recurrent operation; a model without has none."""
+    """The state table of every recurrent operation, by name; a model without has none."""
 
     @property
     def block_bytes(self) -> int:
@@ -76,5 +76,5 @@ class KVLayout:
         # [heads, tokens, head size (+ scale and zero point when quantised)] on every device. Key blocks
         # order their dimensions differently.
         values = next(cache for name, cache in caches.items() if name.startswith("value_cache."))
-        tables = tuple(caches.pop(name) for name in tuple(caches) if name.startswith(STATE_TABLES))
-        return cls(tuple(caches.values()), values.block_shape[1], tables)
+        tables = tuple(caches.pop(name) for name in sorted(caches) if name.startswith(STATE_TABLES))
+        return cls(tuple(caches[name] for name in sorted(caches)), values.block_shape[1], tables)

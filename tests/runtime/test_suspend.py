@@ -14,6 +14,8 @@ import pytest
 from agentrt.errors import RuntimeClosedError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.context.saved_contexts import SavedContexts
+from agentrt.runtime.heg.granularity import choose_granularity
+from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.model.directory import ModelDirectory
 from tests.runtime.test_prefix_reuse import SYSTEM, open_with
 
@@ -90,6 +92,29 @@ def test_contexts_held_for_a_next_turn_are_saved(
     assert contexts.block_hashes
     with LocalRuntime.open("nano", runtime.config, contexts=contexts) as again:
         assert again.generate(question, tools=[weather_tool], max_tokens=80).usage.cached_tokens > 0
+
+
+def test_contexts_are_found_however_the_model_is_cut(
+    open_runtime: Callable[..., LocalRuntime],
+    suspend: Callable[..., SavedContexts],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A profile that was refined while the model served may have it cut elsewhere when it is opened again."""
+    runtime = open_runtime()
+    first = runtime.generate(FIRST, max_tokens=40)
+    expected = runtime.generate(next_turn(first), max_tokens=40)
+    bounds = runtime._engine._scheduler._graph.bounds
+    contexts = suspend(runtime)
+
+    def into_layers(*arguments: Any, **options: Any) -> ExecutionGraph:
+        return choose_granularity(*arguments, **options | {"quantum_s": 1e-6})
+
+    monkeypatch.setattr("agentrt.runtime.xpu.loading.choose_granularity", into_layers)
+    with LocalRuntime.open("nano", runtime.config, contexts=contexts) as again:
+        assert again._engine._scheduler._graph.bounds != bounds
+        resumed = again.generate(next_turn(first), max_tokens=40)
+    assert resumed.usage.cached_tokens > 0
+    assert resumed.token_ids == expected.token_ids
 
 
 def test_contexts_of_other_settings_or_of_another_model_are_not_used(

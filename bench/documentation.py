@@ -4,8 +4,8 @@
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
 ``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
 it measures the drafting and context benches on these models instead of nano, and the speculation bench on
-them as well, kept as the report ``speculation_models``. With ``--part`` it measures parts of bench context,
-kept as the report ``context_PART``. A region is::
+them as well, kept as the report ``speculation_models``. With ``--part`` it measures parts of bench attack or
+context, kept as the report ``BENCH_PART``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError
 
-from .common.context_parts import Part
+from .common.parts import PARTS, parts_of
 from .common.report import BenchReport, Cell, Table
 
 _REGION = re.compile(
@@ -178,13 +178,13 @@ def _measure(
     folder: Path,
     progress: Callable[[str], None],
     pair: Sequence[str] = (),
-    parts: Sequence[Part] = (),
+    parts: Sequence[str] = (),
 ) -> None:
     """Run a bench, keep its report and draw its pictures.
 
     Bench models measures all GGUF files in the folder ``models``, the smallest first. Benches drafting and
     speculation can be given a ``pair`` of models, a main model and its drafts, bench context a main model;
-    the report of speculation then has a name of its own, as that of ``parts`` of bench context has.
+    the report of speculation then has a name of its own, as that of ``parts`` of a bench has.
 
     Raises:
         ConfigurationError: bench models has no such files.
@@ -197,7 +197,7 @@ def _measure(
     if pair[1:]:
         options["drafts"] = pair[1:]
     if parts:
-        options["parts"] = parts
+        options["parts"] = parts_of(name, parts)
     report: BenchReport
     report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
     named = tuple(Path(each).name for each in pair)
@@ -245,7 +245,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
     parser.add_argument("--model", help="a main model for benches drafting, context and speculation")
     parser.add_argument(
-        "--part", action="append", type=Part, default=[], help="a part of bench context; can be repeated"
+        "--part", action="append", default=[], help="a part of bench attack or context; can be repeated"
     )
     parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
@@ -264,7 +264,7 @@ def main(arguments: Sequence[str]) -> None:
         if pair:
             runs.append(("speculation", pair))
         for name, given_pair in runs:
-            parts = given.part if name == "context" else ()
+            parts = given.part if name in PARTS else ()
             _measure(
                 name, commit, given.workloads, given.quick, given.models, folder, _progress, given_pair, parts
             )
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str]) -> None:
             text = page.read_text(encoding="utf-8")
             if (filled := render(text, reports)) != text:
                 page.write_text(filled, encoding="utf-8")
-    except AgentRTError as error:
+    except (AgentRTError, ValueError) as error:
         parser.error(str(error))
 
 

@@ -19,13 +19,13 @@ from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
 
 if TYPE_CHECKING:
-    from agentrt.bench.common.context_parts import Part
     from agentrt.bench.common.report import BenchReport
 
 
 class BenchName(enum.StrEnum):
     """The benches; each has a package of its name in :mod:`agentrt.bench`."""
 
+    ATTACK = "attack"
     CONTEXT = "context"
     DRAFTING = "drafting"
     ENGINE = "engine"
@@ -36,6 +36,7 @@ class BenchName(enum.StrEnum):
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
+    BenchName.ATTACK: ("bench",),
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
@@ -48,8 +49,8 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
-    "--model": set(BenchName),
-    "--part": {BenchName.CONTEXT},
+    "--model": set(BenchName) - {BenchName.ATTACK},
+    "--part": {BenchName.ATTACK, BenchName.CONTEXT},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--seeds": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -94,7 +95,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="A part of bench context to measure alone: traces, restarts, storage or compression. Can be "
+            help="A part of bench attack or context to measure alone, such as requests or restarts. Can be "
             "given several times."
         ),
     ] = None,
@@ -141,7 +142,7 @@ def bench(
     if draft is not None:
         options["drafts"] = draft
     if part:
-        options["parts"] = _parts(part)
+        options["parts"] = _parts(name, part)
     with needs_extra("bench"):
         module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
@@ -151,13 +152,13 @@ def bench(
             report.write(json)
 
 
-def _parts(names: Iterable[str]) -> list[Part]:
-    from agentrt.bench.common.context_parts import Part
+def _parts(bench: BenchName, names: Iterable[str]) -> list[enum.StrEnum]:
+    from agentrt.bench.common.parts import parts_of
 
     try:
-        return [Part(name) for name in names]
+        return parts_of(bench, names)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}. Use {', '.join(Part)}.", param_hint="--part") from None
+        raise typer.BadParameter(str(error), param_hint="--part") from None
 
 
 def _refuse_options_of_others(name: BenchName, given: Iterable[str]) -> None:

@@ -1,0 +1,1 @@
+"""The attack bench: hostile clients, engines and faults against real server processes."""

@@ -1,0 +1,120 @@
+"""HTTP requests as bytes, and what comes back."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+JSON: Final = (("content-type", "application/json"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that a client sends as it is, right or wrong."""
+
+    name: str
+    """What it tries, for problems that are found."""
+    method: str
+    path: str
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def to_bytes(self, token: str | None) -> bytes:
+        """Return head and body; a length is added unless the headers have one."""
+        lines = [f"{self.method} {self.path} HTTP/1.1"]
+        given = {name.lower() for name, _ in self.headers}
+        if "host" not in given:
+            lines.append("host: 127.0.0.1")
+        if token is not None and "authorization" not in given:
+            lines.append(f"authorization: Bearer {token}")
+        if not {"content-length", "transfer-encoding"} & given:
+            lines.append(f"content-length: {len(self.body)}")
+        lines += [f"{name}: {value}" for name, value in (*self.headers, ("connection", "close"))]
+        return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + self.body
+
+
+def post(name: str, path: str, body: object) -> Request:
+    """Return a request with a JSON body, which is taken as it is if it is bytes."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Request(name, "POST", path, content, JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response; ``status`` is 0 if there was none, and ``complete`` whether the body came to its end."""
+
+    status: int
+    body: bytes
+    complete: bool
+    content_type: str = ""
+
+    def events(self) -> Iterator[Any]:
+        """Yield the data of all events of a stream: JSON, or a string if it is none."""
+        for line in self.body.decode("utf-8", "replace").split("\n"):
+            if line.startswith("data: "):
+                try:
+                    yield json.loads(line[6:])
+                except (ValueError, RecursionError):
+                    yield line[6:]
+
+
+NO_ANSWER: Final = Answer(0, b"", False)
+
+
+def connect(port: int, timeout_s: float, receive_bytes: int | None = None) -> socket.socket:
+    """Return a connection, with a receive buffer of ``receive_bytes`` if they are given."""
+    connection = socket.socket()
+    if receive_bytes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    connection.settimeout(timeout_s)
+    try:
+        connection.connect(("127.0.0.1", port))
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def exchange(port: int, request: Request, token: str | None, timeout_s: float = 60) -> Answer:
+    """Send a request on a connection of its own and return the answer.
+
+    A time limit that passes, and a connection that is reset, end the answer where it is.
+    """
+    try:
+        with connect(port, timeout_s) as connection:
+            send(connection, request.to_bytes(token))
+            return receive(connection, request.method)
+    except OSError:
+        return NO_ANSWER
+
+
+def send(connection: socket.socket, data: bytes) -> None:
+    """Send ``data``, or as much of it as the server takes before it refuses the rest."""
+    try:
+        connection.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        return  # its answer may be there all the same
+
+
+def receive(connection: socket.socket, method: str = "GET") -> Answer:
+    """Return the answer that arrives on a connection."""
+    response = http.client.HTTPResponse(connection, method=method)
+    try:
+        response.begin()
+    except (OSError, http.client.HTTPException):
+        response.close()
+        return NO_ANSWER
+    body, complete = b"", True
+    try:
+        body = response.read()
+    except http.client.IncompleteRead as error:
+        body, complete = error.partial, False
+    except (OSError, http.client.HTTPException):
+        complete = False
+    finally:
+        response.close()
+    return Answer(response.status, body, complete, response.headers.get_content_type())

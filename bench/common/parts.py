@@ -1,0 +1,52 @@
+"""The benches of which a part can be measured alone."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from .context_parts import Part
+
+
+class AttackPart(enum.StrEnum):
+    """A part of the attack bench."""
+
+    REQUESTS = "requests"
+    """Random requests to every route, and mutations of real clients' bodies."""
+    COSTLY = "costly"
+    """Single requests that ask for much work."""
+    CONNECTIONS = "connections"
+    """Many connections, slow readers and writers, clients that disconnect."""
+    ENGINES = "engines"
+    """Hostile engines behind a gateway."""
+    KILLS = "kills"
+    """Processes that are killed."""
+    DISK = "disk"
+    """Full disks."""
+    EXITS = "exits"
+    """Processes that end while models are opened and used."""
+    DRAIN = "drain"
+    """SIGTERM under load."""
+    SOAK = "soak"
+    """Growth under mixed load."""
+
+
+PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {"attack": AttackPart, "context": Part}
+"""The parts of each bench that has some."""
+
+
+def parts_of(bench: str, names: Iterable[str]) -> list[enum.StrEnum]:
+    """Return the parts of a bench with these names.
+
+    Raises:
+        ValueError: there is no such part; the message has those there are.
+    """
+    parts = PARTS[bench]
+    found = []
+    for name in names:
+        try:
+            found.append(parts(name))
+        except ValueError:
+            raise ValueError(f"bench {bench} has no part {name!r}. Use {', '.join(parts)}.") from None
+    return found

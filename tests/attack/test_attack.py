@@ -1,0 +1,40 @@
+"""Each part of the attack bench, on little work, finds nothing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from agentrt.bench.attack.main import run
+from agentrt.bench.common.parts import AttackPart
+from agentrt.bench.common.report import BenchReport
+
+pytestmark = [
+    pytest.mark.bench,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+NOTHING = ("server_errors_5xx", "untyped_errors", "faults_logged", "others_failed")
+
+
+def attacked(part: AttackPart) -> BenchReport:
+    """The report of a part that has found nothing; waits are measured on an idle machine only."""
+    report = run(quick=True, workloads=None, progress=lambda line: None, parts=[part])
+    problems = [row for table in report.tables if table.title == "problems" for row in table.rows]
+    assert {name: report.figures[name] for name in NOTHING} == dict.fromkeys(NOTHING, 0), problems
+    return report
+
+
+def test_random_requests_to_every_route_and_mutated_bodies_of_clients() -> None:
+    report = attacked(AttackPart.REQUESTS)
+    assert report.figures["tries"] == 300
+    (answers,) = (table for table in report.tables if table.title == "answers to random requests")
+    assert {status for _, status, _ in answers.rows} >= {200, 400, 401, 404}
+    routes = {str(name) for name, _, _ in answers.rows}
+    assert {"POST /v1/chat/completions", "DELETE /v1/contexts/{context_id}", "GET /metrics"} <= routes
+    assert "mutated body of a client for /v1/responses" in routes
+
+
+def test_requests_that_ask_for_much_work() -> None:
+    assert attacked(AttackPart.COSTLY).figures["tries"] == 4

@@ -27,7 +27,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     Raises:
         ConfigurationError: ``config.upstream`` is not the address of an HTTP server.
     """
-    upstream = Upstream(config)
+    upstream, admission = Upstream(config), Admission(config)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
@@ -36,12 +36,12 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
 
     # It has no /openapi.json of its own: that path is the engine's.
     app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
-    app.state.gateway = GatewayState(upstream, Admission(config.max_requests))
+    app.state.gateway = GatewayState(upstream, admission)
     app.state.open_responses = OpenResponses()
     app.state.threads = FairThreads("agentrt-gateway")
     for router in (chat.router, health.router, models.router, tool_cache_route.router):
         app.include_router(router)
     app.mount("/", relay)
     install_error_handlers(app)
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(Guard, config=config, admission=admission)
     return app

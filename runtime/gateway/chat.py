@@ -39,7 +39,7 @@ async def chat_completions(request: Request) -> Response:
     if resumable is None:
         return await relay_request(request)
     async with AsyncExitStack() as stack:
-        stack.enter_context(gateway_state_of(request).admission.admit())
+        stack.enter_context(gateway_state_of(request).admit(request))
         first_turn = send_to_engine(request, resumable.first_body(), readable=True)
         response = await cancel_on_disconnect(request, first_turn)
         stack.push_async_callback(response.aclose)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import cast
 
 from fastapi import Request
 
 from ..http.admission import Admission
+from ..http.priority_header import hinted_priority
 from .upstream import Upstream
 
 
@@ -17,6 +19,16 @@ class GatewayState:
 
     upstream: Upstream
     admission: Admission
+
+    def admit(self, request: Request) -> AbstractContextManager[None]:
+        """Count ``request`` as in progress until the block ends, by the priority that its header names.
+
+        The body is the engine's: engines differ in the fields that name a priority.
+
+        Raises:
+            ApiError: 429, the app has as many requests in progress as it may.
+        """
+        return self.admission.admit(request, hinted_priority(request.headers))
 
 
 def gateway_state_of(request: Request) -> GatewayState:

@@ -27,7 +27,7 @@ async def models(request: Request) -> Response:
 
     A compressed answer is returned unchanged.
     """
-    with gateway_state_of(request).admission.admit():
+    with gateway_state_of(request).admit(request):
         return await cancel_on_disconnect(request, _models_response(request))
 
 

@@ -49,7 +49,7 @@ async def relay_request(request: Request) -> RelayedResponse:
             client has disconnected; 400, 404, 502 or 504, see :meth:`Upstream.send`.
     """
     async with AsyncExitStack() as stack:
-        stack.enter_context(gateway_state_of(request).admission.admit())
+        stack.enter_context(gateway_state_of(request).admit(request))
         response = await cancel_on_disconnect(request, send_to_engine(request, await request.body()))
         stack.push_async_callback(response.aclose)
         return RelayedResponse(response, stack.pop_all().aclose)

@@ -26,7 +26,10 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
 
     max_body_bytes: int = Field(default=8 * 2**20, gt=0)
     max_requests: int = Field(default=256, gt=0)
-    """Requests in progress at once. Further requests are answered 429."""
+    """Reactive requests in progress at once, and as many proactive ones. Further ones are answered 429."""
+    max_held_bytes: int = Field(default=64 * 2**20, gt=0)
+    """Bytes of the bodies of reactive requests in progress and of answers that their clients have yet to
+    read, and as many of proactive ones. Those of requests that add more are answered 429."""
     header_timeout_s: float = Field(default=10.0, gt=0)
     """A request's head must be complete within this time of its first byte, or of the connection."""
     body_timeout_s: float = Field(default=60.0, gt=0)
@@ -38,16 +41,26 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
     """How long requests may continue after the server was asked to stop."""
 
     def check(self) -> None:
-        """Check that other machines cannot send requests without a token.
+        """Check that other machines cannot send requests without a token, and that the limits fit.
 
         Raises:
-            ConfigurationError: they can.
+            ConfigurationError: they can, or a body of the greatest length never finds room.
         """
+        if self.max_held_bytes < 2 * self.max_body_bytes:
+            raise ConfigurationError(
+                f"max_held_bytes {self.max_held_bytes} has no room for bodies of max_body_bytes "
+                f"{self.max_body_bytes}. Make it at least twice as large."
+            )
         if self.uds is None and self.tokens is None and not self.loopback:
             raise ConfigurationError(
                 f"host {self.host} is reachable from other machines, and no token would be required. "
                 "Listen on 127.0.0.1, or leave --no-auth out."
             )
+
+    @property
+    def apps(self) -> frozenset[str]:
+        """The apps that have tokens; none if no token is required."""
+        return frozenset() if self.tokens is None else self.tokens.apps
 
     @property
     def loopback(self) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .admission import Admission
 from .config import ListenConfig
 from .errors import ApiError
+from .held_bytes import HeldBytes
 from .identity import LOCAL_APP
+from .priority_header import hinted_priority
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
@@ -24,12 +28,14 @@ _PATH_OF_OWNER = "/metrics"
 class Guard:
     """ASGI middleware: refuses forbidden requests.
 
-    In the state of the others it stores the app as ``app``, and as ``owner`` whether that is the owner's.
+    In the state of the others it stores the app as ``app``, as ``owner`` whether that is the owner's, and the
+    bytes that are held for the request as ``held_bytes``.
     """
 
-    def __init__(self, app: ASGIApp, config: ListenConfig) -> None:
-        """``config`` has the address, the tokens and the limits."""
+    def __init__(self, app: ASGIApp, config: ListenConfig, admission: Admission) -> None:
+        """``config`` has the address, the tokens and the limits; ``admission`` counts bytes."""
         self._app = app
+        self._admission = admission
         self._config = config
         self._hosts = _LOOPBACK_NAMES | {config.host.lower()}
         # The names of a wildcard address are not known here, but each request needs a token there. No browser
@@ -41,15 +47,18 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            headers = Headers(scope=scope)
-            self._check_origin(headers)
-            scope["state"]["app"], scope["state"]["owner"] = self._identify(scope, headers)
-            self._check_length(headers)
-        except ApiError as refusal:
-            await refusal.response()(scope, receive, send)
-            return
-        await self._app(scope, self._limit_body(receive), self._limit_write_time(send))
+        with ExitStack() as stack:
+            try:
+                headers = Headers(scope=scope)
+                self._check_origin(headers)
+                app, scope["state"]["owner"] = self._identify(scope, headers)
+                held = stack.enter_context(self._admission.hold_bytes(app, hinted_priority(headers)))
+                self._hold_length(headers, held)
+            except ApiError as refusal:
+                await _closing(refusal).response()(scope, receive, send)
+                return
+            scope["state"] |= {"app": app, "held_bytes": held}
+            await self._app(scope, self._limit_body(receive, held), self._limit_write_time(send))
 
     def _check_origin(self, headers: Headers) -> None:
         """Refuse web pages: of other names for this machine (DNS rebinding), and of other sites."""
@@ -95,21 +104,25 @@ class Guard:
             headers={"www-authenticate": "Bearer"},
         )
 
-    def _check_length(self, headers: Headers) -> None:
+    def _hold_length(self, headers: Headers, held: HeldBytes) -> None:
+        """Hold the bytes of the body that is announced, before it is read."""
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._config.max_body_bytes:
             raise self._too_large()
+        held.grow_to(int(length))
 
     def _too_large(self) -> ApiError:
         return ApiError(
             413,
             f"the body has more than {self._config.max_body_bytes} bytes. Send a smaller one.",
             code="request_too_large",
-            headers={"connection": "close"},
         )
 
-    def _limit_body(self, receive: Receive) -> Receive:
-        """Wrap ``receive``: the body must arrive within its time and size. Later messages are unlimited."""
+    def _limit_body(self, receive: Receive, held: HeldBytes) -> Receive:
+        """Wrap ``receive``: the body must arrive within its time, size and the bytes that its app may hold.
+
+        Later messages are unlimited. A refused request ends the connection: the rest of its body is not read.
+        """
         received = 0
         complete = False
         deadline = asyncio.get_running_loop().time() + self._config.body_timeout_s
@@ -122,13 +135,15 @@ class Guard:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise ApiError(
-                    408, "the body took too long. Send it faster.", headers={"connection": "close"}
-                ) from None
+                raise _closing(ApiError(408, "the body took too long. Send it faster.")) from None
             received += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if received > self._config.max_body_bytes:
-                raise self._too_large()
+                raise _closing(self._too_large())
+            try:
+                held.grow_to(received)
+            except ApiError as refusal:
+                raise _closing(refusal) from None
             return message
 
         return limited
@@ -141,6 +156,12 @@ class Guard:
                 await send(message)
 
         return limited
+
+
+def _closing(refusal: ApiError) -> ApiError:
+    """Return ``refusal`` as one that ends the connection."""
+    refusal.headers = {**(refusal.headers or {}), "connection": "close"}
+    return refusal
 
 
 def _normal_path(scope: Scope) -> str:

@@ -41,6 +41,7 @@ class Tokens:
                 )
         self.owner = next(iter(self._apps.values()), None)
         """The app that may see what all apps do."""
+        self.apps = frozenset(self._apps.values())
 
     @classmethod
     def mint(cls) -> tuple[Self, str]:

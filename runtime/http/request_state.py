@@ -8,6 +8,7 @@ from fastapi import Request
 
 from agentrt.concurrency.fair_threads import FairThreads
 
+from .held_bytes import HeldBytes
 from .open_responses import OpenResponses
 
 
@@ -29,3 +30,8 @@ def app_of(request: Request) -> str:
 def is_owner(request: Request) -> bool:
     """Whether the app that sent ``request`` is the owner's, which may see what all apps do."""
     return cast(bool, request.state.owner)
+
+
+def held_bytes_of(request: Request) -> HeldBytes:
+    """Return the bytes that are held for ``request``, as the guard counts them."""
+    return cast(HeldBytes, request.state.held_bytes)

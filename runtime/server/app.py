@@ -23,16 +23,16 @@ from .server_state import ServerState
 def create_app(served: LocalRuntime | ModelPool, config: ServerConfig) -> FastAPI:
     """Return the ASGI application that serves a runtime, or several models. The caller closes ``served``."""
     pool = served if isinstance(served, ModelPool) else ModelPool.of(served)
-    metrics = Metrics(pool)
+    metrics, admission = Metrics(pool), Admission(config)
     # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
-    app.state.server = ServerState(pool, config, Admission(config.max_requests), metrics)
+    app.state.server = ServerState(pool, config, admission, metrics)
     app.state.open_responses = OpenResponses()
     app.state.threads = FairThreads("agentrt-serve")
     for routes in (chat, contexts, responses, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(Guard, config=config, admission=admission)
     app.add_middleware(_ResponseCounter, metrics=metrics)
     return app
 

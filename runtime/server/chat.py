@@ -16,6 +16,7 @@ from agentrt.errors import AgentRTError
 from ..context_service.service import ContextStream
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import to_api_error
+from ..http.priority_header import header_priority, priority_headers
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
@@ -26,7 +27,6 @@ from ..request.options import GenerationOptions
 from ..service import LocalRuntime
 from .chat_answer import ChoiceStream, CompletionMetadata, completion_body, usage_body
 from .chat_request import ChatRequest
-from .priority_header import header_priority, priority_headers
 from .server_state import ServerState, server_state_of
 from .session_header import header_session
 
@@ -75,7 +75,7 @@ async def answer_chat(
     shared_options: GenerationOptions = {**body.options(), **options}
     choices = [_choice_options(shared_options, index) for index in range(body.n or 1)]
     async with AsyncExitStack() as stack:
-        stack.enter_context(state.admission.admit())
+        stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)
         answering = generating(runtime)

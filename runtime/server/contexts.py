@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
 from agentrt.errors import ContextNotFoundError
+from agentrt.priority import Priority
 
 from ..context.table.context import Context
 from ..context_service.service import ContextService, ContextStream
@@ -88,7 +89,7 @@ async def create_context(body: NewContext, request: Request) -> Response:
     """Return a new context of the app, which stays until it is deleted."""
     state = server_state_of(request)
     model = state.model(body.model)
-    with state.admission.admit(), state.pool.hold(model):
+    with state.admission.admit(request, Priority.REACTIVE), state.pool.hold(model):
         runtime = await state.load(model, request)
         context = await runtime.bind(app_of(request)).anew_context(body.system_prompt)
     return JSONResponse(_body(model, context).model_dump())

@@ -17,6 +17,7 @@ from ..context.table.open_turn import OpenTurn
 from ..context.table.response_chains import ResponseChains, StoredResponse
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import ApiError, to_api_error
+from ..http.priority_header import header_priority, priority_headers
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
@@ -26,7 +27,6 @@ from ..pool.stored_contexts import find_response
 from ..request.validation import plain_messages, unasked_output
 from .input_items import Item, input_items
 from .paging import PageBody, PageQuery, page_of
-from .priority_header import header_priority, priority_headers
 from .responses_answer import Event, ResponseWriter, response_body
 from .responses_request import ResponsesRequest, output_messages
 from .server_state import ServerState, server_state_of
@@ -58,7 +58,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     messages = body.messages(() if previous is None else previous.messages, added)
     options["app"] = app
     async with AsyncExitStack() as stack:
-        stack.enter_context(state.admission.admit())
+        stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)
         turn = None

@@ -46,7 +46,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": (set(), 31),
     "agentrt.runtime.engine.simulation": (set(), 40),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 38),
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 45),
 }
 
 SCRIPT = """

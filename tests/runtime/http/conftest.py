@@ -8,6 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 
+from agentrt.runtime.http.admission import Admission
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.errors import install_error_handlers
 from agentrt.runtime.http.guard import Guard
@@ -15,7 +16,7 @@ from agentrt.runtime.http.request_state import app_of, is_owner
 from tests.runtime.http.serving import Running, listening
 
 
-def guarded(config: ListenConfig) -> FastAPI:
+def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
     """An application behind the guard, without a runtime or an engine."""
     app = FastAPI()
 
@@ -34,7 +35,7 @@ def guarded(config: ListenConfig) -> FastAPI:
         return len(await request.body())
 
     install_error_handlers(app)
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(Guard, config=config, admission=admission)
     return app
 
 
@@ -45,7 +46,8 @@ def start() -> Iterator[Callable[..., Running]]:
 
         def start(**settings: Any) -> Running:
             config = ListenConfig(**{"port": 0, "drain_s": 5} | settings)
-            return stack.enter_context(listening(guarded(config), config))
+            admission = Admission(config)
+            return stack.enter_context(listening(guarded(config, admission), config, admission))
 
         yield start
 

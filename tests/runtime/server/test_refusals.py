@@ -6,6 +6,7 @@ import json
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -114,6 +115,33 @@ def test_more_requests_than_the_limit(start: Callable[..., Running], gate: Any) 
     assert statuses == [200, 200]
     assert server.admission.active == 0
     assert httpx.post(f"{server.url}{POST}", json=REQUEST).status_code == 200
+
+
+def test_background_requests_refuse_no_reactive_one(start: Callable[..., Running], gate: Any) -> None:
+    """Those of one app leave places to reactive requests, and to background requests of other apps."""
+    server = start(max_requests=8, tokens=Tokens([("mail", "m" * 20), ("notes", "n" * 20)]))
+    mail, notes = ({"authorization": f"Bearer {letter * 20}"} for letter in "mn")
+    background = REQUEST | {"service_tier": "flex"}
+    with ThreadPoolExecutor(12) as threads, httpx.Client(base_url=server.url, timeout=60) as http:
+        asked = []
+
+        def ask(body: Any, headers: dict[str, str]) -> None:
+            before = server.admission.active
+            asked.append(threads.submit(http.post, POST, json=body, headers=headers))
+            while server.admission.active == before:
+                assert not asked[-1].done(), asked[-1].result().text
+                threading.Event().wait(0.01)
+
+        for _ in range(6):  # its own two, and the four that come first
+            ask(background, mail)
+        refused = http.post(POST, json=background, headers=mail)
+        assert (refused.status_code, error_of(refused)["code"]) == (429, "rate_limit_exceeded")
+        ask(background, notes)
+        for headers in (mail, notes):
+            ask(REQUEST, headers)
+        gate.open()
+        assert [each.result().status_code for each in asked] == [200] * 9
+    assert server.admission.active == 0
 
 
 def test_a_fault_reveals_no_details(

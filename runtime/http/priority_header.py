@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastapi import Request
+from starlette.datastructures import Headers
 
 from agentrt.priority import PRIORITY_HEADER, Priority
 
-from ..http.errors import ApiError
+from .errors import ApiError
 
 _NAMES = {priority.name.lower(): priority for priority in Priority}
 
@@ -31,6 +32,14 @@ def header_priority(request: Request) -> Priority | None:
             code="invalid_value",
         )
     return named
+
+
+def hinted_priority(headers: Headers) -> Priority:
+    """Return the priority that the header names; reactive if it names none.
+
+    It serves where the body, which may name one as well, is not read or is another engine's.
+    """
+    return _NAMES.get(headers.get(PRIORITY_HEADER, "").lower(), Priority.REACTIVE)
 
 
 def priority_headers(priority: Priority) -> dict[str, str]:

@@ -1,0 +1,50 @@
+"""Places that several apps share: requests, connections or bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+
+class Shares:
+    """A number of places, some of which belong to each app. For one event loop.
+
+    Half of the places are divided equally among the apps: each finds its own, however many the others take.
+    The other half goes to those that come first, as do all places if there is only one app.
+    """
+
+    def __init__(self, places: int, apps: Collection[str] = ()) -> None:
+        """``apps`` are those with places of their own, at least one each. Others take what is common."""
+        self._apps = frozenset(apps) if len(apps) > 1 else frozenset()
+        self._own = max(1, places // (2 * len(self._apps))) if self._apps else 0
+        self._common = max(0, places - self._own * len(self._apps))
+        self._common_taken = 0
+        self._taken: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """Places that all apps have taken."""
+        return self._taken.total()
+
+    def take(self, app: str, places: int = 1) -> bool:
+        """Take ``places`` for ``app``; without effect, and False, if it may have no more."""
+        after = self._taken[app] + places
+        common = self._common_taken + self._beyond_own(app, after) - self._beyond_own(app, self._taken[app])
+        if common > self._common:
+            return False
+        self._common_taken = common
+        self._taken[app] = after
+        return True
+
+    def give_back(self, app: str, places: int = 1) -> None:
+        """Return ``places`` that ``app`` has taken."""
+        after = self._taken[app] - places
+        self._common_taken += self._beyond_own(app, after) - self._beyond_own(app, self._taken[app])
+        if after:
+            self._taken[app] = after
+        else:
+            del self._taken[app]
+
+    def _beyond_own(self, app: str, taken: int) -> int:
+        """Return how many of the places that an app has taken are common ones."""
+        return max(0, taken - (self._own if app in self._apps else 0))

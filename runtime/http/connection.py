@@ -64,7 +64,9 @@ class Connection(H11Protocol):
         """Answer with ``error`` if no response has begun, and close the connection."""
         if self.transport.is_closing():
             return
-        if self.conn.our_state is h11.IDLE:
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # what the application still sends is dropped
             body = json.dumps(error.body()).encode()
             headers = [
                 (b"content-type", b"application/json"),

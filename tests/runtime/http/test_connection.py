@@ -57,6 +57,17 @@ def test_bytes_that_are_not_http(server: Running, sent: bytes) -> None:
     assert "error" in json.loads(received.split(b"\r\n\r\n", 1)[1])
 
 
+@pytest.mark.parametrize("body", [b"x\r\n", b"5\r\nhello\r\nzz\r\n", b"5\r\nhello6\r\n"])
+def test_a_body_whose_chunks_are_damaged(server: Running, body: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /body HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + body
+        )
+        received = read_all(connection)
+    assert received.startswith(b"HTTP/1.1 400")
+    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
+
+
 def test_a_head_that_is_too_large(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000)

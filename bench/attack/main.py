@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from ..common.machine import describe_machine
 from ..common.parts import AttackPart
-from ..common.report import BenchReport, Table
-from .costly import COLUMNS, attack_by_costly_requests
+from ..common.report import BenchReport, Cell, Table
+from . import connections, costly, drain
+from .connections import ConnectionsSize
+from .exits import attack_by_exits
 from .outcomes import Outcomes
 from .requests import attack_by_requests
 
@@ -21,13 +23,17 @@ Progress = Callable[[str], None]
 class Size:
     """How much is tried."""
 
+    quick: bool
     requests: int
     """Random requests and mutations."""
+    connections: ConnectionsSize
+    exits: int
 
 
-FULL: Final = Size(requests=20_000)
-QUICK: Final = Size(requests=300)
-_ANSWERS: Final = "answers to random requests"
+_CONNECTIONS: Final = ConnectionsSize(crowd=1000, slow=40, hold_s=75, let_go=True, vanishing=500)
+FULL: Final = Size(False, requests=20_000, connections=_CONNECTIONS, exits=200)
+_FEW_CONNECTIONS: Final = ConnectionsSize(crowd=200, slow=10, hold_s=1, let_go=False, vanishing=30)
+QUICK: Final = Size(True, requests=300, connections=_FEW_CONNECTIONS, exits=4)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
 _METHOD: Final = (
@@ -36,6 +42,20 @@ _METHOD: Final = (
     "longest_freeze_ms is its longest wait during one request of the attacker. A request during which "
     "it waited more than 100 ms is sent twice more, and the shortest of the three waits counts."
 )
+
+
+@dataclass(slots=True)
+class _Run:
+    """What all parts add to."""
+
+    size: Size
+    progress: Progress
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    figures: dict[str, float] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+
+    def add_table(self, title: str, columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]) -> None:
+        self.tables.append(Table(title=title, columns=columns, rows=tuple(rows)))
 
 
 def run(
@@ -50,27 +70,55 @@ def run(
     Raises:
         BenchProcessError: a server does not start.
     """
-    machine, size = describe_machine(), SIZES[quick]
-    outcomes = Outcomes()
-    figures: dict[str, float] = {}
-    tables: list[Table] = []
-    if AttackPart.REQUESTS in parts:
-        attack_by_requests(size.requests, outcomes, progress)
-        answers = tuple(
-            (name, status, number) for (name, status), number in sorted(outcomes.statuses.items())
-        )
-        tables.append(Table(title=_ANSWERS, columns=("request", "status", "answers"), rows=answers))
-    if AttackPart.COSTLY in parts:
-        rows = attack_by_costly_requests(quick, outcomes, progress)
-        tables.append(Table(title="costly requests", columns=COLUMNS, rows=tuple(rows)))
+    machine, current = describe_machine(), _Run(SIZES[quick], progress)
+    for part, attack in _ATTACKS.items():
+        if part in parts:
+            attack(current)
+    current.add_table("problems", ("try", "problem"), current.outcomes.problems)
     left_out = [part for part in AttackPart if part not in parts]
     return BenchReport(
         bench="attack",
         machine=machine,
-        figures={**_counts(outcomes), **figures},
-        tables=(*tables, Table(title="problems", columns=("try", "problem"), rows=tuple(outcomes.problems))),
+        figures={**_counts(current.outcomes), **current.figures},
+        tables=tuple(current.tables),
         method=_METHOD + (f" Left out: {', '.join(left_out)}." if left_out else ""),
     )
+
+
+def _requests(run: _Run) -> None:
+    attack_by_requests(run.size.requests, run.outcomes, run.progress)
+    answers = [(name, status, number) for (name, status), number in sorted(run.outcomes.statuses.items())]
+    run.add_table("answers to random requests", ("request", "status", "answers"), answers)
+
+
+def _costly(run: _Run) -> None:
+    rows = costly.attack_by_costly_requests(run.size.quick, run.outcomes, run.progress)
+    run.add_table("costly requests", costly.COLUMNS, rows)
+
+
+def _connections(run: _Run) -> None:
+    rows = connections.attack_by_connections(run.size.connections, run.outcomes, run.progress)
+    run.add_table("clients that hold connections", connections.COLUMNS, rows)
+
+
+def _exits(run: _Run) -> None:
+    run.figures["clean_exits"] = attack_by_exits(run.size.exits, run.outcomes, run.progress)
+    run.figures["exits_tried"] = run.size.exits
+
+
+def _drain(run: _Run) -> None:
+    rows = drain.attack_by_sigterm(run.size.quick, run.outcomes, run.progress)
+    run.figures["drain_bound_kept"] = drain.is_kept(rows)
+    run.add_table("SIGTERM", drain.COLUMNS, rows)
+
+
+_ATTACKS: Final[Mapping[AttackPart, Callable[[_Run], None]]] = {
+    AttackPart.REQUESTS: _requests,
+    AttackPart.COSTLY: _costly,
+    AttackPart.CONNECTIONS: _connections,
+    AttackPart.EXITS: _exits,
+    AttackPart.DRAIN: _drain,
+}
 
 
 def _counts(outcomes: Outcomes) -> dict[str, float]:
@@ -78,7 +126,10 @@ def _counts(outcomes: Outcomes) -> dict[str, float]:
         "tries": outcomes.tries,
         "server_errors_5xx": outcomes.server_errors,
         "untyped_errors": outcomes.untyped_errors,
+        "broken_promises": outcomes.broken_promises,
         "faults_logged": outcomes.faults,
         "others_failed": outcomes.others_failed,
         "longest_freeze_ms": round(1000 * outcomes.longest_freeze_s, 1),
+        "descriptors_leaked": outcomes.descriptors_leaked,
+        "blocks_leaked": outcomes.blocks_leaked,
     }

@@ -31,6 +31,8 @@ class Outcomes:
     """Answers with a status of 500 or more that the part does not expect."""
     untyped_errors: int = 0
     """Error answers that do not have the documented form, and requests without any answer."""
+    broken_promises: int = 0
+    """What went wrong and has no count of its own; each is among the problems."""
     others_failed: int = 0
     """Requests of other clients that were not answered 200 meanwhile."""
     descriptors_leaked: int = 0
@@ -42,6 +44,11 @@ class Outcomes:
     """How many answers had which status, by what was tried."""
     problems: list[tuple[str, str]] = field(default_factory=list)
     """What was tried, and what was wrong."""
+
+    def fail(self, name: str, problem: str) -> None:
+        """Count a broken promise."""
+        self.broken_promises += 1
+        self.note(name, problem)
 
     def note(self, name: str, problem: str) -> None:
         """Keep a problem if there are not too many."""

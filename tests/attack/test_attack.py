@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 
-NOTHING = ("server_errors_5xx", "untyped_errors", "faults_logged", "others_failed")
+NOTHING = ("server_errors_5xx", "untyped_errors", "broken_promises", "faults_logged", "others_failed")
 
 
 def attacked(part: AttackPart) -> BenchReport:
@@ -38,3 +38,18 @@ def test_random_requests_to_every_route_and_mutated_bodies_of_clients() -> None:
 
 def test_requests_that_ask_for_much_work() -> None:
     assert attacked(AttackPart.COSTLY).figures["tries"] == 4
+
+
+def test_many_connections_slow_clients_and_clients_that_disconnect() -> None:
+    figures = attacked(AttackPart.CONNECTIONS).figures
+    assert figures["tries"] == 200 + 2 * 10 + 10 + 10 + 30
+    assert (figures["descriptors_leaked"], figures["blocks_leaked"]) == (0, 0)
+
+
+def test_processes_that_end_while_they_use_models() -> None:
+    figures = attacked(AttackPart.EXITS).figures
+    assert (figures["clean_exits"], figures["exits_tried"]) == (4, 4)
+
+
+def test_sigterm_under_load() -> None:
+    assert attacked(AttackPart.DRAIN).figures["drain_bound_kept"] == 1

@@ -10,9 +10,12 @@ from typing import Final
 from ..common.machine import describe_machine
 from ..common.parts import AttackPart
 from ..common.report import BenchReport, Cell, Table
-from . import connections, costly, drain
+from . import connections, costly, drain, engines, soak
 from .connections import ConnectionsSize
 from .exits import attack_by_exits
+from .full_disk import attack_by_full_disk
+from .kills import KillsSize, attack_by_kills
+from .leaks import growth_per_hour
 from .outcomes import Outcomes
 from .requests import attack_by_requests
 
@@ -27,13 +30,17 @@ class Size:
     requests: int
     """Random requests and mutations."""
     connections: ConnectionsSize
+    kills: KillsSize
     exits: int
+    soak_s: float
 
 
 _CONNECTIONS: Final = ConnectionsSize(crowd=1000, slow=40, hold_s=75, let_go=True, vanishing=500)
-FULL: Final = Size(False, requests=20_000, connections=_CONNECTIONS, exits=200)
+_KILLS: Final = KillsSize(streams=13, conversions=12, profiles=12, store_writes=13)
+FULL: Final = Size(False, 20_000, _CONNECTIONS, _KILLS, exits=200, soak_s=1200)
 _FEW_CONNECTIONS: Final = ConnectionsSize(crowd=200, slow=10, hold_s=1, let_go=False, vanishing=30)
-QUICK: Final = Size(True, requests=300, connections=_FEW_CONNECTIONS, exits=4)
+_FEW_KILLS: Final = KillsSize(streams=1, conversions=1, profiles=0, store_writes=2)
+QUICK: Final = Size(True, 300, _FEW_CONNECTIONS, _FEW_KILLS, exits=4, soak_s=5)
 SIZES: dict[bool, Size] = {False: FULL, True: QUICK}
 
 _METHOD: Final = (
@@ -101,6 +108,20 @@ def _connections(run: _Run) -> None:
     run.add_table("clients that hold connections", connections.COLUMNS, rows)
 
 
+def _engines(run: _Run) -> None:
+    rows = engines.attack_by_engines(run.size.quick, run.outcomes, run.progress)
+    run.add_table("hostile engines", engines.COLUMNS, rows)
+
+
+def _kills(run: _Run) -> None:
+    killed, survived = attack_by_kills(run.size.kills, run.outcomes, run.progress)
+    run.figures |= {"kills": killed, "kills_survived": survived}
+
+
+def _disk(run: _Run) -> None:
+    run.figures["full_disks_tried"] = attack_by_full_disk(run.outcomes, run.progress)
+
+
 def _exits(run: _Run) -> None:
     run.figures["clean_exits"] = attack_by_exits(run.size.exits, run.outcomes, run.progress)
     run.figures["exits_tried"] = run.size.exits
@@ -112,12 +133,22 @@ def _drain(run: _Run) -> None:
     run.add_table("SIGTERM", drain.COLUMNS, rows)
 
 
+def _soak(run: _Run) -> None:
+    samples = soak.soak(run.size.soak_s, run.outcomes, run.progress)
+    run.figures["rss_growth_mb_per_hour"] = round(growth_per_hour(samples), 2)
+    run.add_table("soak", soak.COLUMNS, soak.rows_of(samples))
+
+
 _ATTACKS: Final[Mapping[AttackPart, Callable[[_Run], None]]] = {
     AttackPart.REQUESTS: _requests,
     AttackPart.COSTLY: _costly,
     AttackPart.CONNECTIONS: _connections,
+    AttackPart.ENGINES: _engines,
+    AttackPart.KILLS: _kills,
+    AttackPart.DISK: _disk,
     AttackPart.EXITS: _exits,
     AttackPart.DRAIN: _drain,
+    AttackPart.SOAK: _soak,
 }
 
 

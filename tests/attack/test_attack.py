@@ -53,3 +53,27 @@ def test_processes_that_end_while_they_use_models() -> None:
 
 def test_sigterm_under_load() -> None:
     assert attacked(AttackPart.DRAIN).figures["drain_bound_kept"] == 1
+
+
+def test_hostile_engines_behind_a_gateway() -> None:
+    report = attacked(AttackPart.ENGINES)
+    (engines,) = (table for table in report.tables if table.title == "hostile engines")
+    statuses = {row[0]: row[2] for row in engines.rows}
+    assert (statuses["ends in an event"], statuses["redirects"]) == (200, 307)
+    assert report.figures["descriptors_leaked"] == 0
+
+
+def test_processes_that_are_killed_leave_what_the_next_one_needs() -> None:
+    figures = attacked(AttackPart.KILLS).figures
+    assert figures["kills_survived"] == figures["kills"] == 4
+
+
+def test_full_disks() -> None:
+    attacked(AttackPart.DISK)
+
+
+def test_mixed_load_leaves_no_descriptor_and_no_block() -> None:
+    report = attacked(AttackPart.SOAK)
+    assert (report.figures["descriptors_leaked"], report.figures["blocks_leaked"]) == (0, 0)
+    assert "rss_growth_mb_per_hour" in report.figures
+    assert any(table.title == "soak" and len(table.rows) > 2 for table in report.tables)

@@ -1,0 +1,178 @@
+"""An engine behind a gateway that breaks off, never ends, or sends what no engine should."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import socketserver
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+_STREAM: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+_CHUNKED: Final = _STREAM.replace(b"connection: close", b"transfer-encoding: chunked")
+_DONE: Final = b"data: [DONE]\n\n"
+_LENGTH: Final = re.compile(rb"(?i)content-length: (\d+)")
+_LIVENESS: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
+
+Write = Callable[[bytes], object]
+
+
+class HostileEngine:
+    """An engine that the first message of a request tells how to misbehave. A context manager."""
+
+    def __init__(self) -> None:
+        """Listen on a free port."""
+        self._ends = threading.Event()
+        self.paths: list[str] = []
+        """Of all requests, as they were received."""
+        engine = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                engine._answer(self.rfile, self.wfile.write)
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            request_queue_size = 100
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """Ignore that the gateway has closed the connection."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        """The address for a gateway."""
+
+    def _answer(self, received: Any, write: Write) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            line = received.readline()
+            if not line:
+                return
+            head += line
+        length = _LENGTH.search(head)
+        body = received.read(int(length[1])) if length else b""
+        self.paths.append(head.split(b" ")[1].decode("latin-1"))
+        behaviour = BEHAVIOURS.get(_first_message(body))
+        if behaviour is None:
+            write(_LIVENESS)
+        elif behaviour(write):
+            self._ends.wait()
+
+    def __enter__(self) -> Self:
+        """Start to answer."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close all connections."""
+        self._ends.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def _first_message(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["messages"][0]["content"])
+    except (ValueError, KeyError):
+        return ""
+
+
+def _chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    chunk = {"id": "e", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+_WORD: Final = _chunk({"content": "a"})
+_FINISHED: Final = _chunk({}, "stop") + _DONE
+_GARBAGE: Final = (
+    b"\x00\xff\xfe" * 1000 + b'\n\ndata: {\n\ndata: []\n\ndata: 5\n\ndata: {"choices": 5}\n\n'
+    b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":-1},{"index":1e300},{"index":true,'
+    b'"function":5}]}}]}\n\ndata: {"choices":[{"delta":{"content":NaN}}],"usage":{"completion_tokens":1e999}}'
+    b'\n\ndata: {"choices":[{"delta":null}]}\n\ndata: {"choices":[null]}\n\ndata: \xff\n\n:x\n\nid: 5\n\n'
+)
+_DEEP: Final = b'data: {"choices":[{"index":0,"delta":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}]}\n\n"
+_TWO: Final = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}\n\n'
+)
+_REDIRECT: Final = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /stolen\r\ncontent-length: 0\r\n\r\n"
+_ODD_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-a: b\r\nset-cookie: a=b\r\nserver: evil\r\n"
+    b"transfer-encoding: identity\r\ncontent-length: 5\r\nconnection: x-a\r\n\r\nhello"
+)
+_UPGRADE: Final = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+
+
+def _sends(*pieces: bytes, stays: bool = False) -> Callable[[Write], bool]:
+    """Return a behaviour that sends ``pieces``, and then closes the connection or ``stays``."""
+
+    def behave(write: Write) -> bool:
+        for piece in pieces:
+            write(piece)
+        return stays
+
+    return behave
+
+
+def _endless(write: Write) -> bool:
+    write(_STREAM)
+    for _ in range(3000):
+        write(_chunk({"content": "x" * 100_000}))
+    return False
+
+
+def _huge_head(write: Write) -> bool:
+    write(b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: %b\r\n" % (n, b"y" * 900) for n in range(2000)) + b"\r\n")
+    return False
+
+
+def _bomb(encoding: bytes) -> Callable[[Write], bool]:
+    def behave(write: Write) -> bool:
+        head = _STREAM.replace(b"connection", b"content-encoding: " + encoding + b"\r\nconnection")
+        write(head + gzip.compress(bytes(64 * 2**20)))
+        return False
+
+    return behave
+
+
+BREAKING_OFF: Final = frozenset(
+    {"ends in an event", "ends in a chunk", "sends wrong chunks", "stays silent in a stream"}
+)
+"""Behaviours after which an answer must not look complete."""
+
+BEHAVIOURS: Final[Mapping[str, Callable[[Write], bool]]] = {
+    "stays silent": _sends(stays=True),
+    "stays silent in a stream": _sends(_STREAM, _WORD, stays=True),
+    "stays open when it has finished": _sends(_STREAM, _WORD, _chunk({}, "stop"), stays=True),
+    "ends in an event": _sends(_STREAM, _WORD, b'data: {"id":"e","cho'),
+    "ends in a chunk": _sends(_CHUNKED, b"10\r\nabc"),
+    "sends wrong chunks": _sends(_CHUNKED, b"zz\r\nabc\r\n"),
+    "sends garbage": _sends(_STREAM, _GARBAGE, _FINISHED),
+    "sends a huge event": _sends(_STREAM, b"data: " + b"x" * (9 * 2**20)),
+    "sends many events": _sends(_STREAM, _WORD * 30_000, _FINISHED),
+    "sends deep JSON": _sends(_STREAM, _DEEP, _FINISHED),
+    "sends two choices": _sends(_STREAM, _TWO, _DONE),
+    "sends without end": _endless,
+    "sends a gzip bomb": _bomb(b"gzip"),
+    "sends a zstd bomb": _bomb(b"zstd"),
+    "sends a huge head": _huge_head,
+    "sends early hints": _sends(
+        b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 5, _STREAM, _WORD, _FINISHED
+    ),
+    "sends an odd head": _sends(_ODD_HEAD),
+    "switches protocols": _sends(_UPGRADE),
+    "redirects": _sends(_REDIRECT),
+    "speaks no HTTP": _sends(b"SSH-2.0-x\r\n\r\n"),
+    "closes": _sends(),
+}
+"""What the engine does, by the content of a request's first message; true to stay connected."""

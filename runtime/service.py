@@ -61,7 +61,7 @@ from .toolcache.renderer import ToolTurnRenderer
 from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
 from .xpu.loading import load_model
-from .xpu.warm_up import warm_up
+from .xpu.warm_up import warm_up, warm_up_attention
 
 _log: Final = logging.getLogger(__name__)
 
@@ -122,7 +122,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                     directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
                 )
             arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
-            warm_up(loaded.platform, loaded.graph, arena.blocks, directory.graph.with_suffix(".bin"))
+            weights = directory.graph.with_suffix(".bin")
+            warm_up(loaded.platform, loaded.graph, arena.blocks, weights)
             self._pool = BlockPool(arena.blocks)
             self._state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
             self._arena = arena
@@ -130,6 +131,10 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             self._kept = open_contexts(
                 config, directory, loaded, arena, self._tokenizer, context_store, on_step
             )
+            if self._kept.longest_context:
+                longest = min(arena.capacity_tokens, directory.context_length) - arena.block_tokens
+                stored = self._kept.longest_context * arena.block_tokens
+                warm_up_attention(loaded.platform, loaded.graph, max(0, min(stored, longest)), weights)
             self._salts = self._kept.salts
             self._contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
             if contexts is not None and contexts.owner == self._contexts_owner and self._kept.store is None:

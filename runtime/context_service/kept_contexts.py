@@ -62,6 +62,11 @@ class KeptContexts:
         """Bytes that chunks may take beside the arena."""
         return 0 if self.swapper is None else self._config.context_memory_bytes
 
+    @property
+    def longest_context(self) -> int:
+        """The most chunks that a stored context has; 0 if none can be loaded."""
+        return 0 if self.store is None else self.store.longest_context
+
     def swap(
         self, rows: Sequence[Rows], codec: ChunkCodec, levels: ChooseLevels = stored_as_they_are
     ) -> None:

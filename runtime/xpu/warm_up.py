@@ -1,8 +1,11 @@
-"""Runs each compiled piece once before the first request, so that no request waits for OpenVINO's lazy work.
+"""Runs each compiled piece before the first request, so that no request waits for OpenVINO's lazy work.
 
 OpenVINO lays weights out for the processor when a piece first runs. The pages of the file that they are read
 from would stay in the process beside that copy, although they are hardly read again: they are released after
 each piece.
+
+Each attention has scratch memory for the tokens that it attends to, which OpenVINO allocates when a sequence
+is first that long. Its pages cost more time than the few new tokens of a context that comes back.
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ from .platforms import OpenVINOPlatform
 from .process_memory import release_file_pages, release_free_memory
 
 _TIMEOUT_S: Final = 600.0
+
+_MOST_PAST_TOKENS: Final = 8192
+"""The longest past that attentions are warmed up for: their scratch memory grows with it, some 10 kB a token
+for a model of 0.5B, and stays allocated. Behind a longer one computing takes most of the time."""
 
 
 def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weights: Path) -> None:
@@ -42,6 +49,25 @@ def warm_up(platform: OpenVINOPlatform, graph: ExecutionGraph, blocks: int, weig
             inputs = BatchInputs([0] * tokens, positions, [0], [0, tokens], [table], tokens, rows, states)
             _run(platform, BatchContext(-1, inputs, inputs.shape, kernels), weights)
     release_free_memory()
+
+
+def warm_up_attention(
+    platform: OpenVINOPlatform, graph: ExecutionGraph, past_tokens: int, weights: Path
+) -> None:
+    """Run every segment for one block of tokens behind ``past_tokens`` others, or as many as are worth it.
+
+    Reads and writes the first block of the arena in place of all others. ``weights`` is the file that the
+    model was compiled from.
+
+    Raises:
+        EngineFailedError: a piece failed or did not end.
+    """
+    size = graph.block_tokens
+    past = min(past_tokens, _MOST_PAST_TOKENS) // size * size
+    table = [0] * (past // size + 1)
+    positions = list(range(past, past + size))
+    inputs = BatchInputs([0] * size, positions, [past], [0, size], [table], past + size, [size - 1])
+    _run(platform, BatchContext(-1, inputs, inputs.shape, graph.segment_kernels), weights)
 
 
 def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> None:

@@ -59,6 +59,12 @@ class ChunkIndex:
         with self._lock:
             return [block_hash for _, block_hash in self._used.get(name, ())]
 
+    def most_used_by_one(self) -> int:
+        """Return the largest number of chunks that a context uses and that are stored."""
+        with self._lock:
+            counts = (sum(key in self._locations for key in used) for used in self._used.values())
+            return max(counts, default=0)
+
     def owned_by(self, name: str) -> list[ChunkLocation]:
         """Return the chunks in the file of the context."""
         with self._lock:

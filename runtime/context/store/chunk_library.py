@@ -91,6 +91,11 @@ class ChunkLibrary:
         return len(self._index)
 
     @property
+    def longest_context(self) -> int:
+        """The most chunks of a context that can be read."""
+        return self._index.most_used_by_one()
+
+    @property
     def foreign(self) -> int:
         """Chunks of another fingerprint."""
         return sum(self._foreign.values())

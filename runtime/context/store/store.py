@@ -230,6 +230,11 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """
         return self._chunks.read(location)
 
+    @property
+    def longest_context(self) -> int:
+        """The most chunks of a context that can be read."""
+        return self._chunks.longest_context
+
     def statistics(self) -> StoreStatistics:
         """Return counts. Cheap; callable from any thread."""
         with self._lookup:

@@ -16,7 +16,7 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 from agentrt.priority import Priority
-from agentrt.runtime import LocalRuntime
+from agentrt.runtime import LocalRuntime, service
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context.swap import chunk_loader
 from agentrt.runtime.context.swap.costs import LinearCost
@@ -59,6 +59,25 @@ def restarted(opened: Callable[..., LocalRuntime], **settings: Any) -> LocalRunt
     with opened(**settings) as runtime:
         runtime.generate(FIRST, max_tokens=40, app="notes")
     return opened(**settings)
+
+
+def test_opening_warms_up_for_the_longest_stored_context(
+    opened: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed: list[int] = []
+    monkeypatch.setattr(service, "warm_up_attention", lambda *arguments: warmed.append(arguments[2]))
+    with opened() as runtime:
+        runtime.generate(FIRST, max_tokens=40, app="notes")
+        runtime.generate(FIRST[1:], max_tokens=4, app="mail")
+    assert warmed == [], "nothing was stored"
+    with opened() as runtime:
+        store = runtime._kept.store
+        assert store is not None
+        longest = max(len(context.block_hashes) for context in store.contexts("notes"))
+        assert warmed == [longest * BLOCK]
+        least = runtime.statistics().arena_bytes // runtime.statistics().blocks
+    with opened(memory_bytes=2 * least):
+        assert warmed[1:] == [BLOCK], "the arena has no room for more"
 
 
 @pytest.mark.usefixtures("loads_only")

@@ -4,6 +4,7 @@ import mmap
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agentrt.errors import EngineFailedError
@@ -12,7 +13,7 @@ from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu.device import OpenVINOXPU
 from agentrt.runtime.xpu.process_memory import release_file_pages
 from agentrt.runtime.xpu.protocol import KernelDone
-from agentrt.runtime.xpu.warm_up import warm_up
+from agentrt.runtime.xpu.warm_up import warm_up, warm_up_attention
 from tests.runtime.tiny import load, tiny_model
 
 PAGES = 64
@@ -85,6 +86,31 @@ def test_every_piece_runs_once(
     if static_tokens is not None:
         assert sum(kind == "tokens" for kind, _ in ran) == layers
         assert sum(kind == "attention" for kind, _ in ran) == layers - 1
+
+
+@pytest.mark.parametrize(("stored", "past"), [(0, 0), (70, 64), (10**6, 8192)])
+def test_attentions_are_warmed_up_for_a_long_past_in_one_block(
+    tiny_folder: Path, stored: int, past: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tiny_model(tiny_folder, "nano")
+    loaded = load(directory)
+    caches = [np.asarray(cache.data).view(np.uint8) for cache in loaded.platform.caches.values()]
+    before = [cache[1:].copy() for cache in caches]
+    ran: list[tuple[int, int, int]] = []
+    run = OpenVINOXPU.run
+
+    def noted(xpu: OpenVINOXPU, *arguments: object) -> KernelDone | None:
+        kernel, context, *_ = arguments
+        shape = context.shape  # type: ignore[attr-defined]
+        ran.extend((index, shape.tokens, shape.past_tokens) for index in kernel.segments)  # type: ignore[attr-defined]
+        return run(xpu, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(OpenVINOXPU, "run", noted)
+    warm_up_attention(loaded.platform, loaded.graph, stored, directory.graph.with_suffix(".bin"))
+    size = loaded.graph.block_tokens
+    assert sorted(ran) == [(index, size, past) for index in range(len(loaded.graph.bounds))]
+    for cache, kept in zip(caches, before, strict=True):
+        assert (cache[1:] == kept).all()
 
 
 def test_a_failing_piece_fails_the_loading(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,27 @@ def test_no_other_number_of_chunks_is_quicker(
     chosen = recomputed_chunks(io_bytes, recompute, io)
     assert 0 <= chosen <= len(io_bytes)
     best = min(map(delay, range(len(io_bytes) + 1)))
+    if best > 0.9 * delay(0):
+        assert chosen == 0, "it would hardly be quicker"
+        return
     assert delay(chosen) <= best * (1 + 1e-9)
     assert all(delay(fewer) > delay(chosen) for fewer in range(chosen)), "the fewest of equally quick ones"
 
 
 @given(sizes, costs, costs, st.integers(0, 5))
 def test_no_more_than_wanted(io_bytes: list[int], recompute: LinearCost, io: LinearCost, most: int) -> None:
-    assert recomputed_chunks(io_bytes, recompute, io, most=most) <= most
+    assert recomputed_chunks(io_bytes, recompute, io, most=most) == min(
+        most, recomputed_chunks(io_bytes, recompute, io)
+    )
+
+
+def test_nothing_is_computed_where_that_saves_little() -> None:
+    recompute, sizes = LinearCost(0.0, 0.04), [1] * 100
+    chosen = [recomputed_chunks(sizes, recompute, LinearCost(0.0, s)) for s in (0.001, 0.004, 0.006)]
+    assert chosen == [0, 0, 13]
+    assert recomputed_chunks(sizes, recompute, LinearCost(0.0, 0.006), most=2) == 2, (
+        "the first of many batches"
+    )
 
 
 def test_a_faster_disk_recomputes_less_and_light_chunks_are_read() -> None:

@@ -30,11 +30,14 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
     max_held_bytes: int = Field(default=64 * 2**20, gt=0)
     """Bytes of the bodies of reactive requests in progress and of answers that their clients have yet to
     read, and as many of proactive ones. Those of requests that add more are answered 429."""
+    max_connections: int = Field(default=2048, gt=0)
+    """Connections at once, or half of the files that the process may open, if these are fewer. Half of them
+    are for connections that have sent no valid token yet."""
     header_timeout_s: float = Field(default=10.0, gt=0)
     """A request's head must be complete within this time of its first byte, or of the connection."""
     body_timeout_s: float = Field(default=60.0, gt=0)
     write_timeout_s: float = Field(default=60.0, gt=0)
-    """A request is cancelled if its client reads nothing for this long."""
+    """A client that has not read what it was sent by then is disconnected, which cancels its request."""
     idle_timeout_s: int = Field(default=30, gt=0)
     """A connection without requests is closed after this time."""
     drain_s: int = Field(default=30, ge=0)

@@ -8,11 +8,18 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import cast
 
 import uvicorn
 
+from .acceptor import Acceptor
+from .connection import Connection
+from .connection_table import ConnectionTable
+
 _ENDING_S = 5
-"""Seconds in which cancelled requests must have sent their errors."""
+"""Seconds in which cancelled requests must have sent their errors; then their connections are closed."""
+_ENDED_S = 1
+"""Seconds in which requests without a connection must have ended."""
 
 
 class DrainingServer(uvicorn.Server):
@@ -24,15 +31,18 @@ class DrainingServer(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
+        table: ConnectionTable,
         drain_s: float,
         ready: Callable[[], None],
         waiting: Callable[[int], None],
     ) -> None:
-        """``ready`` is called once clients can connect and signals stop the server.
+        """``table`` has the connections of ``config``'s protocol.
 
+        ``ready`` is called once clients can connect and signals stop the server.
         ``waiting`` is called with the number of requests in progress when the server begins to wait for them.
         """
         super().__init__(config)
+        self._table = table
         self._drain_s = drain_s
         self._ready = ready
         self._waiting = waiting
@@ -47,8 +57,15 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections, and say so."""
-        await super().startup(sockets)
+        await super().startup([])
+        for listener in sockets or ():
+            acceptor = Acceptor(listener, self._new_connection, self._table.free_one)
+            self.servers.append(acceptor)  # type: ignore[arg-type]  # uvicorn closes it and waits for that
         self._ready()
+
+    def _new_connection(self) -> asyncio.Protocol:
+        protocol = cast(type[Connection], self.config.http_protocol_class)
+        return protocol(self.config, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and wait until the requests in progress have ended or were ended."""
@@ -69,4 +86,7 @@ class DrainingServer(uvicorn.Server):
         for task in self.server_state.tasks:
             task.cancel()
         await asyncio.sleep(_ENDING_S)
+        for connection in list(self.server_state.connections):
+            cast(Connection, connection).abort()
+        await asyncio.sleep(_ENDED_S)
         self.force_exit = True

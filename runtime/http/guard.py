@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -12,10 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .admission import Admission
 from .config import ListenConfig
-from .errors import ApiError
+from .errors import ApiError, rate_limit_error
 from .held_bytes import HeldBytes
 from .identity import LOCAL_APP
 from .priority_header import hinted_priority
+from .sending import ending_connection, in_pieces
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
@@ -47,18 +52,22 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        connection: Connection | None = scope["state"].get("connection")
         with ExitStack() as stack:
             try:
                 headers = Headers(scope=scope)
                 self._check_origin(headers)
-                app, scope["state"]["owner"] = self._identify(scope, headers)
+                app, scope["state"]["owner"], proven = self._identify(scope, headers)
+                if proven and connection is not None and not connection.prove(app):
+                    raise rate_limit_error("this app has too many connections. Close some, and try again.")
                 held = stack.enter_context(self._admission.hold_bytes(app, hinted_priority(headers)))
                 self._hold_length(headers, held)
             except ApiError as refusal:
                 await _closing(refusal).response()(scope, receive, send)
                 return
             scope["state"] |= {"app": app, "held_bytes": held}
-            await self._app(scope, self._limit_body(receive, held), self._limit_write_time(send))
+            send = in_pieces(send if proven else ending_connection(send), held, connection)
+            await self._app(scope, self._limit_body(receive, held), send)
 
     def _check_origin(self, headers: Headers) -> None:
         """Refuse web pages: of other names for this machine (DNS rebinding), and of other sites."""
@@ -75,15 +84,15 @@ class Guard:
                 code="invalid_origin",
             )
 
-    def _identify(self, scope: Scope, headers: Headers) -> tuple[str, bool]:
-        """Return the app of the request, and whether it is the owner's.
+    def _identify(self, scope: Scope, headers: Headers) -> tuple[str, bool, bool]:
+        """Return the app of the request, whether it is the owner's, and whether the request may be any.
 
         The app is that of the token, else that of the connection's peer. Without tokens all are the owner's.
         """
         peer: str = scope["state"].get("peer", LOCAL_APP)
         tokens = self._config.tokens
         if tokens is None:
-            return peer, True
+            return peer, True, True
         app = tokens.app_of(headers.get("authorization", ""))
         if app is not None:
             is_owner = app == tokens.owner
@@ -93,9 +102,9 @@ class Guard:
                     "it tells what all apps do. Send the owner's token: the first one of the token file.",
                     code="owner_only",
                 )
-            return app, is_owner
+            return app, is_owner, True
         if scope["path"] == _PATH_WITHOUT_TOKEN and scope["method"] in ("GET", "HEAD"):
-            return peer, False
+            return peer, False, False
         raise ApiError(
             401,
             "no valid token. Send 'Authorization: Bearer TOKEN' with a token of this server (api_key in "
@@ -145,15 +154,6 @@ class Guard:
             except ApiError as refusal:
                 raise _closing(refusal) from None
             return message
-
-        return limited
-
-    def _limit_write_time(self, send: Send) -> Send:
-        """Wrap ``send``: it raises :class:`TimeoutError` if the client does not read for too long."""
-
-        async def limited(message: Message) -> None:
-            async with asyncio.timeout(self._config.write_timeout_s):
-                await send(message)
 
         return limited
 

@@ -18,6 +18,8 @@ from .config import ListenConfig
 
 BACKLOG: Final = 2048
 """Connections that the system accepts before the server does."""
+_BUFFER_BYTES: Final = 1 << 16
+"""What the system buffers in each direction of a TCP connection; by default it would be megabytes."""
 
 
 @contextmanager
@@ -51,6 +53,8 @@ def _bind_tcp(config: ListenConfig) -> socket.socket:
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):  # its connections inherit them
+                listener.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER_BYTES)
             listener.bind(address)
             # With SO_REUSEADDR, Linux lets two sockets bind one port until one of them listens.
             listener.listen(BACKLOG)

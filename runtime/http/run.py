@@ -6,15 +6,18 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
 
 from .config import ListenConfig
 from .connection import Connection
+from .connection_table import ConnectionTable, connection_limit
 from .draining import DrainingServer
 from .interrupted import AnswerInterrupted
-from .listener import BACKLOG
+
+_MAX_HEAD_BYTES: Final = 1 << 15
 
 
 def make_server(
@@ -27,18 +30,19 @@ def make_server(
 
     ``ready`` and ``waiting`` are those of :func:`serve`.
     """
+    table = ConnectionTable(connection_limit(config.max_connections), config.apps)
     settings = uvicorn.Config(
         AnswerInterrupted(app),
-        http=type("BoundConnection", (Connection,), {"header_timeout_s": config.header_timeout_s}),
+        http=Connection.bound_to(config, table),
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=BACKLOG,
         timeout_keep_alive=config.idle_timeout_s,
     )
-    return DrainingServer(settings, config.drain_s, ready, waiting)
+    return DrainingServer(settings, table, config.drain_s, ready, waiting)
 
 
 def serve(

@@ -26,25 +26,27 @@ class Shares:
         """Places that all apps have taken."""
         return self._taken.total()
 
+    def room(self, app: str, places: int = 1) -> bool:
+        """Whether ``app`` may take ``places``."""
+        return self._common_after(app, places) <= self._common
+
     def take(self, app: str, places: int = 1) -> bool:
         """Take ``places`` for ``app``; without effect, and False, if it may have no more."""
-        after = self._taken[app] + places
-        common = self._common_taken + self._beyond_own(app, after) - self._beyond_own(app, self._taken[app])
-        if common > self._common:
+        if not self.room(app, places):
             return False
-        self._common_taken = common
-        self._taken[app] = after
+        self._common_taken = self._common_after(app, places)
+        self._taken[app] += places
         return True
 
     def give_back(self, app: str, places: int = 1) -> None:
         """Return ``places`` that ``app`` has taken."""
-        after = self._taken[app] - places
-        self._common_taken += self._beyond_own(app, after) - self._beyond_own(app, self._taken[app])
-        if after:
-            self._taken[app] = after
-        else:
+        self._common_taken = self._common_after(app, -places)
+        self._taken[app] -= places
+        if not self._taken[app]:
             del self._taken[app]
 
-    def _beyond_own(self, app: str, taken: int) -> int:
-        """Return how many of the places that an app has taken are common ones."""
-        return max(0, taken - (self._own if app in self._apps else 0))
+    def _common_after(self, app: str, places: int) -> int:
+        """Return how many common places are taken once ``app`` has taken ``places`` more."""
+        own = self._own if app in self._apps else 0
+        before = self._taken[app]
+        return self._common_taken + max(0, before + places - own) - max(0, before - own)

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, Request
+from fastapi.responses import Response
 
 from agentrt.runtime.http.admission import Admission
 from agentrt.runtime.http.config import ListenConfig
@@ -14,6 +15,9 @@ from agentrt.runtime.http.errors import install_error_handlers
 from agentrt.runtime.http.guard import Guard
 from agentrt.runtime.http.request_state import app_of, is_owner
 from tests.runtime.http.serving import Running, listening
+
+LARGE = 4 * 2**20
+"""Bytes of the answer to ``/large``."""
 
 
 def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
@@ -34,6 +38,12 @@ def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
     async def body_size(request: Request) -> int:
         return len(await request.body())
 
+    @app.get("/large")
+    async def large() -> Response:
+        app.state.large_answers += 1
+        return Response(bytes(LARGE))
+
+    app.state.large_answers = 0
     install_error_handlers(app)
     app.add_middleware(Guard, config=config, admission=admission)
     return app

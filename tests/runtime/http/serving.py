@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.draining import DrainingServer
 from agentrt.runtime.http.listener import bind
 from agentrt.runtime.http.run import make_server
 
@@ -22,6 +23,12 @@ class Running:
 
     port: int
     admission: Any
+    _server: DrainingServer
+
+    @property
+    def connections(self) -> int:
+        """How many connections the server has."""
+        return len(self._server.server_state.connections)
 
     @property
     def url(self) -> str:
@@ -39,7 +46,7 @@ def listening(app: FastAPI, config: ListenConfig, admission: Any = None) -> Iter
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:
-            yield Running(port, admission)
+            yield Running(port, admission, server)
         finally:
             server.should_exit = True
             thread.join(30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -73,14 +72,11 @@ def _switch_figures(replayed: Sequence[Replayed]) -> dict[str, float]:
     found: dict[str, float] = {}
     ours = {(each.pattern, each.contexts): each for each in replayed if each.side == OURS.name}
     for baseline in BASELINES:
-        ratios = [
-            each.mean_s / ours[each.pattern, each.contexts].mean_s
-            for each in replayed
-            if each.side == baseline.name
-        ]
-        if ratios:
+        pairs = [(each, ours[each.pattern, each.contexts]) for each in replayed if each.side == baseline.name]
+        if pairs:
             name = baseline.name.lower().replace("-", "_")
-            found[f"switch_latency_ratio_vs_{name}_mean"] = statistics.fmean(ratios)
+            ratio = sum(other.total_s for other, _ in pairs) / sum(own.total_s for _, own in pairs)
+            found[f"switch_latency_ratio_vs_{name}_mean"] = ratio
     if ours:
         latencies = [switch.seconds for each in ours.values() for switch in each.switches]
         found["switch_p95_ms"] = 1e3 * percentile(latencies, 0.95)

@@ -58,7 +58,7 @@ class Size:
 
 
 _TASKS: Final = {"simple": 16, "multiple": 8, "parallel": 8}
-_TRACES: Final = TraceSize((2, 4, 8, 16), 4, 2048, 3.0, sweeps=True)
+_TRACES: Final = TraceSize((2, 4, 8, 16), 6, 2048, 2.25, sweeps=True)
 FULL: Final = Size(_TRACES, (1000, 8000), 3, 7, 24, 1024, 512, 100, _TASKS, 500)
 _FEW_TASKS: Final = {"simple": 2, "multiple": 2}
 _FEW_TRACES: Final = TraceSize((3, 8), 3, 512, 2.5, sweeps=False)

@@ -23,14 +23,15 @@ class SwapPolicy:
     """Of the keys and values in memory and on disk."""
     compression: float | None = None
     """Bytes of stored chunks, as a share of those at 8 bits; None stores them as they are."""
+    arena: float | None = None
+    """KV arena, in contexts of full length; the rest of the memory has stored chunks. None: it has none."""
 
-    def settings(self, budget_bytes: int, arena_bytes: int) -> dict[str, Any]:
+    def settings(self, budget_bytes: int, context_bytes: float) -> dict[str, Any]:
         """Return the settings of a runtime with ``budget_bytes`` bytes of memory for contexts.
 
-        A policy that writes ahead of time has ``arena_bytes`` of them as KV arena, and stored chunks in the
-        rest. All others have one kind of memory.
+        ``context_bytes`` are those of a context of full length at 8 bits.
         """
-        arena = arena_bytes if self.ahead_of_time else budget_bytes
+        arena = budget_bytes if self.arena is None else min(budget_bytes, int(self.arena * context_bytes))
         settings: dict[str, Any] = {
             "memory_bytes": arena,
             "context_memory_bytes": budget_bytes - arena,
@@ -41,7 +42,8 @@ class SwapPolicy:
         return settings
 
 
-OURS: Final = SwapPolicy("ours", compression=0.5)
+OURS: Final = SwapPolicy("ours")
+"""The runtime's default settings."""
 VLLM_SQ: Final = SwapPolicy("VLLM-SQ", ahead_of_time=False, recompute=False)
 VLLM_S: Final = replace(VLLM_SQ, name="VLLM-S", precision="f16")
 SWAPPING: Final = replace(VLLM_S, name="Swapping", whole_contexts=True)
@@ -50,7 +52,9 @@ LMK: Final = replace(SWAPPING, name="LMK", stores=False)
 BASELINES: Final = (VLLM_SQ, VLLM_S, SWAPPING, LMK)
 
 WITHOUT_RECOMPUTE: Final = replace(OURS, name="ours without recompute", recompute=False)
-WITHOUT_COMPRESSION: Final = replace(OURS, name="ours without compression", compression=None)
-ON_DEMAND: Final = replace(OURS, name="ours without life cycle", ahead_of_time=False, compression=None)
+ON_DEMAND: Final = replace(OURS, name="ours without life cycle", ahead_of_time=False)
+COMPRESSED: Final = replace(OURS, name="ours, compressed on disk", compression=0.5)
+IN_MEMORY: Final = replace(COMPRESSED, name="ours, compressed in memory", arena=1.25)
+"""The arena holds the context that runs; the others are compressed in the rest of the memory."""
 
-ABLATION: Final = (WITHOUT_RECOMPUTE, WITHOUT_COMPRESSION, ON_DEMAND)
+ABLATION: Final = (WITHOUT_RECOMPUTE, ON_DEMAND, COMPRESSED, IN_MEMORY)

@@ -38,8 +38,8 @@ class Setting:
 
     budget_bytes: int
     """Memory for contexts."""
-    arena_bytes: int
-    """Those of it that our side has as KV arena."""
+    context_bytes: float
+    """Of a context of full length at 8 bits."""
     max_tokens: int
     """Of one context: one that would become longer is deleted and begun again."""
     waits: bool = True
@@ -98,7 +98,7 @@ def replay(
 def _open(model: str, policy: SwapPolicy, setting: Setting, folder: Path) -> Iterator[LocalRuntime]:
     """Open the model with a swapper of the policy, and a disk of the setting."""
     swapper: Any = PolicySwapper if policy.ahead_of_time else OnDemandSwapper
-    settings = policy.settings(setting.budget_bytes, setting.arena_bytes)
+    settings = policy.settings(setting.budget_bytes, setting.context_bytes)
     known = {name: value for name, value in settings.items() if name in RuntimeConfig.model_fields}
     with ExitStack() as stack:
         if setting.disk is None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from .disk import DISKS, fast_folder
-from .policies import ABLATION, BASELINES, LMK, OURS, VLLM_SQ, SwapPolicy
+from .policies import ABLATION, BASELINES, IN_MEMORY, OURS, VLLM_SQ, SwapPolicy
 from .replay import Setting, replay
 from .replayed import Replayed
 from .texts import TaskTexts
@@ -22,8 +22,6 @@ _FULL_LENGTH: Final = 2048
 """Tokens of a context for which the deltas of Table 3 are taken as they are."""
 _MARGIN_TOKENS: Final = 64
 """Of the chat template and the last answer."""
-_ARENA: Final = 1.25
-"""KV arena of our side, in contexts: it holds the one that runs. The rest of the memory has stored chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +86,13 @@ class Traces:
             return []
         setting, found = self._setting(), list[SweepPoint]()
         title = "switching latency in ms by memory (LLMS, Fig. 10)"
-        for budget in (2.5, 6.0):
+        for budget in (1.5, 3.0, 6.0):
             found.append(self._point(title, "contexts that fit at 8 bits", budget, self._setting(budget)))
         title = "switching latency in ms by length (LLMS, Fig. 11)"
         for length in (512, 1024):
             changed = self._setting(length=length)
             found.append(self._point(title, "tokens of a context", length, changed))
-        title = "switching latency in ms without one technique (LLMS, Fig. 13)"
+        title = "switching latency in ms by technique (LLMS, Fig. 13)"
         found.append(self._point(title, "disk", "this one", setting, (OURS, *ABLATION)))
         title = "switching latency in ms by request interval (LLMS, Fig. 15b)"
         for interval_s in (0.0, 1.0):
@@ -104,7 +102,7 @@ class Traces:
         for disk in DISKS:
             changed = replace(setting, disk=disk.bytes_a_second)
             name = f"{disk.name}, {disk.bytes_a_second / 1e6:.0f} MB/s"
-            found.append(self._point(title, "disk", name, changed, (OURS, VLLM_SQ, LMK)))
+            found.append(self._point(title, "disk", name, changed, (OURS, IN_MEMORY, VLLM_SQ)))
         return found
 
     def _point(
@@ -147,4 +145,4 @@ class Traces:
         length = self._size.max_tokens if length is None else length
         budget = self._size.budget if budget is None else budget
         context_bytes = (length + _MARGIN_TOKENS) * self._token_bytes
-        return Setting(int(budget * context_bytes), int(_ARENA * context_bytes), length)
+        return Setting(int(budget * context_bytes), context_bytes, length)

@@ -10,7 +10,17 @@ import pytest
 from agentrt.bench.common.prompts import RandomWords
 from agentrt.bench.context import replay as module
 from agentrt.bench.context.baseline_swapper import OnDemandSwapper
-from agentrt.bench.context.policies import BASELINES, LMK, OURS, SWAPPING, VLLM_S, VLLM_SQ, SwapPolicy
+from agentrt.bench.context.policies import (
+    BASELINES,
+    COMPRESSED,
+    IN_MEMORY,
+    LMK,
+    OURS,
+    SWAPPING,
+    VLLM_S,
+    VLLM_SQ,
+    SwapPolicy,
+)
 from agentrt.bench.context.replay import Setting, Switch, replay
 from agentrt.bench.context.texts import TaskTexts, own_texts
 from agentrt.bench.context.traces import TASKS, Call
@@ -22,7 +32,7 @@ TOKEN_BYTES = 920
 LONGEST = 300
 # Two contexts of about 200 tokens by turns: with float16 the memory holds one of them.
 TRACE = [Call(at, at % 2, TASKS[at % 2], 100) for at in range(8)]
-SETTING = Setting(int(1.2 * LONGEST * TOKEN_BYTES * 2), int(1.2 * LONGEST * TOKEN_BYTES), LONGEST)
+SETTING = Setting(int(1.2 * LONGEST * TOKEN_BYTES * 2), LONGEST * TOKEN_BYTES, LONGEST)
 
 
 def texts(count_tokens: Callable[[str], int]) -> TaskTexts:
@@ -35,7 +45,9 @@ def run(
     return replay("nano", policy, trace, setting, texts, folder)
 
 
-@pytest.mark.parametrize("policy", [OURS, VLLM_SQ, VLLM_S, SWAPPING], ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    "policy", [OURS, COMPRESSED, IN_MEMORY, VLLM_SQ, VLLM_S, SWAPPING], ids=lambda policy: policy.name
+)
 def test_what_is_stored_is_found(policy: SwapPolicy, tmp_path: Path) -> None:
     switches = run(policy, tmp_path)
     assert switches, "no context was called twice"
@@ -65,7 +77,7 @@ def test_baselines_evict_by_their_granularity(
 
     monkeypatch.setattr(OnDemandSwapper, "_evict", noted)
     # Less memory for 8 bits, so that it is as scarce as for float16.
-    scarce = Setting(int(1.2 * LONGEST * TOKEN_BYTES), SETTING.arena_bytes, LONGEST)
+    scarce = Setting(int(1.2 * LONGEST * TOKEN_BYTES), SETTING.context_bytes, LONGEST)
     run(policy, tmp_path, scarce if policy is VLLM_SQ else SETTING)
     assert evicted
     for resident, needed, freed in evicted:
@@ -88,7 +100,7 @@ def test_only_blocks_that_are_not_stored_are_written(tmp_path: Path, monkeypatch
 
 
 def test_a_context_that_is_too_long_begins_again(tmp_path: Path) -> None:
-    switches = run(OURS, tmp_path, Setting(SETTING.budget_bytes, SETTING.arena_bytes, 150))
+    switches = run(OURS, tmp_path, Setting(SETTING.budget_bytes, SETTING.context_bytes, 150))
     assert switches == [], "every call is the first one of its context"
 
 
@@ -101,6 +113,6 @@ def test_an_own_disk_slows_reads_and_writes(tmp_path: Path, monkeypatch: pytest.
         return slow(bytes_a_second)
 
     monkeypatch.setattr(module, "SlowDisk", noted)
-    setting = Setting(SETTING.budget_bytes, SETTING.arena_bytes, LONGEST, disk=1e9)
+    setting = Setting(SETTING.budget_bytes, SETTING.context_bytes, LONGEST, disk=1e9)
     assert run(VLLM_S, tmp_path, setting)
     assert speeds == [1e9]

@@ -4,12 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-BENCHES ?= speculation toolcache scheduler engine models drafting context
+BENCHES ?= speculation toolcache scheduler engine models drafting context attack
 # The tests of a file share what they open, so a file stays on one worker.
 WORKERS ?= 2
 PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile
 
-.PHONY: help demo lint types quick test test-long docs bench figures clean
+.PHONY: help demo lint types quick test test-long attack docs bench figures clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make quick  lint, mypy and the tests without models, sockets, benches and other processes: a minute'
 	@echo 'make test   lint, types and the whole test suite'
 	@echo 'make test-long  the property tests with 20 times as many random examples'
+	@echo 'make attack  hostile clients, engines and faults against real servers, an hour on an idle machine'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
 	@echo 'make figures  every bench in full on an idle machine, an hour; writes the figures of the documentation'
@@ -45,6 +46,10 @@ test: lint types
 # Hypothesis shrinks what fails and prints a line that reproduces it.
 test-long: $(VENV)/.installed-dev
 	$(RUN) -m pytest -m hypothesis --hypothesis-profile=long --timeout=0
+
+# What it finds is in the table of problems, and in attack.json with all else.
+attack: $(VENV)/.installed-bench
+	$(RUN) -m agentrt bench attack --json attack.json
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict

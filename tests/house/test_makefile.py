@@ -117,6 +117,7 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
         ("quick", ["dev"]),
         ("test", ["dev", "types"]),
         ("test-long", ["dev"]),
+        ("attack", ["bench"]),
         ("docs", ["docs"]),
         ("bench", ["bench"]),
         ("figures", ["bench"]),

@@ -41,6 +41,20 @@ def test_events_are_the_same_however_they_are_cut(sent: list[tuple[str, str]], c
     ]
 
 
+@given(
+    st.lists(
+        st.sampled_from([b"\n", b"\r", b"\r\n", b"data:", b"data: {", b":", b"\x00", b"\xff"]) | st.binary()
+    ),
+    st.lists(st.integers(0, 300), max_size=8),
+)
+def test_any_bytes_are_events_and_a_rest(parts: list[bytes], cuts: list[int]) -> None:
+    body = b"".join(parts)
+    found = read(body, cuts)
+    assert b"".join(found) == body[: sum(map(len, found))]
+    assert all(event.endswith((b"\n\n", b"\r\r", b"\r\n\r\n")) for event in found)
+    assert all(b"data:" in event for event in found if event_data(event))
+
+
 def test_data_in_lines_and_comments() -> None:
     assert event_data(b"data: a\ndata:b\n\n") == b"a\nb"
     assert event_data(b": ping\n\n") == b""

@@ -6,8 +6,11 @@ import errno
 import os
 from io import FileIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentrt.runtime.context.store.disk import Disk
 from agentrt.runtime.context.store.record_file import RecordFile
@@ -78,6 +81,32 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     create(tmp_path / "file", None)
     with pytest.raises(RefusedError, match="is a file of another kind"):
         RecordFile.open(Disk(), tmp_path / "file", FileKind.CHUNKS, None)
+
+
+@given(
+    st.sampled_from(KEYS),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.binary(max_size=40)), min_size=1, max_size=3),
+)
+def test_any_damage_is_refused_or_loses_the_last_records(
+    key: bytes | None, damages: list[tuple[float, int, bytes]]
+) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        file = create(path, key)
+        written = [NewRecord(number, b"meta" * number, [b"payload" * number]) for number in range(4)]
+        file.append(written)
+        content = path.read_bytes()
+        for share, dropped, inserted in damages:
+            at = int(share * len(content))
+            content = content[:at] + inserted + content[at + dropped :]
+        path.write_bytes(content)
+        try:
+            _, records = RecordFile.open(Disk(), path, FileKind.TEXT, key)
+        except RefusedError:
+            return
+        found = [(record.kind, record.meta, record.payload_bytes) for record in records]
+        whole = [(each.kind, each.meta, each.payload_bytes) for each in written]
+        assert found == whole[: len(found)]
 
 
 class StubbornDisk(Disk):

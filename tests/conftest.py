@@ -7,6 +7,7 @@ import pytest
 import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
 from agentrt.calls import registry
 from agentrt.testing import free_prediction
+from tests.fixed_costs import fix_costs, measure_costs
 
 # A test that takes one of these fixtures, directly or through another one, has the marker.
 MARKED_BY_FIXTURE = {
@@ -30,6 +31,22 @@ def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """Profiles that tests measure are nobody's but theirs, in processes that they start as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fixed_costs() -> Iterator[None]:
+    """The runtime of this process decides by costs that do not depend on how fast the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        fix_costs(patch)
+        yield
+
+
+@pytest.fixture
+def measured_costs() -> Iterator[None]:
+    """For tests of measuring: costs of kernels and reads are those of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        measure_costs(patch)
         yield
 
 

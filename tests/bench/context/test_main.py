@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agentrt.bench.common.context_parts import Part
 from agentrt.bench.common.figures import draw
+from agentrt.bench.common.process import SideProcess
 from agentrt.bench.context import main as context
 from agentrt.bench.context.main import Size, run
 from agentrt.bench.context.sweeps import TraceSize
 from agentrt.errors import ModelNotFoundError
+from tests.fixed_costs import make_with_fixed_costs
 
 pytestmark = [pytest.mark.bench, pytest.mark.real_model]
 
 SMALL = Size(TraceSize((3,), 3, 160, 2.5, False), (200,), 1, 1, 2, 128, 96, 2, {"simple": 1}, 2)
 
 
+@pytest.fixture
+def loads_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is loaded, also in processes of the bench, however quickly it could be computed."""
+    start = SideProcess.__init__
+
+    def with_fixed_costs(process: SideProcess, make: Callable[..., object], *arguments: object) -> None:
+        start(process, make_with_fixed_costs, make, *arguments)
+
+    monkeypatch.setattr(SideProcess, "__init__", with_fixed_costs)
+
+
+@pytest.mark.usefixtures("loads_only")
 def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "SIZES", {True: SMALL})
     lines: list[str] = []
@@ -35,7 +50,7 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     latency = tables["switching latency in ms (LLMS, Fig. 9)"]
     assert {row[:3] for row in latency.rows} >= {("random", 3, "ours"), ("random", 3, "LMK")}
     (restart,) = tables["time to the first token after a restart, in s"].rows
-    assert restart[4] > 0, "tokens that were restored: how many is decided by times (Eq. 4)"
+    assert restart[4] >= 96, "tokens that were restored"
     (recomputed,) = tables["recompute between loaded chunks, in float32"].rows
     assert recomputed[1] > 0, "chunks that were loaded"
     assert recomputed[2] > 0, "chunks that were computed"

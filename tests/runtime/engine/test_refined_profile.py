@@ -10,8 +10,9 @@ import pytest
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.engine import engine
-from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.heg.kernel import BatchShape, Kernel, Role
 from agentrt.runtime.heg.profile import Profile
+from agentrt.runtime.heg.refinement import ProfileRefiner
 
 pytestmark = pytest.mark.real_model
 
@@ -29,9 +30,23 @@ def slow_decode_s(profile: Profile) -> float:
     return costs.layer.seconds[0]
 
 
+@pytest.fixture(autouse=True)
+def _quick_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel is observed, and took a microsecond."""
+    observe = ProfileRefiner.observe
+
+    def observe_quick(
+        refiner: ProfileRefiner, role: Role, kernel: Kernel, shape: BatchShape, seconds: float
+    ) -> None:
+        observe(refiner, role, kernel, shape, 1e-6)
+
+    monkeypatch.setattr(engine.Engine, "_ran_as_estimated", lambda *_: True)
+    monkeypatch.setattr(ProfileRefiner, "observe", observe_quick)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> RuntimeConfig:
-    """A configuration whose stored profile says that layers take a hundred times as long as they do."""
+    """A configuration whose stored profile says that layers take a hundred times as long."""
     config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
     LocalRuntime.open("nano", config).close()
     (file,) = tmp_path.glob("[!m]*.json")

@@ -30,7 +30,7 @@ from tests.runtime.tiny import EXACT, Piece, forward, made_up_profile, tiny_mode
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(measured_costs: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measures every point only once or twice, so that tests are quick."""
     monkeypatch.setattr(kernel_bench, "SECONDS_PER_POINT", 0.0)
     monkeypatch.setattr(kernel_bench, "_MIN_RUNS", 1)

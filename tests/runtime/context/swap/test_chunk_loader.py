@@ -15,6 +15,8 @@ from tests.runtime.context.swap.arena_bytes import ArenaBytes
 
 BLOCKS, SIZES = 32, (3, 5)
 
+pytestmark = pytest.mark.usefixtures("measured_costs")
+
 
 def key(number: int) -> bytes:
     return number.to_bytes(16)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from agentrt.runtime.http.connection import Connection
 from tests.runtime.http.serving import Running
 
 
@@ -28,11 +29,23 @@ def test_a_head_that_never_ends(start: Callable[..., Running], sent: bytes) -> N
     assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
 
 
-def test_a_second_head_that_never_ends(start: Callable[..., Running]) -> None:
-    server = start(header_timeout_s=0.3)
+def test_a_second_head_that_never_ends(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[Connection] = []
+    start_timer = Connection._start_timer
+
+    def note_and_start_timer(connection: Connection) -> None:
+        connections.append(connection)
+        start_timer(connection)
+
+    monkeypatch.setattr(Connection, "_start_timer", note_and_start_timer)
+    server = start(header_timeout_s=60)
     with server.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        config = connections[0].config_of_server
+        connections[0].config_of_server = config.model_copy(update={"header_timeout_s": 0.1})
         connection.sendall(b"GET /hea")
         assert b"408" in read_all(connection)
 

@@ -7,12 +7,14 @@ import selectors
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
 from agentrt.runtime import EngineStatistics, LocalRuntime
+from agentrt.runtime.http.connection import Connection
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO
 
@@ -69,9 +71,24 @@ def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:
         assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
-def test_the_time_limit_of_a_head_does_not_limit_answers(start: Callable[..., Running]) -> None:
-    server = start(header_timeout_s=0.1)
-    response = httpx.post(f"{server.url}/v1/chat/completions", json=LONG | {"max_tokens": 300}, timeout=60)
+def test_the_time_limit_of_a_head_does_not_limit_answers(
+    start: Callable[..., Running], gate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[Connection] = []
+    start_timer = Connection._start_timer
+
+    def note_and_start_timer(connection: Connection) -> None:
+        connections.append(connection)
+        start_timer(connection)
+
+    monkeypatch.setattr(Connection, "_start_timer", note_and_start_timer)
+    url = f"{start().url}/v1/chat/completions"
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(httpx.post, url, json=LONG | {"max_tokens": 300}, timeout=60)
+        gate.arrived()  # the answer has begun
+        assert [connection._head_timer for connection in connections] == [None]
+        gate.open()
+        response = answer.result()
     assert response.status_code == 200
     assert response.json()["usage"]["completion_tokens"] == 300
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from agentrt.errors import ChunkDamagedError
+from agentrt.runtime.context.store.chunks import Chunk, ChunkLocation
 from agentrt.runtime.context.store.store import ContextStore
 
 from .arena import Content, cached_content, forget_cached
@@ -74,11 +76,12 @@ def largest_difference(before: Content, after: Content) -> float | None:
 
 
 def _lose_every_second(store: ContextStore) -> None:
-    read, numbers = store.read, count()
+    read, numbers = store.read_all, count()
+    lost = ChunkDamagedError("a chunk is left out by the bench. It is computed again.")
 
-    def damaged(location: Any) -> Any:
-        if next(numbers) % 2:
-            raise ChunkDamagedError("a chunk is left out by the bench. It is computed again.")
-        return read(location)
+    def damaged(
+        locations: Sequence[ChunkLocation], following: Sequence[ChunkLocation] = ()
+    ) -> list[Chunk | ChunkDamagedError]:
+        return [lost if next(numbers) % 2 else chunk for chunk in read(locations, following)]
 
-    store.read = damaged  # type: ignore[method-assign]
+    store.read_all = damaged  # type: ignore[method-assign]

@@ -159,6 +159,29 @@ class ChunkLibrary:
                 f"a stored KV chunk in {self._folder} is damaged or gone. Compute its tokens again."
             ) from error
 
+    def read_all(
+        self, locations: Sequence[ChunkLocation], following: Sequence[ChunkLocation] = ()
+    ) -> list[Chunk | ChunkDamagedError]:
+        """Read chunks, neighbours in a file together, and return each, or why it cannot be used.
+
+        ``following`` are read soon: the device begins with those in the same files.
+        """
+        by_file: dict[str, list[int]] = defaultdict(list)
+        for place, location in enumerate(locations):
+            by_file[location.name].append(place)
+        found: dict[int, Chunk] = {}
+        for name, places in by_file.items():
+            if (file := self._files.get(name)) is None:
+                continue
+            with suppress(RefusedError, OSError):
+                parts = [(locations[place].offset, locations[place].sealed_bytes) for place in places]
+                soon = [(each.offset, each.sealed_bytes) for each in following if each.name == name]
+                for place, sealed in zip(places, file.read(parts, soon), strict=True):
+                    with suppress(SealBrokenError):
+                        found[place] = _unsealed(file, locations[place], sealed)
+        # Alone what could not be read together: the errors are those of one chunk.
+        return [found.get(place) or self._read_or_error(each) for place, each in enumerate(locations)]
+
     def append(self, owner: Owner, chunks: Sequence[Chunk]) -> int:
         """Store ``chunks``, and return how many of the first ones are stored now.
 
@@ -230,6 +253,12 @@ class ChunkLibrary:
             except OSError as error:
                 if error.errno not in _NO_SPACE or not self._drop_one("context_disk_bytes", ""):
                     raise
+
+    def _read_or_error(self, location: ChunkLocation) -> Chunk | ChunkDamagedError:
+        try:
+            return self.read(location)
+        except ChunkDamagedError as error:
+            return error
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{SUFFIX}"
@@ -411,6 +440,10 @@ def _locations(file: RecordFile, name: str, record: Record) -> Iterator[ChunkLoc
 
 def _read(file: RecordFile, location: ChunkLocation) -> Chunk:
     (sealed,) = file.read([(location.offset, location.sealed_bytes)])
+    return _unsealed(file, location, sealed)
+
+
+def _unsealed(file: RecordFile, location: ChunkLocation, sealed: memoryview) -> Chunk:
     payload = file.seal.unseal(sealed, location.block_hash)
     return Chunk(location.block_hash, location.level, location.density, payload)
 

@@ -44,6 +44,11 @@ class Disk:
         mode = "rb" if flags == os.O_RDONLY else "r+b"
         return FileIO(file, mode, opener=lambda path, _: os.open(path, flags | _FLAGS, 0o600))
 
+    def expect(self, stream: FileIO, offset: int, length: int) -> None:
+        """Have the system begin to read so many bytes of ``stream``, where it can. Does not wait for them."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(stream.fileno(), offset, length, os.POSIX_FADV_WILLNEED)
+
     def write(self, stream: FileIO, content: bytes) -> None:
         """Write all of ``content`` at the position of ``stream``."""
         rest = memoryview(content)

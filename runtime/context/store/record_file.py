@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -16,6 +16,9 @@ from .record_format import FileKind, FileStart, NewRecord, Record, RefusedError
 from .sealing import Seal
 
 logger = logging.getLogger(__name__)
+
+_GAP_BYTES: Final = 2**14
+"""Bytes between two parts that are read along with them, such as the beginnings of records."""
 
 
 class RecordFile:
@@ -108,21 +111,32 @@ class RecordFile:
         self.size += len(content)
         return packed
 
-    def read(self, parts: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return each of ``parts``, offset and length, as it is.
+    def read(
+        self, parts: Sequence[tuple[int, int]], following: Sequence[tuple[int, int]] = ()
+    ) -> list[memoryview]:
+        """Return each of ``parts``, offset and length, as it is. Neighbours are read together.
+
+        ``following`` are parts that are read soon: the device begins with them behind these.
 
         Raises:
             RefusedError: the file is gone or has lost its end.
             OSError: it cannot be read.
         """
-        found = []
+        found: dict[int, memoryview] = {}
         with self._open() as stream:
-            for offset, length in parts:
-                stream.seek(offset)
-                found.append(stream.read(length) or b"")
-                if len(found[-1]) < length:
+            for run in _runs(following):
+                begin, end = following[run[0]][0], sum(following[run[-1]])
+                self._disk.expect(stream, begin, end - begin)
+            for run in _runs(parts):
+                begin, end = parts[run[0]][0], sum(parts[run[-1]])
+                stream.seek(begin)
+                content = memoryview(stream.read(end - begin) or b"")
+                if len(content) < end - begin:
                     raise RefusedError("has lost its end")
-        return found
+                for place in run:
+                    offset, length = parts[place]
+                    found[place] = content[offset - begin : offset - begin + length]
+        return [found[place] for place in range(len(parts))]
 
     def cost(self, meta_bytes: int, payload_bytes: int) -> int:
         """Return the bytes that a record of so much meta and sealed payload takes."""
@@ -133,3 +147,15 @@ class RecordFile:
             return self._disk.open(self.path, flags)
         except FileNotFoundError:
             raise RefusedError("is gone") from None
+
+
+def _runs(parts: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Yield the places of parts that lie side by side in a file, or nearly so, in the order of the file."""
+    run: list[int] = []
+    for place in sorted(range(len(parts)), key=parts.__getitem__):
+        if run and parts[place][0] - sum(parts[run[-1]]) > _GAP_BYTES:
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run

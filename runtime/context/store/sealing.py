@@ -32,7 +32,7 @@ class Seal(Protocol):
     def seal(self, content: bytes, place: bytes) -> bytes:
         """Return ``content`` sealed for ``place``."""
 
-    def unseal(self, sealed: bytes, place: bytes) -> bytes:
+    def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
         """Return the content.
 
         Raises:
@@ -40,7 +40,7 @@ class Seal(Protocol):
         """
 
 
-def checksum(*parts: bytes) -> bytes:
+def checksum(*parts: bytes | memoryview) -> bytes:
     """Return the CRC-32 of ``parts`` together: four bytes."""
     value = 0
     for part in parts:
@@ -61,12 +61,12 @@ class ChecksumSeal:
         """See :meth:`Seal.seal`."""
         return content + checksum(self._file_number, place, content)
 
-    def unseal(self, sealed: bytes, place: bytes) -> bytes:
+    def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
         """See :meth:`Seal.unseal`."""
         content = sealed[:-_CHECKSUM_BYTES]
         if sealed[-_CHECKSUM_BYTES:] != checksum(self._file_number, place, content):
             raise SealBrokenError
-        return content
+        return bytes(content)
 
 
 class CipherSeal:
@@ -93,7 +93,7 @@ class CipherSeal:
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, content, place)
 
-    def unseal(self, sealed: bytes, place: bytes) -> bytes:
+    def unseal(self, sealed: bytes | memoryview, place: bytes) -> bytes:
         """See :meth:`Seal.unseal`."""
         if len(sealed) < self.overhead:
             raise SealBrokenError

@@ -8,13 +8,14 @@ import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from agentrt.errors import (
+    ChunkDamagedError,
     ContextKeyError,
     ContextNotFoundError,
     ContextQuotaError,
@@ -229,6 +230,15 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             ChunkDamagedError: it is damaged, or gone meanwhile. Compute it again.
         """
         return self._chunks.read(location)
+
+    def read_all(
+        self, locations: Sequence[ChunkLocation], following: Sequence[ChunkLocation] = ()
+    ) -> list[Chunk | ChunkDamagedError]:
+        """Read chunks together, and return each, or why it must be computed again.
+
+        ``following`` are read soon: the device begins with them while these are checked and used.
+        """
+        return self._chunks.read_all(locations, following)
 
     @property
     def longest_context(self) -> int:

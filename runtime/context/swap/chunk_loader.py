@@ -21,31 +21,31 @@ from .chunks import ChunkLoad, LoadState
 from .codec import ChunkCodec
 from .costs import LinearCost, RefinedCost
 
-_GROUP: Final = 8
-"""Chunks that are decoded, and reported, together, at most."""
+_GROUP: Final = 16
+"""Chunks that are read, decoded, and reported together, at most."""
 _GROUP_S: Final = 0.005
-"""Seconds of reading after which a group is complete: a slow disk's chunks are reported one by one."""
+"""Seconds that reading a group should take at most: a slow disk's chunks are read one by one."""
 _UNMEASURED: Final = LinearCost(2e-4, 1e-9)
 """T_IO until it was measured: 1 GB/s."""
 
 _log: Final = logging.getLogger(__name__)
 
-ReadChunk: TypeAlias = Callable[[str, bytes], Chunk]
-"""Returns the chunk of an app and a hash. Raises AgentRTError or OSError: it cannot be read."""
+ReadChunks: TypeAlias = Callable[[Sequence[ChunkLoad], Sequence[ChunkLoad]], Sequence[Chunk | AgentRTError]]
+"""Returns the chunk of each load, or why it cannot be read; the second ones are likely to be read next."""
 OnEnded: TypeAlias = Callable[[Sequence[ChunkLoad]], None]
 
 
 class ChunkLoader:
     """A queue of loads, and the thread that reads, decodes and writes them into the arena. Thread-safe.
 
-    Loads of one sequence are done in groups; a more urgent load goes before the next chunk of a group.
+    Loads of one sequence are done in groups; a more urgent load goes before the next group.
     """
 
     def __init__(
         self,
         rows: Sequence[Rows],
         codec: ChunkCodec,
-        read: ReadChunk,
+        read: ReadChunks,
         measure: Callable[[], LinearCost | None],
         *,
         clock: Callable[[], float] = time.perf_counter,
@@ -94,7 +94,7 @@ class ChunkLoader:
         """See :meth:`ChunkSwapper.io_cost`. A read that takes longer than it should counts from now on."""
         with self._changed:
             cost, began = self._cost.present, self._group_began
-            expected = cost.seconds(sum(self._group_io), len(self._group_io))
+            expected = self._io_seconds(self._group_io)
         if began is None or expected <= 0:
             return cost
         return cost.times(max(1.0, (self._clock() - began) / expected))
@@ -116,8 +116,7 @@ class ChunkLoader:
         if measured is not None:
             with self._changed:
                 self._cost.measure_again(measured)
-        while (first := self._next()) is not None:
-            group = [first]
+        while group := self._next_group():
             try:
                 self._load(group)
             except Exception:  # noqa: BLE001 - the loads fail, and their requests go on
@@ -129,22 +128,35 @@ class ChunkLoader:
                     self._group_began, self._group_io = None, []
             self._on_ended(group)
 
-    def _next(self) -> ChunkLoad | None:
-        """Wait for a load and start it; None when closed."""
+    def _next_group(self) -> list[ChunkLoad]:
+        """Wait for loads and start the first ones of the most urgent sequence; none when closed."""
         with self._changed:
             while not self._closing:
-                if (load := self._start_first()) is not None:
-                    return load
+                if (first := self._start_first()) is not None:
+                    group = [first]
+                    while (more := self._start_next(group)) is not None:
+                        group.append(more)
+                    self._group_began = self._clock()
+                    self._group_io = [load.io_bytes for load in group]
+                    return group
                 self._changed.wait()
-            return None
+            return []
 
-    def _next_of_group(self, first: ChunkLoad) -> ChunkLoad | None:
-        """Start the next load if it is of the same sequence as ``first``; None if another is more urgent."""
+    def _following(self) -> list[ChunkLoad]:
+        """Return the first loads that are queued."""
         with self._changed:
-            self._drop_withdrawn()
-            if self._closing or not self._queue or self._queue[0][2].urgency[:-1] != first.urgency[:-1]:
-                return None
-            return self._start_first()
+            return [load for _, _, load in heapq.nsmallest(_GROUP, self._queue)]
+
+    def _start_next(self, group: Sequence[ChunkLoad]) -> ChunkLoad | None:
+        """Start the next load if it is of the same sequence, and the group is read in time with it."""
+        self._drop_withdrawn()
+        if len(group) == _GROUP or not self._queue:
+            return None
+        first, following = group[0], self._queue[0][2]
+        io_bytes = [load.io_bytes for load in (*group, following)]
+        if following.urgency[:-1] != first.urgency[:-1] or self._io_seconds(io_bytes) > _GROUP_S:
+            return None
+        return self._start_first()
 
     def _start_first(self) -> ChunkLoad | None:
         self._drop_withdrawn()
@@ -152,28 +164,26 @@ class ChunkLoader:
             return None
         load = heapq.heappop(self._queue)[2]
         load.state = LoadState.STARTED
-        if self._group_began is None:
-            self._group_began = self._clock()
-        self._group_io.append(load.io_bytes)
         return load
+
+    def _io_seconds(self, io_bytes: Sequence[int]) -> float:
+        """Return T_IO of chunks of these bytes; those in memory have none."""
+        read = [each for each in io_bytes if each]
+        return self._cost.present.seconds(sum(read), len(read))
 
     def _drop_withdrawn(self) -> None:
         while self._queue and self._queue[0][2].state is not LoadState.QUEUED:
             heapq.heappop(self._queue)
 
-    def _load(self, group: list[ChunkLoad]) -> None:
-        """Read the first load of ``group``, add further ones to it, and write them all into the arena."""
+    def _load(self, group: Sequence[ChunkLoad]) -> None:
+        """Read the chunks of ``group`` and write them into the arena."""
         began = self._clock()
         by_level: dict[int, list[tuple[ChunkLoad, Chunk]]] = defaultdict(list)
-        more: ChunkLoad | None = group[0]
-        while more is not None:
-            chunk = self._read_one(more)
-            if chunk is not None:
-                by_level[chunk.level].append((more, chunk))
-            complete = len(group) == _GROUP or self._clock() - began > _GROUP_S
-            more = None if complete else self._next_of_group(group[0])
-            if more is not None:
-                group.append(more)
+        for load, found in zip(group, self._read(group, self._following()), strict=True):
+            if isinstance(found, Chunk):
+                by_level[found.level].append((load, found))
+            else:
+                self._fail(load, found)
         for level, members in by_level.items():
             self._write(level, members)
         io = [load.io_bytes for load in group if load.io_bytes]
@@ -181,16 +191,17 @@ class ChunkLoader:
             with self._changed:
                 self._cost.observe(sum(io), len(io), self._clock() - began)
 
-    def _read_one(self, load: ChunkLoad) -> Chunk | None:
-        try:
-            return self._read(load.app, load.block_hash)
-        except (AgentRTError, OSError) as error:
-            self._fail(load, error)
-            return None
-
     def _write(self, level: int, members: list[tuple[ChunkLoad, Chunk]]) -> None:
         """Decode chunks of one level into the arena; where that fails, one by one."""
-        decoded = [np.empty((len(members), cache.shape[1]), np.uint8) for cache in self._rows]
+        members = sorted(members, key=lambda member: member[0].block)
+        blocks = [load.block for load, _ in members]
+        in_place = blocks == list(range(blocks[0], blocks[0] + len(blocks)))
+        decoded = [
+            cache[blocks[0] : blocks[0] + len(blocks)]
+            if in_place
+            else np.empty((len(blocks), cache.shape[1]), np.uint8)
+            for cache in self._rows
+        ]
         try:
             self._codec.decode([chunk.payload for _, chunk in members], level, decoded)
         except AgentRTError as error:
@@ -200,15 +211,15 @@ class ChunkLoader:
             for member in members:
                 self._write(level, [member])
             return
-        blocks = [load.block for load, _ in members]
-        for cache, content in zip(self._rows, decoded, strict=True):
-            cache[blocks] = content
+        if not in_place:
+            for cache, content in zip(self._rows, decoded, strict=True):
+                cache[blocks] = content
         for load, chunk in members:
             load.state = LoadState.LOADED
             self.loaded += 1
             self.loaded_bytes += len(chunk.payload)
 
-    def _fail(self, load: ChunkLoad, error: Exception) -> None:
+    def _fail(self, load: ChunkLoad, error: AgentRTError) -> None:
         load.state = LoadState.FAILED
         self.failed += 1
         _log.warning("A stored chunk cannot be used and is computed again: %s", error)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agentrt.errors import ChunkDamagedError
+from agentrt.errors import AgentRTError, ChunkDamagedError
 
 from ..compression.compression import stored_as_they_are
 from ..saved_contexts import Rows
-from ..store.chunks import Chunk
+from ..store.chunks import Chunk, ChunkLocation
 from ..store.store import ContextStore
 from .chunk_loader import ChunkLoader, OnEnded
 from .chunk_saver import ChooseLevels, ChunkSaver, IsCurrent, OnCopied, always_current
@@ -145,16 +145,30 @@ class Swapper:
             _log.warning("The disk of the contexts does not respond; the last ones may not be stored.")
         self._tier.clear()
 
-    def _read(self, app: str, block_hash: bytes) -> Chunk:
-        """Return a chunk from memory or from the store; called on the thread that loads."""
-        chunk = self._tier.get(app, block_hash)
-        if chunk is not None:
-            return chunk
-        location = None if self._store is None else self._store.locate(app, block_hash)
-        if self._store is None or location is None:
-            raise ChunkDamagedError("a chunk was dropped after its load was planned. It is computed again.")
-        chunk = self._store.read(location)
-        self._tier.put(app, chunk)
-        if self._store.locate(app, block_hash) is None:  # it was deleted meanwhile
-            self._tier.forget(app, block_hash)
-        return chunk
+    def _read(self, loads: Sequence[ChunkLoad], following: Sequence[ChunkLoad]) -> list[Chunk | AgentRTError]:
+        """Return chunks from memory or from the store; called on the thread that loads."""
+        found: dict[ChunkLoad, Chunk | AgentRTError] = {}
+        stored: dict[ChunkLoad, ChunkLocation] = {}
+        for load in loads:
+            if (chunk := self._tier.get(load.app, load.block_hash)) is not None:
+                found[load] = chunk
+            elif self._store and (location := self._store.locate(load.app, load.block_hash)) is not None:
+                stored[load] = location
+            else:
+                found[load] = ChunkDamagedError(
+                    "a chunk was dropped after its load was planned. It is computed again."
+                )
+        if self._store is not None:
+            located = (self._store.locate(load.app, load.block_hash) for load in following if load.io_bytes)
+            soon = [location for location in located if location is not None]
+            for load, read in zip(stored, self._store.read_all(list(stored.values()), soon), strict=True):
+                found[load] = read
+                if isinstance(read, Chunk):
+                    self._keep(self._store, load, read)
+        return [found[load] for load in loads]
+
+    def _keep(self, store: ContextStore, load: ChunkLoad, chunk: Chunk) -> None:
+        """Keep a chunk in memory, unless it was deleted while it was read."""
+        self._tier.put(load.app, chunk)
+        if store.locate(load.app, load.block_hash) is None:
+            self._tier.forget(load.app, load.block_hash)

@@ -247,6 +247,24 @@ def test_a_damaged_chunk_is_stored_again(tmp_path: Path, caplog: pytest.LogCaptu
         assert store.statistics().refused_files == 0
 
 
+def test_damage_in_a_run_of_chunks_is_found_in_its_chunk(tmp_path: Path) -> None:
+    fill(tmp_path)
+    with ContextStore(tmp_path, FINGERPRINT) as store:
+        store.get("notes", "a").append_chunks([chunk(0)])
+        locations = [store.locate("notes", HASHES[number]) for number in (0, 1, 2, 3, 4)]
+        file = file_of(store, "notes", "a", ".chunks")
+        content = bytearray(file.read_bytes())
+        content[locations[2].offset + 3] ^= 4
+        file.write_bytes(content)
+        found = store.read_all(locations)
+        assert isinstance(found[2], ChunkDamagedError)
+        assert found[:2] + found[3:] == [chunk(0), chunk(1), chunk(3), chunk(4)]
+        assert (store.statistics().damaged_chunks, store.statistics().chunks) == (1, 4)
+        file.unlink()
+        found = store.read_all(locations)
+        assert [isinstance(each, ChunkDamagedError) for each in found] == [True] * 4 + [False]
+
+
 class UnreadableDisk(Disk):
     """A disk with files that cannot be read."""
 

@@ -57,6 +57,52 @@ def test_several_records_are_appended_together(tmp_path: Path) -> None:
     ]
 
 
+class CountingDisk(Disk):
+    """A disk that notes which files are opened, and how many bytes each read returns."""
+
+    def __init__(self) -> None:
+        self.opened: list[Path] = []
+        self.reads: list[int] = []
+        self.expected: list[tuple[int, int]] = []
+
+    def expect(self, stream: FileIO, offset: int, length: int) -> None:
+        super().expect(stream, offset, length)
+        self.expected.append((offset, length))
+
+    def open(self, file: Path, flags: int = os.O_RDONLY) -> FileIO:
+        disk = self
+
+        class Counted(FileIO):
+            def read(self, size: int | None = -1) -> bytes:
+                content = super().read(size)
+                disk.reads.append(len(content))
+                return content
+
+        self.opened.append(file)
+        return Counted(file, "rb") if flags == os.O_RDONLY else super().open(file, flags)
+
+
+def test_neighbours_are_read_together(tmp_path: Path) -> None:
+    disk, path = CountingDisk(), tmp_path / "file"
+    file = RecordFile.create(disk, path, FileStart.new(FileKind.CHUNKS, {}, None))
+    contents = [bytes([number]) * size for number, size in enumerate((50, 60, 10**6, 70, 80))]
+    parts = []
+    for content in contents:
+        (record,) = file.append([NewRecord(1, b"", [content])])
+        parts.append((record.payload_offset, record.payload_bytes))
+    disk.opened.clear()
+    places = [4, 1, 0, 3]
+    assert file.read([parts[place] for place in places]) == [contents[place] for place in places]
+    assert disk.opened == [path]
+    assert len(disk.reads) == 2, "in front of the long one, and behind it"
+    assert sum(disk.reads) < 1000
+    assert disk.expected == []
+    file.read(parts[3:], parts[:2])
+    assert disk.expected == [(parts[0][0], sum(parts[1]) - parts[0][0])]
+    assert len(disk.reads) == 3, "what is expected is not waited for"
+    assert file.read([]) == []
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_costs_are_what_appending_takes(tmp_path: Path, key: bytes | None) -> None:
     file = create(tmp_path / "file", key)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agentrt.errors import ChunkDamagedError
 from agentrt.runtime.context.store.chunks import Chunk, ChunkLocation
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context.swap.chunks import ChunkLoad, LoadState, OutgoingChunk, SwapOut
@@ -128,15 +129,17 @@ def test_a_chunk_that_is_deleted_while_it_is_read_does_not_stay_in_memory(
 ) -> None:
     Arena(store).store(1)
     arena = Arena(store, 1000)
-    read = store.read
+    read = store.read_all
 
-    def read_late(location: ChunkLocation) -> Chunk:
-        found = read(location)
+    def read_late(
+        locations: Sequence[ChunkLocation], following: Sequence[ChunkLocation]
+    ) -> list[Chunk | ChunkDamagedError]:
+        found = read(locations, following)
         store.delete_all(APP)
         arena.swapper.forget_deleted(APP)
         return found
 
-    monkeypatch.setattr(store, "read", read_late)
+    monkeypatch.setattr(store, "read_all", read_late)
     assert arena.load(1, 9) is LoadState.LOADED  # the request has begun before
     assert arena.swapper.statistics().memory_bytes == 0
     arena.swapper.close()

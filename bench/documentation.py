@@ -222,7 +222,7 @@ def _draw(report: BenchReport, folder: Path) -> None:
 
         timeline.draw_figures(report, folder)
         timeline.main(["figure-4", str(folder)])
-    elif report.bench in ("speculation", "speculation_models", "toolcache", "drafting", "context"):
+    elif report.bench in ("attack", "speculation", "speculation_models", "toolcache", "drafting", "context"):
         from .common import figures
 
         figures.draw(report, folder)

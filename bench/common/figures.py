@@ -202,7 +202,22 @@ def _restart(axes: Any, report: BenchReport) -> None:
     axes.legend(fontsize=7)
 
 
+def _soak(axes: Any, report: BenchReport) -> None:
+    table = _table(report, "soak")
+    seconds = [row[0] for row in table.rows]
+    beside = axes.twinx()
+    for column in table.columns[1:]:
+        place = table.columns.index(column)
+        drawn, style = (axes, "-") if column.endswith("MB") else (beside, ":")
+        drawn.plot(seconds, [row[place] for row in table.rows], style, color=f"C{place}", label=column)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="s of mixed load", ylabel="MB")
+    axes.set_title("What the server holds in the soak", fontsize=9)
+    axes.figure.legend(fontsize=7, loc="outside lower center", ncols=4)
+
+
 _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
+    "attack": {"soak.svg": _soak},
     "speculation": {
         "figure-5-throughput.svg": _throughput,
         "figure-6-time-saved.svg": _time_saved,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from agentrt.bench.attack.main import run
+from agentrt.bench.common.figures import draw
 from agentrt.bench.common.parts import AttackPart
 from agentrt.bench.common.report import BenchReport
 
@@ -72,8 +74,10 @@ def test_full_disks() -> None:
     attacked(AttackPart.DISK)
 
 
-def test_mixed_load_leaves_no_descriptor_and_no_block() -> None:
+def test_mixed_load_leaves_no_descriptor_and_no_block(tmp_path: Path) -> None:
     report = attacked(AttackPart.SOAK)
     assert (report.figures["descriptors_leaked"], report.figures["blocks_leaked"]) == (0, 0)
     assert "rss_growth_mb_per_hour" in report.figures
     assert any(table.title == "soak" and len(table.rows) > 2 for table in report.tables)
+    (drawn,) = draw(report, tmp_path)
+    assert "resident MB" in drawn.read_text()

@@ -204,6 +204,7 @@ def test_where_a_step_goes_adds_up() -> None:
     assert rows["a step"] == (10.0, 410.0, 41.0)
 
 
+@pytest.mark.usefixtures("measured_costs")  # as those of the side, which is another process
 def test_a_side_finds_the_profile_that_the_decode_step_was_measured_with(tmp_path: Path) -> None:
     from agentrt.bench.engine.step import measure_decode_step
     from agentrt.runtime.nano import MODEL_DIRECTORY

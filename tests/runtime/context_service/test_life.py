@@ -29,14 +29,6 @@ EXACT = {"dynamic_quantization_group_size": 0}
 
 
 @pytest.fixture
-def loads_only() -> Iterator[None]:
-    """Load what is stored, however quickly it could be computed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agentrt.runtime.scheduler.chunk_loads.recomputed_chunks", lambda *_, **__: 0)
-        yield
-
-
-@pytest.fixture
 def opened(tmp_path: Path, open_runtime: Callable[..., LocalRuntime]) -> Callable[..., LocalRuntime]:
     return lambda **settings: open_runtime(**EXACT | {"context_folder": tmp_path / "contexts"} | settings)
 
@@ -80,7 +72,6 @@ def test_opening_warms_up_for_the_longest_stored_context(
         assert warmed[1:] == [BLOCK], "the arena has no room for more"
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_a_restart_finds_the_contexts(opened: Callable[..., LocalRuntime], expected: Any) -> None:
     first, second = expected
     runtime = restarted(opened)
@@ -98,7 +89,6 @@ def test_a_restart_finds_the_contexts(opened: Callable[..., LocalRuntime], expec
     assert runtime.statistics().engine.loaded_contexts == 1, "it is in the arena now"
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_quantised_keys_are_loaded_as_they_were(opened: Callable[..., LocalRuntime], tmp_path: Path) -> None:
     staying = opened(kv_cache_precision="u8", context_folder=tmp_path / "other")
     plain = conversation(staying, app="notes")
@@ -140,7 +130,6 @@ def test_a_load_meets_the_recompute(
     assert statistics.engine.recomputed_chunks == stored - resumed.usage.cached_tokens // BLOCK
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_a_damaged_chunk_costs_its_recompute_only(
     opened: Callable[..., LocalRuntime], expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +153,6 @@ def test_a_damaged_chunk_costs_its_recompute_only(
     assert statistics.contexts.damaged_chunks == statistics.engine.recomputed_chunks == 1
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_a_flipped_bit_in_every_file_of_chunks(
     opened: Callable[..., LocalRuntime], expected: Any, tmp_path: Path
 ) -> None:
@@ -180,7 +168,6 @@ def test_a_flipped_bit_in_every_file_of_chunks(
     assert resumed.token_ids == second.token_ids
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_no_app_finds_the_chunks_of_another(opened: Callable[..., LocalRuntime], expected: Any) -> None:
     first, second = expected
     runtime = restarted(opened)
@@ -213,7 +200,6 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingDisk]:
     disk.go.set()
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_a_request_whose_context_is_loaded_can_be_cancelled_and_has_its_deadline(
     opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
 ) -> None:
@@ -231,7 +217,6 @@ def test_a_request_whose_context_is_loaded_can_be_cancelled_and_has_its_deadline
     assert runtime.generate(next_turn(first), max_tokens=40, app="notes").token_ids == second.token_ids
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_closing_during_a_load(
     opened: Callable[..., LocalRuntime], expected: Any, hanging: HangingDisk
 ) -> None:
@@ -257,7 +242,6 @@ def test_closing_during_a_load(
     assert not closing.is_alive()
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_many_contexts_in_a_small_arena(open_runtime: Callable[..., LocalRuntime], tmp_path: Path) -> None:
     """Each turn finds its context in the folder or in memory, whatever the arena has lost."""
     roomy = open_runtime(**EXACT)
@@ -304,7 +288,6 @@ def test_a_second_runtime_on_the_same_folder(opened: Callable[..., LocalRuntime]
         opened()
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_an_unloaded_model_finds_its_contexts_in_the_folder(
     opened: Callable[..., LocalRuntime], expected: Any
 ) -> None:
@@ -320,7 +303,6 @@ def test_an_unloaded_model_finds_its_contexts_in_the_folder(
     assert resumed.usage.cached_tokens > 0
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_a_store_that_is_given_stays_open(
     open_runtime: Callable[..., LocalRuntime], tmp_path: Path, expected: Any
 ) -> None:
@@ -335,7 +317,6 @@ def test_a_store_that_is_given_stays_open(
         assert runtime.statistics().engine.loaded_contexts == 1
 
 
-@pytest.mark.usefixtures("loads_only")
 def test_contexts_are_found_however_the_model_is_cut(
     opened: Callable[..., LocalRuntime], expected: Any
 ) -> None:

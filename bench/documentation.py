@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentrt.errors import AgentRTError, ConfigurationError, InvalidRequestError
 
+from .common import figures
 from .common.parts import PARTS, parts_of
 from .common.report import BenchReport, Cell, Table
 
@@ -222,9 +223,7 @@ def _draw(report: BenchReport, folder: Path) -> None:
 
         timeline.draw_figures(report, folder)
         timeline.main(["figure-4", str(folder)])
-    elif report.bench in ("attack", "speculation", "speculation_models", "toolcache", "drafting", "context"):
-        from .common import figures
-
+    elif report.bench in figures.DRAWN:
         figures.draw(report, folder)
 
 

@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from agentrt.errors import AgentRTError, InvalidRequestError
 
@@ -232,11 +232,16 @@ _DRAWINGS: dict[str, dict[str, Callable[[Any, BenchReport], None]]] = {
     },
     "toolcache": {"figure-8-engine-side.svg": _engine_side},
     "context": {"llms-figure-9.svg": _switching_latency, "restart.svg": _restart},
+    "context_restarts": {"restart.svg": _restart},
+    "context_traces": {"llms-figure-9.svg": _switching_latency},
     "drafting": {
         "sd-npu-figure-10.svg": _drafting_latency,
         "sd-npu-figure-13.svg": _drafting_breakdown,
     },
 }
+
+DRAWN: Final = frozenset(_DRAWINGS)
+"""The reports of which there are figures."""
 
 
 def main(arguments: Sequence[str]) -> None:

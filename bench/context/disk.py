@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -27,10 +27,12 @@ def drop_page_cache(folder: Path) -> bool:
     if not hasattr(os, "posix_fadvise"):
         return False
     for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        # Files that a runtime is writing are renamed when they are complete.
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return True
 
 

@@ -23,6 +23,22 @@ def test_pages_of_all_files_are_dropped(tmp_path: Path, monkeypatch: pytest.Monk
     assert dropped == [os.POSIX_FADV_DONTNEED] * 2
 
 
+def test_a_file_may_be_renamed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "new.unfinished").write_bytes(b"a")
+    is_file = Path.is_file
+
+    def renamed_behind(path: Path) -> bool:
+        found = is_file(path)
+        if found:
+            path.rename(path.with_suffix(""))
+        return found
+
+    monkeypatch.setattr(Path, "is_file", renamed_behind)
+    drop_page_cache(tmp_path)
+    monkeypatch.undo()
+    assert (tmp_path / "new").is_file()
+
+
 def test_a_speed_needs_a_mebibyte(tmp_path: Path) -> None:
     (tmp_path / "small").write_bytes(bytes(1000))
     assert read_speed(tmp_path) is None

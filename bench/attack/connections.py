@@ -52,7 +52,8 @@ def attack_by_connections(
 ) -> list[Row]:
     """Try each kind of clients on one server that another client uses meanwhile; return a row for each."""
     rows: list[Row] = []
-    _allow_descriptors(size.crowd + 500)
+    # Servers inherit the limit, and use a quarter of it for connections without a token.
+    _allow_descriptors(4 * size.crowd + 500)
     attacks: list[tuple[str, Callable[[ServerProcess, ConnectionsSize, Outcomes], None]]] = [
         ("many connections", _crowd),
         ("slow writers", _write_slowly),

@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import struct
+from contextlib import suppress
 from typing import Any, Final
 
 import h11
@@ -66,7 +67,8 @@ class Connection(H11Protocol):
 
     def abort(self) -> None:
         """Close the connection at once, without what is still to be sent, here or by the system."""
-        _socket_of(self.transport).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        with suppress(OSError):  # the client may have reset it
+            _socket_of(self.transport).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:

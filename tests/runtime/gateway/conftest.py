@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,7 +12,7 @@ from agentrt.runtime.gateway import GatewayConfig, create_gateway
 from agentrt.runtime.pool.pooled_model import PooledModel
 from agentrt.runtime.server import status
 from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running, listening
+from tests.runtime.http.serving import Running, listening, until
 from tests.runtime.server.conftest import running
 
 
@@ -23,14 +22,6 @@ def gateway_before(upstream: str, **settings: Any) -> Iterator[Running]:
     app = create_gateway(config)
     with listening(app, config, app.state.gateway.admission) as gateway:
         yield gateway
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what another thread does after the client has its answer."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,7 @@ from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.gateway.resumable_request import ResumableRequest
 from agentrt.runtime.http.identity import Tokens
-from tests.runtime.gateway.conftest import until
-from tests.runtime.http.serving import Running
+from tests.runtime.http.serving import Running, until
 from tests.runtime.server.conftest import HELLO, WEATHER
 
 OUTPUT: Any = {"name": "get_weather", "params": {"city": "Ljubljana"}, "output": "12 C, rain"}

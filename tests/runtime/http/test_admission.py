@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -16,7 +15,7 @@ from agentrt.priority import PRIORITY_HEADER
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.held_bytes import FREE_BYTES
 from agentrt.runtime.http.identity import Tokens
-from tests.runtime.http.serving import Running
+from tests.runtime.http.serving import Running, until
 
 BODY = 2**20
 TOKENS = Tokens([("mail", "m" * 20), ("notes", "n" * 20)])
@@ -45,8 +44,7 @@ def begin(server: Running) -> Iterator[Callable[..., socket.socket]]:
 
 
 def wait_for_bytes(server: Running, held: int) -> None:
-    while server.admission.held_bytes != held:
-        threading.Event().wait(0.01)
+    until(lambda: server.admission.held_bytes == held)
 
 
 def test_bodies_of_one_app_leave_room_for_others(server: Running, begin: Callable[..., Any]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -16,7 +16,7 @@ from agentrt.runtime.http.admission import Admission
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.http.conftest import LARGE, guarded
-from tests.runtime.http.serving import Running, listening
+from tests.runtime.http.serving import Running, listening, until
 from tests.runtime.http.test_connection import read_all
 
 TOKENS = Tokens([("mail", "m" * 20), ("notes", "n" * 20)])
@@ -30,7 +30,8 @@ def connect(server: Running, sent: bytes = b"") -> socket.socket:
     connection.settimeout(30)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", server.port))
-    connection.sendall(sent)
+    with suppress(ConnectionError):  # the server may not wait for the end
+        connection.sendall(sent)
     return connection
 
 
@@ -45,19 +46,7 @@ def test_a_client_that_never_reads_is_disconnected(start: Callable[..., Running]
     server = start(write_timeout_s=0.2)
     with connect(server, ASK) as connection:
         wait_for_reset(connection)
-    while server.connections or server.admission.held_bytes:
-        threading.Event().wait(0.01)
-
-
-def test_a_client_that_reads_slowly_gets_everything(start: Callable[..., Running]) -> None:
-    """Each piece has the whole time, however long the answer is."""
-    server = start(write_timeout_s=2)
-    with connect(server, ASK.replace(b"host", b"connection: close\r\nhost", 1)) as connection:
-        received = 0
-        while piece := connection.recv(16384):
-            received += len(piece)
-            threading.Event().wait(0.004)  # 1,000 times: longer than the limit
-    assert received > LARGE
+    until(lambda: server.connections == server.admission.held_bytes == 0)
 
 
 def test_a_refused_client_that_never_reads_is_disconnected(start: Callable[..., Running]) -> None:
@@ -93,8 +82,7 @@ def test_a_stop_waits_for_no_client_that_does_not_read(monkeypatch: pytest.Monke
     app = guarded(config, admission := Admission(config))
     with listening(app, config, admission) as server:  # ends when the server has
         connection = connect(server, ASK)
-        while not app.state.large_answers:
-            threading.Event().wait(0.01)
+        until(lambda: app.state.large_answers)
     connection.close()
 
 
@@ -134,8 +122,7 @@ def test_connections_of_one_app_leave_room_for_those_of_others(start: Callable[.
     while len(held) < 6:
         held.append(server.connect())
         held[-1].sendall(busy)
-    while server.connections < 6:
-        threading.Event().wait(0.01)
+    until(lambda: server.connections == 6)
     response = httpx.get(f"{server.url}/app", headers=MAIL)
     assert (response.status_code, response.headers["connection"]) == (429, "close")
     assert httpx.get(f"{server.url}/app", headers=NOTES).json() == "notes"

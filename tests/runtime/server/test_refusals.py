@@ -14,7 +14,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
-from tests.runtime.http.serving import Running
+from tests.runtime.http.serving import Running, until
 from tests.runtime.server.conftest import HELLO
 
 REQUEST: dict[str, Any] = {"model": "nano", "messages": HELLO, "max_tokens": 2}
@@ -128,9 +128,8 @@ def test_background_requests_refuse_no_reactive_one(start: Callable[..., Running
         def ask(body: Any, headers: dict[str, str]) -> None:
             before = server.admission.active
             asked.append(threads.submit(http.post, POST, json=body, headers=headers))
-            while server.admission.active == before:
-                assert not asked[-1].done(), asked[-1].result().text
-                threading.Event().wait(0.01)
+            until(lambda: server.admission.active > before or asked[-1].done())
+            assert not asked[-1].done(), asked[-1].result().text
 
         for _ in range(6):  # its own two, and the four that come first
             ask(background, mail)

@@ -22,7 +22,7 @@ help:
 	@echo 'make attack  hostile clients, engines and faults against real servers, an hour on an idle machine'
 	@echo 'make docs   the documentation as a web site, in site/'
 	@echo 'make bench  every bench on little work, two minutes each; BENCHES="engine" selects'
-	@echo 'make figures  every bench in full on an idle machine, an hour; writes the figures of the documentation'
+	@echo 'make figures  every bench in full on an idle machine, two hours; writes the figures of the documentation'
 	@echo 'make clean  remove .venv and site/'
 
 demo: $(VENV)/.installed-demo

@@ -73,7 +73,8 @@ class _Polls:
         self._waits = []
         answered = [threading.Event() for _ in self._routes]
         self._threads = [
-            threading.Thread(target=self._poll, args=(route, event))
+            # Daemons: the process ends with that of the bench, however that ends.
+            threading.Thread(target=self._poll, args=(route, event), daemon=True)
             for route, event in zip(self._routes, answered, strict=True)
         ]
         for thread in self._threads:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -17,10 +14,9 @@ from .kills import SHAPE
 from .opening import DONE, TYPED_ERROR, start_answering, start_conversion
 from .outcomes import Outcomes
 from .server_process import ServerProcess
+from .small_disk import SmallDisk
 from .wire import Answer, Request, exchange, post
 
-_SMALL_MIB: Final = 2
-_BALLAST: Final = "ballast"
 _LEFT_BYTES: Final = 20_000
 _TURNS: Final = 8
 _FULL: Final = frozenset({503})
@@ -29,87 +25,74 @@ _QUESTION: Final = "note plan garden roof dentist friday " * 80
 
 
 def attack_by_full_disk(outcomes: Outcomes, progress: Callable[[str], None]) -> int:
-    """Fill a disk in each way; return how many ways were tried: none where this user may not mount a disk."""
-    with TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        (folder / "disk").mkdir()
-        with _small_disk(folder / "disk") as disk:
-            if disk is None:
-                return 0
-            progress("a full disk for contexts")
-            _fill_with_contexts(disk, outcomes)
-            progress("a full disk for conversions and profiles")
-            _fill_with_models(disk, folder, outcomes)
-    return 3
+    """Fill a disk with contexts, a conversion and a profile; return how many ways were tried."""
+    attacks = {
+        "contexts": _fill_with_contexts,
+        "a conversion": _fill_with_a_conversion,
+        "a profile": _fill_with_a_profile,
+    }
+    for name, attack in attacks.items():
+        progress(f"a full disk for {name}")
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder, SmallDisk(Path(folder)) as disk:
+            attack(f"a full disk for {name}", disk, outcomes)
+    return len(attacks)
 
 
-@contextmanager
-def _small_disk(folder: Path) -> Iterator[Path | None]:
-    """Mount a small disk in memory; None where this user may not, or the system has none."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={_SMALL_MIB}m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
-        yield None
-        return
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
-
-
-def _fill(disk: Path, left_bytes: int) -> None:
-    """Write a file that leaves ``left_bytes`` of the disk."""
-    free = os.statvfs(disk)
-    size = free.f_bavail * free.f_frsize - left_bytes
-    (disk / _BALLAST).write_bytes(bytes(max(0, size)))
-
-
-def _fill_with_contexts(disk: Path, outcomes: Outcomes) -> None:
+def _fill_with_contexts(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
     """Continue a context until it cannot be stored, free space, and go on with what was stored."""
-    name, folder = "a full disk for contexts", disk / "contexts"
-    stored = 0
-    with ServerProcess("serve", "--context-folder", str(folder), "--memory-mib", "16") as server:
+    folder = str(disk.folder / "contexts")
+    with ServerProcess(
+        "serve", "--context-folder", folder, "--memory-mib", "16", prefix=disk.prefix
+    ) as server:
         context = json.loads(_post(server, "/v1/contexts", {}).body)["id"]
         path = f"/v1/contexts/{context}/chat/completions"
-        statuses = []
+        statuses: list[int] = []
         for number in range(_TURNS):
             if number == _TURNS // 2:
-                _fill(disk, _LEFT_BYTES)
+                disk.fill(_LEFT_BYTES)
             answer = _post(server, path, _turn(_QUESTION))
             outcomes.add(Request(name, "POST", path), answer, _FULL)
             statuses.append(answer.status)
-        stored = statuses.count(200)
-        if stored == _TURNS:
+        if statuses.count(200) == _TURNS:
             outcomes.fail(name, "no turn was refused")
         outcomes.add_faults(server)
-        (disk / _BALLAST).unlink()
-        outcomes.add(Request(name, "POST", "after space was freed"), _post(server, path, _turn("Hello!")))
-        stored += 1
-    with ServerProcess("serve", "--context-folder", str(folder)) as server:
+        if disk.free():
+            answer = _post(server, path, _turn("Hello!"))
+            outcomes.add(Request(name, "POST", path), answer)
+            statuses.append(answer.status)
+    with ServerProcess("serve", "--context-folder", folder) as server:
         answer = exchange(
             server.port, Request(name, "GET", f"/v1/contexts/{context}"), server.tokens["owner"]
         )
         messages = len(json.loads(answer.body).get("messages", ()))
-        if messages != 2 * stored:
-            outcomes.fail(name, f"{stored} turns were stored, and {messages} messages are there")
+        if messages != 2 * statuses.count(200):
+            outcomes.fail(name, f"{statuses.count(200)} turns were stored, and {messages} messages are there")
         answer = _post(server, path, _turn("Thanks."))
-        outcomes.add(Request(name, "POST", "after a restart"), answer)
-    shutil.rmtree(folder)
+        outcomes.add(Request(name, "POST", path), answer)
+        if answer.status != 200:
+            outcomes.fail(name, f"after a restart: {answer.status} {answer.body[:200]!r}")
 
 
-def _fill_with_models(disk: Path, folder: Path, outcomes: Outcomes) -> None:
-    """Open models whose conversion, and whose profile, the disk has no space for."""
-    file = folder / "Random.gguf"
-    write_random_gguf(file, SHAPE)
-    printed, errors, code = _ended(start_conversion(file, disk))
+def _fill_with_a_conversion(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
+    """Convert a model for which there is no space: a typed error that leaves nothing."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "Random.gguf"
+        write_random_gguf(file, SHAPE)
+        printed, errors, code = _ended(start_conversion(file, disk.folder, disk.prefix))
     if code != TYPED_ERROR or "Free disk space" not in printed:
-        outcomes.fail("a full disk for a conversion", f"code {code}: {printed} {errors[-300:]}")
-    if left := [str(path) for path in disk.rglob("*") if path.is_file() and path.stat().st_size]:
-        outcomes.fail("a full disk for a conversion", f"{left} are left")
-    _fill(disk, 0)
-    printed, errors, code = _ended(start_answering("nano", disk))
+        outcomes.fail(name, f"code {code}: {printed} {errors[-300:]}")
+    if left := [str(path) for path in disk.folder.rglob("*") if path.is_file() and path.stat().st_size]:
+        outcomes.fail(name, f"{left} are left")
+    outcomes.tries += 1
+
+
+def _fill_with_a_profile(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
+    """Open a model whose profile cannot be stored: it answers all the same."""
+    disk.fill(0)
+    printed, errors, code = _ended(start_answering("nano", disk.folder, disk.prefix))
     if (printed, code) != (DONE, 0):
-        outcomes.fail("a full disk for a profile", f"code {code}: {printed} {errors[-300:]}")
-    outcomes.tries += 2
+        outcomes.fail(name, f"code {code}: {printed} {errors[-300:]}")
+    outcomes.tries += 1
 
 
 def _ended(process: subprocess.Popen[str]) -> tuple[str, str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,19 +41,22 @@ TYPED_ERROR: Final = 3
 """The exit code where a documented error is raised, which is printed."""
 
 
-def start_conversion(model: Path, cache: Path) -> subprocess.Popen[str]:
-    """Start a process that converts a GGUF file, unless ``cache`` has it."""
-    return _start(_CONVERT, model, cache)
+def start_conversion(model: Path, cache: Path, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start a process that converts a GGUF file, unless ``cache`` has it.
+
+    ``prefix`` is a command that runs the one behind it.
+    """
+    return _start(_CONVERT, model, cache, prefix)
 
 
-def start_answering(model: str | Path, cache: Path) -> subprocess.Popen[str]:
+def start_answering(model: str | Path, cache: Path, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
     """Start a process that opens a model, measures its profile unless ``cache`` has it, and answers."""
-    return _start(_ANSWER, model, cache)
+    return _start(_ANSWER, model, cache, prefix)
 
 
-def _start(program: str, model: str | Path, cache: Path) -> subprocess.Popen[str]:
+def _start(program: str, model: str | Path, cache: Path, prefix: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program, str(model)],
+        [*prefix, sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", program, str(model)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -34,17 +34,10 @@ class Resources(NamedTuple):
 class ServerProcess:
     """A server with a token for each of three apps. A context manager: leaving it kills the process."""
 
-    def __init__(
-        self,
-        command: str,
-        *options: str,
-        prefix: Sequence[str] = (),
-        environment: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, command: str, *options: str, prefix: Sequence[str] = ()) -> None:
         """Start ``agentrt COMMAND OPTIONS`` on a free port and wait until it serves.
 
-        ``prefix`` is a command that runs the one behind it, such as ``prlimit``. ``environment`` is added to
-        this process's.
+        ``prefix`` is a command that runs the one behind it, such as ``prlimit``.
 
         Raises:
             BenchProcessError: it ended, or does not serve within two minutes.
@@ -62,7 +55,6 @@ class ServerProcess:
                 [*prefix, *python, command, "--port", "0", "--token-file", str(tokens), *options],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env={**os.environ, **(environment or {})},
             )
         try:
             self.port = self._wait_until_it_serves()

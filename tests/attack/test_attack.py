@@ -71,7 +71,7 @@ def test_processes_that_are_killed_leave_what_the_next_one_needs() -> None:
 
 
 def test_full_disks() -> None:
-    attacked(AttackPart.DISK)
+    assert attacked(AttackPart.DISK).figures["full_disks_tried"] == 3
 
 
 def test_mixed_load_leaves_no_descriptor_and_no_block(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""A folder in which little can be written: on a small disk, or by a limit on the size of files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+_MIB: Final = 2
+_LARGEST_FILE: Final = 30_000
+"""Bytes, where no disk can be mounted."""
+_BALLAST: Final = "ballast"
+
+
+class SmallDisk:
+    """A disk of 2 MiB in memory; where this user may not mount one, a limit on the size of files.
+
+    A context manager: entering it makes :attr:`folder` small.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """``folder`` exists and is empty."""
+        self.folder = folder
+        self._mounted = False
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Command that runs the one behind it with the limit; empty on a small disk."""
+        return () if self._mounted else ("prlimit", f"--fsize={_LARGEST_FILE}")
+
+    def fill(self, left_bytes: int) -> None:
+        """Leave so many bytes of the disk; a limit on the size of files holds from the start."""
+        if self._mounted:
+            free = os.statvfs(self.folder)
+            size = free.f_bavail * free.f_frsize - left_bytes
+            (self.folder / _BALLAST).write_bytes(bytes(max(0, size)))
+
+    def free(self) -> bool:
+        """Free what :meth:`fill` has taken; return whether processes that run can write now."""
+        (self.folder / _BALLAST).unlink(missing_ok=True)
+        return self._mounted
+
+    def __enter__(self) -> Self:
+        """Mount the disk if that is allowed."""
+        command = ["mount", "-t", "tmpfs", "-o", f"size={_MIB}m", "tmpfs", str(self.folder)]
+        if shutil.which("mount") is not None:
+            self._mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Unmount the disk."""
+        if self._mounted:
+            subprocess.run(["umount", "--lazy", str(self.folder)], check=False, capture_output=True)

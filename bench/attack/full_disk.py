@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from ..common.random_gguf import write_random_gguf
 from .kills import SHAPE
@@ -17,8 +17,10 @@ from .server_process import ServerProcess
 from .small_disk import SmallDisk
 from .wire import Answer, Request, exchange, post
 
-_LEFT_BYTES: Final = 20_000
-_TURNS: Final = 8
+_CONTEXTS: Final = 3
+"""While there is space."""
+_MORE_CONTEXTS: Final = 6
+"""While there is none."""
 _FULL: Final = frozenset({503})
 """The status of a turn that cannot be stored."""
 _QUESTION: Final = "note plan garden roof dentist friday " * 80
@@ -39,38 +41,46 @@ def attack_by_full_disk(outcomes: Outcomes, progress: Callable[[str], None]) -> 
 
 
 def _fill_with_contexts(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
-    """Continue a context until it cannot be stored, free space, and go on with what was stored."""
+    """Store contexts until there is no space, free it, and go on with those that were stored."""
     folder = str(disk.folder / "contexts")
-    with ServerProcess(
-        "serve", "--context-folder", folder, "--memory-mib", "16", prefix=disk.prefix
-    ) as server:
-        context = json.loads(_post(server, "/v1/contexts", {}).body)["id"]
-        path = f"/v1/contexts/{context}/chat/completions"
-        statuses: list[int] = []
-        for number in range(_TURNS):
-            if number == _TURNS // 2:
-                disk.fill(_LEFT_BYTES)
-            answer = _post(server, path, _turn(_QUESTION))
-            outcomes.add(Request(name, "POST", path), answer, _FULL)
-            statuses.append(answer.status)
-        if statuses.count(200) == _TURNS:
-            outcomes.fail(name, "no turn was refused")
+    options = ("--context-folder", folder, "--memory-mib", "16")
+    with ServerProcess("serve", *options, prefix=disk.prefix) as server:
+        stored = [_stored(server, name, outcomes, _FULL) for _ in range(_CONTEXTS)]
+        for _ in range(_MORE_CONTEXTS):
+            disk.fill()  # again: where there is no space, computed keys and values are dropped for texts
+            stored.append(_stored(server, name, outcomes, _FULL))
+        if None not in stored:
+            outcomes.fail(name, "all contexts were stored")
         outcomes.add_faults(server)
         if disk.free():
-            answer = _post(server, path, _turn("Hello!"))
-            outcomes.add(Request(name, "POST", path), answer)
-            statuses.append(answer.status)
+            stored.append(_stored(server, name, outcomes))
     with ServerProcess("serve", "--context-folder", folder) as server:
-        answer = exchange(
-            server.port, Request(name, "GET", f"/v1/contexts/{context}"), server.tokens["owner"]
-        )
-        messages = len(json.loads(answer.body).get("messages", ()))
-        if messages != 2 * statuses.count(200):
-            outcomes.fail(name, f"{statuses.count(200)} turns were stored, and {messages} messages are there")
-        answer = _post(server, path, _turn("Thanks."))
-        outcomes.add(Request(name, "POST", path), answer)
-        if answer.status != 200:
-            outcomes.fail(name, f"after a restart: {answer.status} {answer.body[:200]!r}")
+        for context in filter(None, stored):
+            path = f"/v1/contexts/{context}"
+            request = Request(name, "GET", path)
+            answer = exchange(server.port, request, server.tokens["owner"])
+            outcomes.add(request, answer)
+            if len(json.loads(answer.body).get("messages", ())) != 2:
+                outcomes.fail(name, f"a turn was lost: {answer.body[:300]!r}")
+        _stored(server, name, outcomes)
+
+
+def _stored(
+    server: ServerProcess, name: str, outcomes: Outcomes, expected: Collection[int] = ()
+) -> str | None:
+    """Make a context and store a turn in it; return its id, or None if there was no space."""
+    made = _post(server, "/v1/contexts", {})
+    outcomes.add(Request(name, "POST", "/v1/contexts"), made, expected)
+    if made.status != 200:
+        return None
+    context: str = json.loads(made.body)["id"]
+    path = f"/v1/contexts/{context}/chat/completions"
+    body = {"messages": [{"role": "user", "content": _QUESTION}], "max_tokens": 5}
+    answer = _post(server, path, body)
+    outcomes.add(Request(name, "POST", path), answer, expected)
+    if answer.status not in (200, *expected):
+        outcomes.fail(name, f"a turn is answered {answer.status} {answer.body[:200]!r}")
+    return context if answer.status == 200 else None
 
 
 def _fill_with_a_conversion(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
@@ -88,7 +98,7 @@ def _fill_with_a_conversion(name: str, disk: SmallDisk, outcomes: Outcomes) -> N
 
 def _fill_with_a_profile(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
     """Open a model whose profile cannot be stored: it answers all the same."""
-    disk.fill(0)
+    disk.fill()
     printed, errors, code = _ended(start_answering("nano", disk.folder, disk.prefix))
     if (printed, code) != (DONE, 0):
         outcomes.fail(name, f"code {code}: {printed} {errors[-300:]}")
@@ -98,10 +108,6 @@ def _fill_with_a_profile(name: str, disk: SmallDisk, outcomes: Outcomes) -> None
 def _ended(process: subprocess.Popen[str]) -> tuple[str, str, int]:
     printed, errors = process.communicate()
     return printed, errors, process.returncode
-
-
-def _turn(text: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": text}], "max_tokens": 5}
 
 
 def _post(server: ServerProcess, path: str, body: object) -> Answer:

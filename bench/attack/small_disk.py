@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 _MIB: Final = 2
-_LARGEST_FILE: Final = 30_000
+_LARGEST_FILE: Final = 2000
 """Bytes, where no disk can be mounted."""
 _BALLAST: Final = "ballast"
 
@@ -31,12 +31,12 @@ class SmallDisk:
         """Command that runs the one behind it with the limit; empty on a small disk."""
         return () if self._mounted else ("prlimit", f"--fsize={_LARGEST_FILE}")
 
-    def fill(self, left_bytes: int) -> None:
-        """Leave so many bytes of the disk; a limit on the size of files holds from the start."""
+    def fill(self) -> None:
+        """Leave nothing of the disk; a limit on the size of files holds from the start."""
         if self._mounted:
             free = os.statvfs(self.folder)
-            size = free.f_bavail * free.f_frsize - left_bytes
-            (self.folder / _BALLAST).write_bytes(bytes(max(0, size)))
+            with (self.folder / _BALLAST).open("ab") as ballast:
+                ballast.write(bytes(free.f_bavail * free.f_frsize))
 
     def free(self) -> bool:
         """Free what :meth:`fill` has taken; return whether processes that run can write now."""

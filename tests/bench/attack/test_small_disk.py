@@ -27,7 +27,7 @@ def test_a_disk_is_full_until_it_is_freed(tmp_path: Path) -> None:
     with SmallDisk(tmp_path) as disk:
         if disk.prefix:
             pytest.skip("this user may not mount a disk")
-        disk.fill(20_000)
+        disk.fill()
         assert not written(disk)
         assert disk.free()
         assert written(disk)
@@ -39,6 +39,6 @@ def test_files_are_small_where_no_disk_can_be_mounted(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with SmallDisk(tmp_path) as disk:
-        disk.fill(20_000)
+        disk.fill()
         assert not written(disk)
         assert not disk.free()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import openvino as ov
 
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.concurrency.threads import start_in_thread
+
+from .kernel_caches import bound_kernel_caches
 
 T = TypeVar("T")
 
@@ -26,15 +28,25 @@ def load_on_own_thread(load: Callable[[], T]) -> T:
         return start_in_thread(load, name="agentrt-load", daemon=False).result()
 
 
-@functools.cache
 def openvino_core() -> ov.Core:
     """The core that reads and compiles every model of this process."""
+    return _loaded()[0]
 
-    def load() -> ov.Core:
+
+def piece_properties(device: str) -> Mapping[str, Any]:
+    """Return the properties with which each piece of a model is compiled for ``device``, such as ``CPU``."""
+    return _loaded()[1] if device.partition(".")[0] == "CPU" else {}
+
+
+@functools.cache
+def _loaded() -> tuple[ov.Core, Mapping[str, Any]]:
+    """The core, with the CPU plugin loaded, and the properties of pieces for the CPU."""
+
+    def load() -> tuple[ov.Core, Mapping[str, Any]]:
         core = ov.Core()
-        core.get_property("CPU", "FULL_DEVICE_NAME")  # loads the plugin
+        properties = bound_kernel_caches(core)  # loads the plugin
         native_calls.keep_in_forks(core)
-        return core
+        return core, properties
 
     return load_on_own_thread(load)
 

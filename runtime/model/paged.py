@@ -39,6 +39,7 @@ from .directory import ModelDirectory
 from .fuse_matmuls import fuse_matmuls
 from .gather_sampled_rows import SAMPLED_ROWS, gather_sampled_rows
 from .openvino_core import openvino_core, openvino_message
+from .outer_products import multiply_outer_products
 from .positions import counts_positions, read_position_ids
 
 INPUTS: Final = (
@@ -107,6 +108,7 @@ def _paged_graph(directory: ModelDirectory) -> ov.Model:
         raise _unsupported(directory, f"it has {len(model.outputs)} outputs instead of the logits")
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
+    multiply_outer_products(model)
     # Generated names differ from load to load; profiles and cut points need stable names.
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":

@@ -16,13 +16,16 @@ from ..heg.partition import SCORE_WINDOWS
 from ..model.paged import STATE_INPUTS
 
 _FIRST_LENGTH: Final = 64
+_KEPT_TENSORS: Final = 64
+"""Tensors of one buffer that are kept, for lengths that may recur."""
 
 
 class _GrowableTensor:
     """Rows of memory that OpenVINO reads or writes in place, as a tensor of the requested length.
 
     Binding a tensor to an inference costs more than writing to it, so there is one tensor per length: while
-    the length stays the same, as it nearly always does between two decode steps, so does the tensor.
+    the length stays the same, as it nearly always does between two decode steps, so does the tensor. Tensors
+    of the latest lengths are kept.
     """
 
     def __init__(self, element_type: ov.Type, row: tuple[int, ...] = (), multiple: int = 1) -> None:
@@ -47,6 +50,8 @@ class _GrowableTensor:
         if tensor is None:
             memory = self._memory[begin:end]
             tensor = ov.Tensor(memory, ov.Shape(memory.shape), self._element_type)
+            if len(self._tensors) == _KEPT_TENSORS:
+                del self._tensors[next(iter(self._tensors))]  # the oldest
             self._tensors[begin, end] = tensor
         return tensor
 

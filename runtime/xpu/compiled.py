@@ -13,7 +13,7 @@ from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import Kernel, KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
-from ..model.openvino_core import openvino_core, openvino_message
+from ..model.openvino_core import openvino_core, openvino_message, piece_properties
 from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
 
@@ -34,7 +34,10 @@ class PieceCompiler:
         # A device refuses properties it does not know: an NPU, for instance, the number of CPU threads.
         known = set(core.get_property(device, "SUPPORTED_PROPERTIES"))
         self._requested = properties
-        self.properties: Final = {name: value for name, value in properties.items() if name in known}
+        self.properties: Final = {
+            **{name: value for name, value in properties.items() if name in known},
+            **piece_properties(device),
+        }
         precision = self.properties.get(_PRECISION) or core.get_property(device, _PRECISION)
         in_bf16 = str(precision) in ("bf16", str(ov.Type.bf16))
         self._bf16 = in_bf16 and "BF16" in core.get_property(device, "OPTIMIZATION_CAPABILITIES")

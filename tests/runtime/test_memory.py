@@ -16,6 +16,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status"),
 ]
 
+ROOT = Path(__file__).parents[2]
 SHAPE = ModelShape("llama", 8, 768, 4096, 12, 4, 512)
 
 OPEN = """
@@ -27,6 +28,27 @@ config = RuntimeConfig(memory_bytes=2**22, platform="cpu")
 with LocalRuntime.open(sys.argv[1], config):
     lines = Path("/proc/self/status").read_text().splitlines()
     print(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")))
+"""
+
+
+LENGTHS = """
+import random
+from pathlib import Path
+from tests.runtime.tiny import Piece, forward, tiny_model, uncut
+
+
+def private_bytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+loaded = uncut(tiny_model(Path(), "nano"))
+lengths = list(range(1, 501))
+random.Random(1).shuffle(lengths)
+for count, length in enumerate([500, *lengths]):
+    forward(loaded, Piece([5] * length))
+    if count in (100, len(lengths)):
+        print(private_bytes())
 """
 
 
@@ -56,3 +78,13 @@ def test_weights_and_scales_are_in_memory_once(tmp_path: Path, monkeypatch: pyte
     # A code is one byte, and 32 of them share a scale in float32: 1.125, less what the smaller one has freed.
     # A second copy of the scales would make it 1.19, one of the codes 2.05.
     assert (memory[0] - memory[1]) / codes < 1.14
+
+
+def test_memory_does_not_grow_with_the_lengths_of_prompts() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LENGTHS], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT
+    )
+    assert ended.returncode == 0, ended.stderr
+    early, late = map(int, ended.stdout.split())
+    # 400 further lengths. Without bounds they take some 500 MiB, without the bounds of the caches alone 280.
+    assert late - early < 100 * 2**20

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from .arguments import load_json
 
@@ -61,6 +61,17 @@ class ArgumentTypes:
         return value, 0 if untyped else fitting.repairs
 
 
+class _Outcome(NamedTuple):
+    """The result of fitting a value to the schema of a reference."""
+
+    value: Any
+    """The value: while it is kept, no other object has its identity."""
+    fitted: Any = None
+    repairs: int = 0
+    reason: str | None = None
+    """Why it does not fit; None if it does."""
+
+
 class _Fitting:
     """One walk over arguments and their schema."""
 
@@ -68,6 +79,7 @@ class _Fitting:
         self._root = root
         self._untyped = untyped
         self.repairs = 0
+        self._referred: dict[tuple[str, int, int], _Outcome] = {}
 
     def fit(self, value: Any, schema: Any, depth: int) -> Any:
         if depth > _MAX_DEPTH or schema is False:
@@ -75,7 +87,7 @@ class _Fitting:
         if not isinstance(schema, Mapping):
             return value
         if "$ref" in schema:
-            return self.fit(value, self._resolve(schema["$ref"]), depth + 1)
+            return self._fit_referred(value, schema["$ref"], depth + 1)
         for each in _list(schema, "allOf"):
             value = self.fit(value, each, depth + 1)
         for keyword in ("anyOf", "oneOf"):
@@ -93,25 +105,48 @@ class _Fitting:
         if isinstance(value, dict):
             return self._mapping(value, schema, depth)
         if isinstance(value, list) and "items" in schema:
-            return [self.fit(item, schema["items"], depth + 1) for item in value]
+            items = [self.fit(item, schema["items"], depth + 1) for item in value]
+            return items if _differ(items, value) else value
         return value
+
+    def _fit_referred(self, value: Any, reference: Any, depth: int) -> Any:
+        """Fit what ``reference`` refers to, once for each value.
+
+        There may be exponentially many ways to the same reference, where alternatives refer to themselves. A
+        value that is not repaired stays the same object, by which it is known.
+        """
+        target = self._resolve(reference)
+        key = (reference, id(value), depth)
+        known = self._referred.get(key)
+        if known is None:
+            begun = self.repairs
+            try:
+                known = _Outcome(value, self.fit(value, target, depth), self.repairs - begun)
+            except UnfitArgumentsError as error:
+                known = _Outcome(value, reason=str(error))
+            self.repairs = begun
+            self._referred[key] = known
+        if known.reason is not None:
+            raise UnfitArgumentsError(known.reason)
+        self.repairs += known.repairs
+        return known.fitted
 
     def _fit_one(self, value: Any, schemas: Sequence[Any], depth: int) -> Any:
         """Fit the first schema that needs no repair, else the only one that fits with repairs."""
         repaired = []
+        begun = self.repairs
         for schema in schemas:
-            trial = _Fitting(self._root, self._untyped)
+            self.repairs = begun
             try:
-                fitted = trial.fit(value, schema, depth)
+                fitted = self.fit(value, schema, depth)
             except UnfitArgumentsError:
                 continue
-            if not trial.repairs:
+            if self.repairs == begun:
                 return fitted
-            repaired.append((fitted, trial.repairs))
+            repaired.append((fitted, self.repairs))
         if len(repaired) != 1:
             raise UnfitArgumentsError("fits none of the alternatives, or several after repairs")
-        ((fitted, repairs),) = repaired
-        self.repairs += repairs
+        ((fitted, self.repairs),) = repaired
         return fitted
 
     def _typed(self, value: Any, types: Sequence[Any]) -> Any:
@@ -142,7 +177,8 @@ class _Fitting:
         missing = [name for name in required if name not in value]
         if missing:
             raise UnfitArgumentsError(f"{missing[0]} is missing")
-        return {name: self.fit(item, declared.get(name, others), depth + 1) for name, item in value.items()}
+        items = {name: self.fit(item, declared.get(name, others), depth + 1) for name, item in value.items()}
+        return items if _differ(items.values(), value.values()) else value
 
     def _resolve(self, reference: Any) -> Any:
         target: Any = self._root
@@ -154,6 +190,11 @@ class _Fitting:
                 raise UnfitArgumentsError("a schema that is not there")
             target = target[name]
         return target
+
+
+def _differ(fitted: Iterable[Any], values: Iterable[Any]) -> bool:
+    """Whether one of the fitted values is another object than the value before."""
+    return any(new is not old for new, old in zip(fitted, values, strict=True))
 
 
 def _list(schema: Mapping[str, Any], keyword: str) -> Sequence[Any]:

@@ -114,3 +114,53 @@ def test_a_tool_without_parameters_takes_no_arguments() -> None:
     offered = ToolDefinitions([{"type": "function", "function": {"name": "now"}}])
     assert check("now", {}, offered) == ToolCall("now", {})
     assert check("now", {"type": "object"}, offered) is None
+
+
+class Counted(dict[str, Any]):
+    """A schema that counts how often a value is fitted to it."""
+
+    uses = 0
+
+    def __contains__(self, keyword: object) -> bool:
+        self.uses += keyword == "$ref"  # the first keyword that is looked at
+        return super().__contains__(keyword)
+
+
+def fittings(keyword: str, depth: int) -> int:
+    """How often values nested ``depth`` deep are fitted to a schema that refers to itself twice."""
+    node = Counted(
+        {
+            keyword: [
+                {"properties": {"next": {"$ref": "#/$defs/node"}, "end": {"type": "integer"}}},
+                {"properties": {"next": {"$ref": "#/$defs/node"}, "end": {"type": "integer"}}},
+            ]
+        }
+    )
+    value: dict[str, Any] = {"end": "7" if keyword == "allOf" else "no number"}
+    for _ in range(depth):
+        value = {"next": value}
+    offered = ToolDefinitions(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": "read",
+                    "parameters": {"properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}},
+                },
+            }
+        ]
+    )
+    fitted = check("read", {"tree": value}, offered)
+    assert (fitted is None) == (keyword == "anyOf")
+    return node.uses
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf"])
+def test_a_value_is_fitted_once_to_a_schema_that_refers_to_itself_twice(keyword: str) -> None:
+    # Twice on each level would be 2 ** 15.
+    assert fittings(keyword, 15) <= 2 * 16
+
+
+def test_a_schema_that_is_an_alternative_of_itself_ends() -> None:
+    offered = ToolDefinitions(tools("read", path={"anyOf": [{"$ref": "#/properties/path"}] * 2}))
+    assert check("read", {"path": "a"}, offered) is None

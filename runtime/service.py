@@ -338,6 +338,19 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Return the number of tokens of ``text``."""
         return len(self._tokenizer.encode(text))
 
+    async def acount_tokens(self, text: str, *, app: str = "") -> int:
+        """Return the number of tokens of ``text`` without blocking the event loop.
+
+        Apps take turns, as with requests. Cancelling the task ends the work.
+        """
+        native_calls.check()
+
+        def count(cancellation: Cancellation) -> int:
+            return len(self._tokenizer.encode(text, lambda _: cancellation.check()))
+
+        urgent = current_priority() == Priority.REACTIVE
+        return await self._preparing.run(as_app(app), count, urgent=urgent)
+
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is complete."""
         with self._submit(self._prepare(messages, options)) as pending:

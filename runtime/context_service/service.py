@@ -36,6 +36,10 @@ class ContextRuntime(Protocol):
         """Return the number of tokens of a text."""
         ...
 
+    async def acount_tokens(self, text: str, *, app: str = "") -> int:
+        """Return the number of tokens of a text of ``app``."""
+        ...
+
     def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer."""
         ...
@@ -103,12 +107,17 @@ class ContextService:
             PromptTooLongError: the system prompt leaves no room in the context.
             ContextStoreError: the context cannot be stored.
         """
-        messages = () if system_prompt is None else self._system_message(system_prompt)
+        messages = _system_messages(system_prompt)
+        if system_prompt is not None:
+            self._check_room(self._runtime.count_tokens(system_prompt))
         return _copy_of(self._table.create(self.app, messages=messages))
 
     async def anew_context(self, system_prompt: str | None = None) -> Context:
         """Do as :meth:`new_context` does, without blocking the event loop."""
-        return await asyncio.to_thread(self.new_context, system_prompt)
+        messages = _system_messages(system_prompt)
+        if system_prompt is not None:
+            self._check_room(await self._runtime.acount_tokens(system_prompt, app=self.app))
+        return _copy_of(await asyncio.to_thread(self._table.create, self.app, messages=messages))
 
     def contexts(self) -> list[Context]:
         """Return the app's contexts, sessions and chains of responses, the most recently used first."""
@@ -245,12 +254,11 @@ class ContextService:
                 raise InvalidRequestError(name, "is the service's own. Leave it out.")
         return {**options, "app": self.app, "context_id": turn.context_id}
 
-    def _system_message(self, prompt: str) -> Sequence[Message]:
-        messages = plain_messages([{"role": "system", "content": prompt}])
-        tokens, limit = self._runtime.count_tokens(prompt), self._runtime.max_context_tokens
+    def _check_room(self, tokens: int) -> None:
+        """Refuse a system prompt that leaves no room in a context."""
+        limit = self._runtime.max_context_tokens
         if tokens >= limit:
             raise PromptTooLongError(tokens, limit, "a context", "Shorten the system prompt.")
-        return messages
 
 
 class ContextStream:
@@ -308,6 +316,10 @@ def _id_of(context: object) -> str:
     if not isinstance(context, str):
         raise InvalidRequestError("context", f"{context!r} is no context. Give a context or its id.")
     return context
+
+
+def _system_messages(prompt: str | None) -> list[dict[str, Any]]:
+    return [] if prompt is None else plain_messages([{"role": "system", "content": prompt}])
 
 
 def _messages_of(prompt: object) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
@@ -342,3 +343,37 @@ def test_requests_of_one_session_run_side_by_side(
         service.delete(context)  # its requests have the whole conversation, and go on
         gate.open()
         assert first.result(60).token_ids == second.result(60).token_ids
+
+
+def test_apps_take_turns_in_tokenizing_system_prompts(
+    service: ContextService, runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = runtime._tokenizer.encode
+    threads: list[str] = []
+
+    def noting(*arguments: Any) -> list[int]:
+        threads.append(threading.current_thread().name)
+        return encode(*arguments)
+
+    monkeypatch.setattr(runtime._tokenizer, "encode", noting)
+    go_on = threading.Event()
+
+    async def main() -> None:
+        busy = [
+            asyncio.create_task(runtime._preparing.run("contexts", lambda _: go_on.wait(60)))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(service.anew_context(SYSTEM))
+        try:
+            other = runtime.bind("other")
+            other.delete(await other.anew_context(SYSTEM))
+            assert len(threads) == 1  # this app has as many threads as it may have
+        finally:
+            go_on.set()
+        assert (await waiting).messages[0]["content"] == SYSTEM
+        await asyncio.gather(*busy)
+
+    asyncio.run(main())
+    assert len(threads) == 2
+    assert all(name.startswith("agentrt-prepare") for name in threads)

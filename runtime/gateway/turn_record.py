@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentrt.calls import ToolCall
@@ -17,11 +17,17 @@ _MAX_CHARACTERS = 4 * 2**20
 
 @dataclass
 class RecordedCall:
-    """A tool call as far as it was streamed; ``arguments`` is JSON text."""
+    """A tool call as far as it was streamed."""
 
     id: str
     name: str = ""
-    arguments: str = ""
+    parts: list[str] = field(default_factory=list)
+    """Of the arguments, in order. Joining them at each part would copy all of them."""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as JSON text."""
+        return "".join(self.parts)
 
 
 class TurnRecord:
@@ -66,7 +72,7 @@ class TurnRecord:
         if name not in ("", call.name):
             self.stop()
             return
-        call.arguments += arguments
+        call.parts.append(arguments)
         self._count(arguments)
 
     def outputs_from(self, cache: ToolOutputs) -> list[str]:

@@ -105,6 +105,7 @@ def _costly(run: _Run) -> None:
 
 def _connections(run: _Run) -> None:
     rows = connections.attack_by_connections(run.size.connections, run.outcomes, run.progress)
+    run.figures["longest_wait_beside_many_ms"] = max(wait_ms for _, wait_ms, _ in rows)
     run.add_table("clients that hold connections", connections.COLUMNS, rows)
 
 

@@ -46,6 +46,7 @@ def test_many_connections_slow_clients_and_clients_that_disconnect() -> None:
     figures = attacked(AttackPart.CONNECTIONS).figures
     assert figures["tries"] == 200 + 2 * 10 + 10 + 10 + 30
     assert (figures["descriptors_leaked"], figures["blocks_leaked"]) == (0, 0)
+    assert figures["longest_wait_beside_many_ms"] > 0
 
 
 def test_processes_that_end_while_they_use_models() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,7 +36,8 @@ class SmallDisk:
         """Leave nothing of the disk; a limit on the size of files holds from the start."""
         if self._mounted:
             free = os.statvfs(self.folder)
-            with (self.folder / _BALLAST).open("ab") as ballast:
+            # A server may write meanwhile: then there is less space than that, and all of it is taken.
+            with suppress(OSError), (self.folder / _BALLAST).open("ab", buffering=0) as ballast:
                 ballast.write(bytes(free.f_bavail * free.f_frsize))
 
     def free(self) -> bool:

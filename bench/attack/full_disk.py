@@ -19,8 +19,9 @@ from .wire import Answer, Request, exchange, post
 
 _CONTEXTS: Final = 3
 """While there is space."""
-_MORE_CONTEXTS: Final = 6
-"""While there is none."""
+_MORE_CONTEXTS: Final = 60
+"""While there is none: at most so many, until enough were refused."""
+_REFUSALS: Final = 3
 _FULL: Final = frozenset({503})
 """The status of a turn that cannot be stored."""
 _QUESTION: Final = "note plan garden roof dentist friday " * 80
@@ -45,15 +46,19 @@ def _fill_with_contexts(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
     folder = str(disk.folder / "contexts")
     options = ("--context-folder", folder, "--memory-mib", "16")
     with ServerProcess("serve", *options, prefix=disk.prefix) as server:
-        stored = [_stored(server, name, outcomes, _FULL) for _ in range(_CONTEXTS)]
+        stored = [_stored(server, name, "Hello!", outcomes, _FULL) for _ in range(_CONTEXTS)]
+        refused = 0
         for _ in range(_MORE_CONTEXTS):
             disk.fill()  # again: where there is no space, computed keys and values are dropped for texts
-            stored.append(_stored(server, name, outcomes, _FULL))
-        if None not in stored:
-            outcomes.fail(name, "all contexts were stored")
+            stored.append(_stored(server, name, _QUESTION, outcomes, _FULL))
+            refused += stored[-1] is None
+            if refused == _REFUSALS:
+                break
+        else:
+            outcomes.fail(name, f"{refused} contexts were refused")
         outcomes.add_faults(server)
         if disk.free():
-            stored.append(_stored(server, name, outcomes))
+            stored.append(_stored(server, name, _QUESTION, outcomes))
     with ServerProcess("serve", "--context-folder", folder) as server:
         for context in filter(None, stored):
             path = f"/v1/contexts/{context}"
@@ -62,20 +67,20 @@ def _fill_with_contexts(name: str, disk: SmallDisk, outcomes: Outcomes) -> None:
             outcomes.add(request, answer)
             if len(json.loads(answer.body).get("messages", ())) != 2:
                 outcomes.fail(name, f"a turn was lost: {answer.body[:300]!r}")
-        _stored(server, name, outcomes)
+        _stored(server, name, _QUESTION, outcomes)
 
 
 def _stored(
-    server: ServerProcess, name: str, outcomes: Outcomes, expected: Collection[int] = ()
+    server: ServerProcess, name: str, text: str, outcomes: Outcomes, expected: Collection[int] = ()
 ) -> str | None:
-    """Make a context and store a turn in it; return its id, or None if there was no space."""
+    """Make a context and store a turn with ``text`` in it; return its id, or None if there was no space."""
     made = _post(server, "/v1/contexts", {})
     outcomes.add(Request(name, "POST", "/v1/contexts"), made, expected)
     if made.status != 200:
         return None
     context: str = json.loads(made.body)["id"]
     path = f"/v1/contexts/{context}/chat/completions"
-    body = {"messages": [{"role": "user", "content": _QUESTION}], "max_tokens": 5}
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": 5}
     answer = _post(server, path, body)
     outcomes.add(Request(name, "POST", path), answer, expected)
     if answer.status not in (200, *expected):

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from ..common.crash_points import crash_points
 from ..common.random_gguf import ModelShape, write_random_gguf
-from ..context.crash_points import crash_points
 from .metrics import metrics_of
 from .opening import DONE, start_answering, start_conversion
 from .outcomes import Outcomes

@@ -11,8 +11,8 @@ from .policies import BASELINES, OURS
 from .replayed import Replayed, percentile
 
 if TYPE_CHECKING:
+    from ..common.crash_points import CrashPoints
     from .accuracy import Accuracy
-    from .crash_points import CrashPoints
     from .poison import Poisoned
     from .recompute import Recomputed
     from .restart import Restart

@@ -10,12 +10,12 @@ from typing import Final
 
 from ..common.bench_model import BenchModel, open_given_models
 from ..common.context_parts import Part
+from ..common.crash_points import crash_points
 from ..common.machine import Machine, describe_machine
 from ..common.report import BenchReport
 from ..models.bfcl import FILE as BFCL
 from ..models.bfcl import load_tasks
 from .accuracy import measure_accuracy
-from .crash_points import crash_points
 from .density import measure_density_overhead
 from .figures import Measured
 from .methods import method_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentrt.bench.context.crash_points import CrashPoints
+from agentrt.bench.common.crash_points import CrashPoints
 from agentrt.bench.context.figures import Measured, active_contexts
 from agentrt.bench.context.poison import Poisoned
 from agentrt.bench.context.recompute import Recomputed

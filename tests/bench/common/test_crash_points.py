@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.context import crash_points as module
-from agentrt.bench.context.crash_points import crash_points
+from agentrt.bench.common import crash_points as module
+from agentrt.bench.common.crash_points import crash_points
 from agentrt.errors import BenchProcessError
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentrt.runtime.context.store.chunks import Chunk
     from agentrt.runtime.context.store.store import ContextStore
 
-_MODULE: Final = "agentrt.bench.context.crash_points"
+_MODULE: Final = "agentrt.bench.common.crash_points"
 _APPS: Final = ("app 0", "app 1")
 _FINGERPRINT: Final = b"crash points"
 _LONGEST_LOAD_S: Final = 0.06

@@ -10,14 +10,15 @@ class Shares:
     """A number of places, some of which belong to each app. For one event loop.
 
     Half of the places are divided equally among the apps: each finds its own, however many the others take.
-    The other half goes to those that come first, as do all places if there is only one app.
+    The other half goes to those that come first, as do all places if there is only one app, or if there are
+    fewer than two places for each.
     """
 
     def __init__(self, places: int, apps: Collection[str] = ()) -> None:
-        """``apps`` are those with places of their own, at least one each. Others take what is common."""
+        """``apps`` are those with places of their own. Others take what is common."""
         self._apps = frozenset(apps) if len(apps) > 1 else frozenset()
-        self._own = max(1, places // (2 * len(self._apps))) if self._apps else 0
-        self._common = max(0, places - self._own * len(self._apps))
+        self._own = places // (2 * len(self._apps)) if self._apps else 0
+        self._common = places - self._own * len(self._apps)
         self._common_taken = 0
         self._taken: Counter[str] = Counter()
 

@@ -34,9 +34,9 @@ def test_an_app_without_a_token_takes_common_places_only() -> None:
     assert [taken_by(shares, app) for app in ("user 0", "a")] == [6, 2]
 
 
-def test_each_of_many_apps_has_a_place() -> None:
-    shares = Shares(2, "abcdef")
-    assert [taken_by(shares, app) for app in "abcdef"] == [1] * 6
+def test_fewer_places_than_two_for_each_app_go_to_those_that_come_first() -> None:
+    shares = Shares(11, "abcdef")
+    assert [taken_by(shares, app) for app in "abcdef"] == [11, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("own", [3, 0])

@@ -136,7 +136,8 @@ def _drain(run: _Run) -> None:
 
 def _soak(run: _Run) -> None:
     samples = soak.soak(run.size.soak_s, run.outcomes, run.progress)
-    run.figures["rss_growth_mb_per_hour"] = round(growth_per_hour(samples), 2)
+    if not run.size.quick:  # seconds say nothing about an hour
+        run.figures["rss_growth_mb_per_hour"] = round(growth_per_hour(samples), 2)
     run.add_table("soak", soak.COLUMNS, soak.rows_of(samples))
 
 

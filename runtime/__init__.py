@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .context.table.context import Context, ContextKind
     from .context.table.table import ContextTable
     from .context_service.service import ContextService, ContextStream
+    from .embedding.directory import Pooling
+    from .embedding.model import EmbeddingModel, Embeddings
     from .engine.engine_group import EngineGroup
     from .engine.logprobs import TokenLogprobs
     from .engine.statistics import EngineStatistics
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from .pool.model_pool import ModelPool
     from .pool.pooled_model import PooledModel
     from .request.options import GenerationOptions
+    from .request.raw_prompt import RawPrompt
     from .request.sampling_params import SamplingParams
     from .service import LocalRuntime
     from .statistics import RuntimeStatistics
@@ -54,6 +57,8 @@ __all__ = [
     "ContextService",
     "ContextStream",
     "ContextTable",
+    "EmbeddingModel",
+    "Embeddings",
     "EngineGroup",
     "EngineStatistics",
     "FinishReason",
@@ -68,6 +73,8 @@ __all__ = [
     "OpeningStep",
     "PoolConfig",
     "PooledModel",
+    "Pooling",
+    "RawPrompt",
     "RuntimeConfig",
     "RuntimeStatistics",
     "SamplingParams",
@@ -84,6 +91,8 @@ _DEFINED_IN = {
     "ContextService": ".context_service.service",
     "ContextStream": ".context_service.service",
     "ContextTable": ".context.table.table",
+    "EmbeddingModel": ".embedding.model",
+    "Embeddings": ".embedding.model",
     "EngineGroup": ".engine.engine_group",
     "EngineStatistics": ".engine.statistics",
     "FinishReason": ".output.generation",
@@ -98,6 +107,8 @@ _DEFINED_IN = {
     "OpeningStep": ".opening",
     "PoolConfig": ".pool.config",
     "PooledModel": ".pool.pooled_model",
+    "Pooling": ".embedding.directory",
+    "RawPrompt": ".request.raw_prompt",
     "RuntimeConfig": ".config",
     "RuntimeStatistics": ".statistics",
     "SavedContexts": ".context.saved_contexts",

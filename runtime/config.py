@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from agentrt.errors import ConfigurationError
 from agentrt.settings import Settings
 
 from .scheduler.policy import POLICIES, Policy
+
+
+def _expanded(path: object) -> object:
+    """Return ``path`` with its ``~`` expanded."""
+    if path == "":
+        raise ValueError("is empty. Give a path, or leave it out.")
+    return Path(path).expanduser() if isinstance(path, (str, Path)) else path
+
+
+_Path: TypeAlias = Annotated[Path, Field(strict=False), BeforeValidator(_expanded)]
 
 
 class RuntimeConfig(Settings, strict=True):
@@ -71,7 +81,7 @@ class RuntimeConfig(Settings, strict=True):
     max_waiting_requests: int = Field(default=10_000, ge=1)
     """Maximum number of requests that wait for KV blocks; beyond it the least urgent one is refused."""
 
-    profile_folder: Annotated[Path, Field(strict=False)] | None = None
+    profile_folder: _Path | None = None
     """Folder of the model profiles, and of graphs for :attr:`npu_decoding`, a path or a string; None for the
     user's cache folder."""
 
@@ -89,12 +99,12 @@ class RuntimeConfig(Settings, strict=True):
     float32 without quantised activations the tokens of the answer are the same; otherwise a near tie of two
     tokens may be decided the other way."""
 
-    history_folder: Annotated[Path, Field(strict=False)] | None = None
+    history_folder: _Path | None = None
     """Folder in which the answers of each named app (``app=``) are kept, as token ids that only the user can
     read, so that :attr:`drafts` are made from them after a restart, too. At most 512 KiB per app and 64 apps
     per tokenizer. None keeps them in memory until the runtime is closed."""
 
-    context_folder: Annotated[Path, Field(strict=False)] | None = None
+    context_folder: _Path | None = None
     """Folder in which the contexts of each named app (``app=``) are kept: keys and values of what its
     requests have computed, in files that only the user can read. The next prompt that begins alike is loaded
     from there, also after a restart. Each model has a folder of its own in it, used by one runtime at a time.
@@ -113,7 +123,7 @@ class RuntimeConfig(Settings, strict=True):
     context_app_bytes: int | None = Field(default=None, ge=0, lt=2**63)
     """The same for the contexts of one app of a model."""
 
-    context_key: Literal["keyring"] | Annotated[Path, Field(strict=False)] | None = None
+    context_key: Literal["keyring"] | _Path | None = None
     """Encrypts :attr:`context_folder`: a file with the key, which is created with the folder, or ``keyring``
     for the keyring of the system. A folder is encrypted from its first context on, for all models, or not at
     all."""

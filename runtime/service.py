@@ -7,10 +7,10 @@ import functools
 import logging
 import os
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from dataclasses import replace
-from typing import Final, Self, Unpack
+from typing import Final, Self, TypeVar, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.fair_threads import Cancellation, FairThreads
@@ -48,11 +48,11 @@ from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
 from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
-from .request.options import GenerationOptions, Message
+from .request.options import GenerationOptions, Message, Prompt
 from .request.preparation import Preparation
 from .request.processor import InputProcessor
 from .request.request import Request
-from .request.validation import as_app
+from .request.validation import as_app, check_tokens
 from .scheduler.scheduler import Scheduler
 from .statistics import RuntimeStatistics
 from .toolcache.drafter import ToolCacheDrafter
@@ -62,6 +62,8 @@ from .toolcache.tool_turn import ToolTurn
 from .xpu.kv_arena import KVArena
 from .xpu.loading import load_model
 from .xpu.warm_up import warm_up, warm_up_attention
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -74,7 +76,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         with LocalRuntime.open("nano") as runtime:
             generation = runtime.generate([{"role": "user", "content": "Hello!"}])
 
-    Every way to generate takes the same ``messages`` and :class:`GenerationOptions`, and raises
+    Every way to generate takes the same ``messages``, or a :class:`RawPrompt` in their place, and
+    :class:`GenerationOptions`, and raises
 
     - :class:`InvalidRequestError`: a field is wrong or there is no such option; ``field`` names it;
     - :class:`PromptTooLongError`: the prompt does not fit the context or the KV arena;
@@ -164,6 +167,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             """Format in which the model is expected to write tool calls; None if it takes no tools."""
             self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
             self._preparing = FairThreads("agentrt-prepare")
+            self._vocabulary_size = loaded.vocabulary_size
             self._input_processor = InputProcessor(
                 self._tokenizer,
                 model_id=self.model_id,
@@ -262,6 +266,11 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """
         self._finalizer()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the runtime was closed or has failed, and so answers no more requests."""
+        return self._engine.refuses_requests
+
     def suspend(self) -> SavedContexts:
         """Stop like :meth:`close`, and save the contexts of all apps for :meth:`open`.
 
@@ -343,29 +352,72 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
         Apps take turns, as with requests. Cancelling the task ends the work.
         """
-        native_calls.check()
 
         def count(cancellation: Cancellation) -> int:
             return len(self._tokenizer.encode(text, lambda _: cancellation.check()))
 
-        urgent = current_priority() == Priority.REACTIVE
-        return await self._preparing.run(as_app(app), count, urgent=urgent)
+        return await self._off_the_loop(count, app)
 
-    def generate(self, messages: Sequence[Message], **options: Unpack[GenerationOptions]) -> Generation:
+    async def atokenize(
+        self, messages: Prompt, *, tools: Sequence[Message] | None = None, app: str = ""
+    ) -> list[int]:
+        """Return the tokens of a prompt as a generation would have it, without blocking the event loop.
+
+        Raises:
+            InvalidRequestError, PromptTooLongError: as for a generation.
+        """
+
+        def tokenize(cancellation: Cancellation) -> list[int]:
+            return self._input_processor.tokenize(messages, tools, Preparation(cancellation))
+
+        return await self._off_the_loop(tokenize, app)
+
+    async def adetokenize(self, tokens: Sequence[int], *, app: str = "") -> str:
+        """Return the text of ``tokens``, special tokens included, without blocking the event loop.
+
+        Raises:
+            InvalidRequestError: one is no token of the model's vocabulary.
+        """
+
+        def detokenize(_: Cancellation) -> str:
+            return self._tokenizer.decode_all(check_tokens(tokens, self._vocabulary_size, "tokens"))
+
+        return await self._off_the_loop(detokenize, app)
+
+    async def _off_the_loop(self, work: Callable[[Cancellation], T], app: str) -> T:
+        native_calls.check()
+        urgent = current_priority() == Priority.REACTIVE
+        return await self._preparing.run(as_app(app), work, urgent=urgent)
+
+    def token_ids(self, text: str) -> list[int]:
+        """Return the tokens of ``text``. The text of a special token in it is that token."""
+        native_calls.check()
+        return self._tokenizer.encode(text)
+
+    def count_prompt_tokens(self, messages: Sequence[Message], tools: Sequence[Message] | None = None) -> int:
+        """Return the number of tokens of a prompt, also of one that is too long.
+
+        It is :attr:`Usage.prompt_tokens` of a generation from ``messages`` and ``tools``.
+
+        Raises:
+            InvalidRequestError: the messages or tools are none that :meth:`generate` takes.
+        """
+        native_calls.check()
+        return self._input_processor.count_tokens(messages, tools)
+
+    def generate(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is complete."""
         with self._submit(self._prepare(messages, options)) as pending:
             return pending.generation()
 
-    async def agenerate(
-        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
-    ) -> Generation:
+    async def agenerate(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer without blocking the event loop. Cancelling the task cancels the request."""
         with self._submit(await self._process(messages, options)) as pending:
             await asyncio.wrap_future(pending.output)
             return pending.generation()
 
     def iter_stream(
-        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
+        self, messages: Prompt, **options: Unpack[GenerationOptions]
     ) -> Generator[GenerationEvent, None, None]:
         """Generate one answer as events; the last is :class:`Finished`.
 
@@ -393,7 +445,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             yield from pending.finish()
 
     async def stream(
-        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
+        self, messages: Prompt, **options: Unpack[GenerationOptions]
     ) -> AsyncIterator[GenerationEvent]:
         """Generate one answer as events; the last is :class:`Finished`.
 
@@ -404,9 +456,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             async for event in events:
                 yield event
 
-    async def start(
-        self, messages: Sequence[Message], **options: Unpack[GenerationOptions]
-    ) -> GenerationStream:
+    async def start(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> GenerationStream:
         """Start one answer and return once the request is checked and accepted; read its events next."""
         request = await self._process(messages, options)
         tool_outputs = ToolOutputs(
@@ -421,7 +471,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     def _prepare(
         self,
-        messages: Sequence[Message],
+        messages: Prompt,
         options: GenerationOptions,
         cancellation: Cancellation | None = None,
     ) -> Request:
@@ -454,7 +504,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             context_length=min(request.context_length, limit),
         )
 
-    async def _process(self, messages: Sequence[Message], options: GenerationOptions) -> Request:
+    async def _process(self, messages: Prompt, options: GenerationOptions) -> Request:
         native_calls.check()
         # On a thread that inherits the priority.
         priority = options.get("priority")

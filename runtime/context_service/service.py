@@ -26,6 +26,12 @@ Prompt: TypeAlias = str | Message | Sequence[Message]
 
 _OPTIONS_OF_THE_SERVICE: Final = ("app", "session", "context_id")
 
+_REMEDIES: Final = {
+    ContextKind.SESSION: "It is a session: send the whole conversation with its name, or make a context.",
+    ContextKind.RESPONSES: "It is a chain of stored responses: continue it by previous_response_id, or make "
+    "a context.",
+}
+
 
 class ContextRuntime(Protocol):
     """The runtime of a service, as :class:`LocalRuntime` is."""
@@ -229,11 +235,7 @@ class ContextService:
     def _begin(self, context: Context | str, added: Sequence[Message]) -> OpenTurn:
         found = self.get(context)
         if found.kind is not ContextKind.CONTEXT:
-            raise InvalidRequestError(
-                "context",
-                f"{found.id!r} is named by requests with the whole conversation, and cannot be called. Send "
-                "such a request, or make a context.",
-            )
+            raise InvalidRequestError("context", f"{found.id!r} cannot be called. {_REMEDIES[found.kind]}")
         turn = self._table.begin_turn(self.app, found.id)
         if (index := unasked_output(turn.messages, added)) is not None:
             turn.close()

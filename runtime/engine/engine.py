@@ -169,6 +169,11 @@ class Engine:
         self._refuse_requests(failure)
         self._commands.put(None)
 
+    @property
+    def refuses_requests(self) -> bool:
+        """Whether the engine was closed or has failed. Callable from any thread at any time."""
+        return self._shutdown is not None
+
     def statistics(self) -> EngineStatistics:
         """Return the counters. Cheap, and callable from any thread at any time."""
         outputs = self._outputs

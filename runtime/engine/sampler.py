@@ -16,6 +16,7 @@ from ..request.sampling_params import SamplingParams
 from ..structured_output.grammar_matcher import GrammarMatcher
 from .logprobs import Logits, TokenLogprobs, token_logprobs
 from .noise import gumbel_noise
+from .penalties import Penalties
 
 _LEAST_LOG_WEIGHT: Final = -40.0
 """Tokens that are e^40 times less likely than the likeliest one are not sampled: all together they would be
@@ -36,18 +37,15 @@ class TokenSampler:
         prompt: Sequence[int],
         grammar_matcher: GrammarMatcher | None = None,
     ) -> None:
-        """The repetition penalty counts the tokens of ``prompt`` as having occurred."""
+        """``prompt`` are the tokens before the answer, which the repetition penalty counts."""
         self._params = params
         self._grammar_matcher = grammar_matcher
         self._seed = secrets.randbits(64) if params.seed is None else params.seed
         self._step = 0
         self._bias_ids = np.fromiter(params.logit_bias.keys(), np.int64)
         self._bias = np.fromiter(params.logit_bias.values(), np.float32)
-        self._occurred: NDArray[np.bool_] | None = None
-        if params.repetition_penalty != 1.0:
-            self._occurred = np.zeros(vocabulary_size, np.bool_)
-            self._occurred[list(prompt)] = True
-        self._uses_raw_logits = self._occurred is None and not len(self._bias_ids)
+        self._penalties = Penalties.of(params, vocabulary_size, prompt)
+        self._uses_raw_logits = self._penalties is None and not len(self._bias_ids)
         self.logprobs: list[TokenLogprobs] = []
         """One entry per sampled token, if the request asks for them; empty otherwise."""
         self.takes_argmax = (
@@ -68,8 +66,8 @@ class TokenSampler:
         token = _finite_argmax(logits, "the model computed NaN or an infinity")
         if not self._is_greedy_choice(token):
             token = self._choose(self._adjust(logits))
-        if self._occurred is not None:
-            self._occurred[token] = True
+        if self._penalties is not None:
+            self._penalties.add_sampled(token)
         if self._grammar_matcher is not None:
             self._grammar_matcher.accept_token(token)
         if self._params.logprobs is not None:
@@ -78,8 +76,8 @@ class TokenSampler:
 
     def extend_prompt(self, tokens: Sequence[int]) -> None:
         """Note ``tokens`` that were appended without being sampled; the grammar starts again."""
-        if self._occurred is not None:
-            self._occurred[list(tokens)] = True
+        if self._penalties is not None:
+            self._penalties.add_given(tokens)
         if self._grammar_matcher is not None:
             self._grammar_matcher.reset()
 
@@ -91,18 +89,15 @@ class TokenSampler:
         return matcher is None or not matcher.active or matcher.allows(likeliest)
 
     def _adjust(self, logits: Logits) -> Logits:
-        """Apply grammar, biases and repetition penalty, which greedy decoding uses as well."""
+        """Apply grammar, biases and penalties, which greedy decoding uses as well."""
         if self._grammar_matcher is not None and self._grammar_matcher.active:
             logits = self._grammar_matcher.mask_logits(logits)
         if self._uses_raw_logits:
             return logits
         logits = logits.copy()
         logits[self._bias_ids] += self._bias
-        if self._occurred is not None:
-            seen = logits[self._occurred]
-            penalty = np.float32(self._params.repetition_penalty)
-            with np.errstate(over="ignore"):
-                logits[self._occurred] = np.where(seen > 0, seen / penalty, seen * penalty)
+        if self._penalties is not None:
+            self._penalties.apply(logits)
         return logits
 
     def _choose(self, logits: Logits) -> int:

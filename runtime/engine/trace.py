@@ -85,9 +85,9 @@ class Trace:
         events += [_event(kernel, tracks[kernel.role], begin) for kernel in kernels]
         return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(metadata or {})}
 
-    def write_chrome(self, path: Path, metadata: Mapping[str, Any] | None = None) -> None:
+    def write_chrome(self, path: Path | str, metadata: Mapping[str, Any] | None = None) -> None:
         """Write :meth:`to_chrome` to a JSON file."""
-        path.write_text(json.dumps(self.to_chrome(metadata)), encoding="utf-8")
+        Path(path).write_text(json.dumps(self.to_chrome(metadata)), encoding="utf-8")
 
 
 def _event(kernel: TracedKernel, track: int, begin: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from agentrt.concurrency.fair_threads import FairThreads
 
 from ..http import tool_cache_route
 from ..http.admission import Admission
+from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
@@ -44,4 +45,5 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     app.mount("/", relay)
     install_error_handlers(app)
     app.add_middleware(Guard, config=config, admission=admission)
+    allow_origins(app, config)
     return app

@@ -11,7 +11,7 @@ import httpx
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from ..http.disconnect import cancel_on_disconnect
+from ..http.disconnect import body_of, cancel_on_disconnect
 from ..http.errors import ApiError
 from ..http.ids import new_completion_id
 from ..http.request_state import app_of, open_responses_of
@@ -35,7 +35,7 @@ router = APIRouter()
 @router.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
     """Return the engine's answer; a stream continues after tool calls whose outputs were submitted."""
-    resumable = ResumableRequest.parse(await request.body())
+    resumable = ResumableRequest.parse(await body_of(request))
     if resumable is None:
         return await relay_request(request)
     async with AsyncExitStack() as stack:

@@ -10,7 +10,8 @@ import httpx
 from fastapi import Request
 from starlette.types import Receive, Scope, Send
 
-from ..http.disconnect import cancel_on_disconnect
+from ..http.connection import Connection
+from ..http.disconnect import body_of, cancel_on_disconnect
 from ..http.streaming import ClosingStreamingResponse
 from .gateway_state import gateway_state_of
 from .upstream import client_headers, raw_body
@@ -31,8 +32,10 @@ class RelayedResponse(ClosingStreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         except httpx.HTTPError as error:
-            # The head has been sent, so the failure can only be shown by an incomplete body.
             _log.warning("the engine broke off an answer: %r", error)
+            # The head has been sent, so the failure can only be shown by an incomplete body.
+            connection: Connection = scope["state"]["connection"]
+            connection.break_off()
 
 
 async def relay(scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +53,7 @@ async def relay_request(request: Request) -> RelayedResponse:
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(gateway_state_of(request).admit(request))
-        response = await cancel_on_disconnect(request, send_to_engine(request, await request.body()))
+        response = await cancel_on_disconnect(request, send_to_engine(request, await body_of(request)))
         stack.push_async_callback(response.aclose)
         return RelayedResponse(response, stack.pop_all().aclose)
 

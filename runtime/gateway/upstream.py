@@ -17,6 +17,8 @@ _CONNECT_TIMEOUT_S = 10.0
 _KEEP_ALIVE_S = 4.0
 """Shorter than the five seconds after which many servers close idle connections, so that a connection that
 is being closed is not used again."""
+_STATUSES = range(200, 600)
+"""Statuses that HTTP has for the head of an answer; the gateway's own server cannot send others."""
 _HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -30,7 +32,8 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect"})
+_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", b"origin"})
+"""The guard has checked Host and Origin, which are those of the gateway."""
 _BODY_HEADERS = frozenset({b"content-length", b"content-encoding", b"content-type"})
 _NOT_RETURNED = frozenset({b"date"})
 """The gateway's own server writes these."""
@@ -78,9 +81,13 @@ class Upstream:
             extensions={"timeout": self._timeout, "target": under_root},
         )
         try:
-            return await self._transport.handle_async_request(request)
+            response = await self._transport.handle_async_request(request)
         except httpx.HTTPError as error:
             raise upstream_error(error) from error
+        if response.status_code not in _STATUSES:
+            await response.aclose()
+            raise upstream_error(httpx.RemoteProtocolError(f"its status is {response.status_code}"))
+        return response
 
     def _forwarded_headers(self, headers: Iterable[Header]) -> list[Header]:
         dropped = _NOT_FORWARDED

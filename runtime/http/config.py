@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -23,6 +24,9 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
     """A Unix socket to listen on instead of host and port. Only its owner may connect."""
     tokens: Tokens | None = None
     """The accepted tokens; None accepts requests without a token."""
+    cors_origins: frozenset[str] = frozenset()
+    """Origins such as ``https://chat.example`` whose web pages may send requests. They need a token like
+    other programs: no cookies are used."""
 
     max_body_bytes: int = Field(default=8 * 2**20, gt=0)
     max_requests: int = Field(default=256, gt=0)
@@ -47,8 +51,15 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
         """Check that other machines cannot send requests without a token, and that the limits fit.
 
         Raises:
-            ConfigurationError: they can, or a body of the greatest length never finds room.
+            ConfigurationError: they can, a body of the greatest length never finds room, or one of
+                ``cors_origins`` is no origin.
         """
+        for origin in self.cors_origins:
+            if not _is_origin(origin):
+                raise ConfigurationError(
+                    f"{origin!r} is no origin. Give scheme, host and port as the browser sends them, such as "
+                    "https://chat.example or http://localhost:3000; there is no pattern for several."
+                )
         if self.max_held_bytes < 2 * self.max_body_bytes:
             raise ConfigurationError(
                 f"max_held_bytes {self.max_held_bytes} has no room for bodies of max_body_bytes "
@@ -74,3 +85,15 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _is_origin(text: str) -> bool:
+    """Whether ``text`` is the origin of web pages, in the form in which browsers send it."""
+    try:
+        url = urlsplit(text)
+        default = {"http": 80, "https": 443}.get(url.scheme)
+        if default is None or url.hostname is None or url.port == default:
+            return False
+    except ValueError:
+        return False
+    return text == f"{url.scheme}://{url.netloc.lower()}" and "@" not in url.netloc and "*" not in url.netloc

@@ -71,6 +71,14 @@ class Connection(H11Protocol):
             _socket_of(self.transport).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self.transport.abort()
 
+    def break_off(self) -> None:
+        """Close the connection once the client has what was sent, and leave the answer incomplete.
+
+        uvicorn would close it, too, and log that the application is at fault.
+        """
+        self.cycle.disconnected = True
+        self.transport.close()
+
     def data_received(self, data: bytes) -> None:
         """Parse ``data``; the timer runs until a request's head is complete."""
         super().data_received(data)

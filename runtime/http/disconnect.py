@@ -1,4 +1,4 @@
-"""Cancellation of work whose client has disconnected."""
+"""Clients that disconnect while their request is read or served."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from .errors import ApiError
 
 T = TypeVar("T")
+
+
+async def body_of(request: Request) -> bytes:
+    """Return the body of ``request``.
+
+    Raises:
+        ApiError: 499, the client has disconnected; the response is not delivered.
+    """
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise ApiError(499, "the client disconnected.") from None
 
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,7 +27,9 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 
+_log: Final = logging.getLogger(__name__)
 _BUSY_MODELS_RETRY_S = "5"
+_TYPE: Final = re.compile(r"str|(?:list|dict|literal)\[.*\]")
 _MAX_CHARACTERS = 1000
 """Longer messages, which quote the request, are cut in the middle: what to do next stands at their end."""
 
@@ -78,13 +82,19 @@ def rate_limit_error(message: str) -> ApiError:
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """Return the error to send for ``error``. Unexpected exceptions become a 500 without their details."""
+    """Return the error to send for ``error``.
+
+    Unexpected ones, and those of the server's files, are sent without their details, as any client gets them
+    and not the owner alone. The log has those of the server's files.
+    """
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, RequestValidationError):
+        return _validation_error(error)
     if isinstance(error, InvalidRequestError):
         return ApiError(400, str(error), param=error.field, code="invalid_value")
     if isinstance(error, PromptTooLongError):
-        return ApiError(400, str(error), param="messages", code="context_length_exceeded")
+        return ApiError(400, str(error), param=error.field, code="context_length_exceeded")
     if isinstance(error, ContextNotFoundError):
         return ApiError(404, str(error), param="context_id", code="context_not_found")
     if isinstance(error, ContextBusyError):
@@ -102,7 +112,14 @@ def to_api_error(error: Exception) -> ApiError:
             headers={"x-should-retry": "false"},
         )
     if isinstance(error, ContextStoreError):
-        return ApiError(503, str(error), kind="server_error", code="context_store_failed")
+        _log.error("contexts: %s", error)
+        return ApiError(
+            503,
+            "the server could not read or write its contexts; its log has the cause. Try again later, or "
+            "send the whole conversation without a context.",
+            kind="server_error",
+            code="context_store_failed",
+        )
     if isinstance(error, OverloadedError):
         return rate_limit_error(str(error))
     if isinstance(error, RuntimeClosedError):
@@ -115,7 +132,15 @@ def to_api_error(error: Exception) -> ApiError:
     if isinstance(error, ModelTooLargeError):  # without retry-after: trying again cannot help
         return ApiError(503, str(error), param="model", kind="server_error", code="model_too_large")
     if isinstance(error, ModelLoadError):
-        return ApiError(503, str(error), param="model", kind="server_error", code="model_load_failed")
+        _log.error("%s", error)
+        return ApiError(
+            503,
+            f"the model {error.model!r} could not be loaded; the server's log has the cause. Try again "
+            "later, or use another model.",
+            param="model",
+            kind="server_error",
+            code="model_load_failed",
+        )
     if isinstance(error, AgentRTError):
         return ApiError(500, str(error), kind="server_error")
     if isinstance(error, HTTPException):
@@ -128,17 +153,21 @@ def install_error_handlers(app: FastAPI) -> None:
     """Make ``app`` answer every error in OpenAI's format."""
 
     async def answer(_: Request, error: Exception) -> JSONResponse:
-        known = _validation_error(error) if isinstance(error, RequestValidationError) else to_api_error(error)
-        return known.response()
+        return to_api_error(error).response()
 
     for kind in (HTTPException, RequestValidationError, AgentRTError, Exception):
         app.add_exception_handler(kind, answer)
 
 
+def _is_type(part: int | str) -> bool:
+    """Whether a part of an error's place is no field, but one of the types that a field may have."""
+    return isinstance(part, str) and _TYPE.fullmatch(part) is not None
+
+
 def _validation_error(error: RequestValidationError) -> ApiError:
     """Return a 400 for the first wrong field of a body; ``param`` is its path, such as ``tools[0].name``."""
     first = error.errors()[0]
-    path = [part for part in first["loc"] if part not in ("body", "path", "query")]
+    path = [part for part in first["loc"] if part not in ("body", "path", "query") and not _is_type(part)]
     param = ""
     for part in path:
         param += f"[{part}]" if isinstance(part, int) else f".{part}" if param else str(part)

@@ -77,12 +77,14 @@ class Guard:
                 421, f"this server is not {host!r}. Use the address it listens on.", code="invalid_host"
             )
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise ApiError(
-                403,
-                "web pages of other sites may not use this server. Send the request from a program.",
-                code="invalid_origin",
-            )
+        if origin is None or origin.partition("://")[2] == host or origin in self._config.cors_origins:
+            return
+        raise ApiError(
+            403,
+            "web pages of other sites may not use this server. Send the request from a program, or start the "
+            "server with --cors-origin and the origin of the page.",
+            code="invalid_origin",
+        )
 
     def _identify(self, scope: Scope, headers: Headers) -> tuple[str, bool, bool]:
         """Return the app of the request, whether it is the owner's, and whether the request may be any.

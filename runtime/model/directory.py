@@ -84,7 +84,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
     """
     name = _name(model)
     path = find_model(name)
-    with _explain_unreadable(path):
+    with explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
             from ..gguf.source import read_source
 
@@ -95,7 +95,7 @@ def summarize_model(model: str | os.PathLike[str]) -> ModelSummary:
         weights = path / _WEIGHTS
         if not weights.is_file():
             raise ModelFormatError(f"{weights} is missing. {EXPORT_HINT}")
-        config = _read_json(path / "config.json")
+        config = read_json(path / "config.json")
         return ModelSummary(_model_id(name, path, config), weights.stat().st_size)
 
 
@@ -117,7 +117,7 @@ def open_model_directory(
     """
     name = _name(model)
     path = find_model(name)
-    with _explain_unreadable(path):
+    with explain_unreadable(path):
         if path.is_file() and _is_gguf(path):
             directory = _open_gguf(path, cache_folder, progress)
         else:
@@ -134,7 +134,7 @@ def _open_gguf(file: Path, cache_folder: Path | None, progress: Callable[[float]
     source = read_source(file)
     check_gguf_template(file, source.metadata)
     path = convert_gguf(source, cache_folder, progress)
-    conversion = Conversion(file, str(_read_json(path / "config.json").get("converted_from")))
+    conversion = Conversion(file, str(read_json(path / "config.json").get("converted_from")))
     with conversion_errors(conversion):
         directory = _open_exported(source.name, path)
     return dataclasses.replace(directory, model_id=source.name, conversion=conversion)
@@ -147,9 +147,9 @@ def _open_exported(name: str, path: Path) -> ModelDirectory:
         check_graph(path / f"{graph}.xml")
     # The weights may have gigabytes: they are compared once the model is open, by a WeightsCheck.
     check_files(path, sorted(read_checksums(path).keys() - {_WEIGHTS}))
-    config = _read_json(path / "config.json")
+    config = read_json(path / "config.json")
     generation_file = path / "generation_config.json"
-    generation = _read_json(generation_file) if generation_file.exists() else {}
+    generation = read_json(generation_file) if generation_file.exists() else {}
     return ModelDirectory(
         path=path,
         model_id=_model_id(name, path, config),
@@ -171,7 +171,7 @@ def find_model(name: str) -> Path:
         ModelFormatError: its path cannot be looked at, such as in a folder without permission.
     """
     path = path_of(name)
-    with _explain_unreadable(path):
+    with explain_unreadable(path):
         if path.exists():
             return path
         pulled = find_pulled(name)
@@ -230,7 +230,7 @@ def _check_kind(path: Path) -> None:
 
 
 @contextmanager
-def _explain_unreadable(model: Path) -> Iterator[None]:
+def explain_unreadable(model: Path) -> Iterator[None]:
     """Explain an :class:`OSError` of the block as that of a file or folder of ``model``.
 
     Raises:
@@ -253,7 +253,12 @@ def _is_gguf(file: Path) -> bool:
         return file.suffix.lower() == ".gguf" or stream.read(4) == b"GGUF"
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file of a model.
+
+    Raises:
+        ModelFormatError: the file is missing, no JSON, or holds something else.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -93,6 +93,8 @@ class Tokenizer:
         )
         """The bytes of each token, empty for hidden tokens; None if texts of tokens do not concatenate."""
         self._word_end = self._find_word_ends(ids)
+        self.text_prefix = self._find_text_prefix()
+        """The tokens that the tokenizer puts before a text that no template has written: often none."""
 
     def fingerprint(self) -> bytes:
         """Return a digest of the vocabulary: equal where each token id stands for the same text."""
@@ -200,6 +202,11 @@ class Tokenizer:
         with native_calls:
             return str(self._tokenizer.decode(shown, skip_special_tokens=False))
 
+    def decode_all(self, tokens: Sequence[int]) -> str:
+        """Return the text of ``tokens``, with that of all special tokens."""
+        with native_calls:
+            return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
     def detokenizer(self) -> Detokenizer:
         """Return a new incremental detokenizer for one answer."""
         if self.token_bytes is not None:
@@ -208,8 +215,7 @@ class Tokenizer:
 
     def token_text(self, token: int) -> str:
         """Return the text of one token, also of a special token."""
-        with native_calls:
-            return str(self._tokenizer.decode([token], skip_special_tokens=False))
+        return self.decode_all([token])
 
     def escape_special_tokens(self, text: str) -> str:
         """Return ``text`` such that :meth:`encode` encodes special tokens in it as ordinary characters."""
@@ -271,6 +277,14 @@ class Tokenizer:
             if whole == parts[0] + parts[1] and not any(map(across.search, ids)):
                 breaks += character
         return re.compile(f"(?<=[A-Za-z])(?=[{breaks}][A-Za-z])") if breaks else None
+
+    def _find_text_prefix(self) -> tuple[int, ...]:
+        """Return what precedes the tokens of a text, and not what follows them: an answer does."""
+        bare = self._encode_batch(["a"])
+        encoded = self._tokenizer.encode(["a"], add_special_tokens=True)
+        whole: list[int] = np.asarray(encoded.input_ids.data)[0].tolist()
+        starts = range(len(whole) - len(bare) + 1)
+        return next((tuple(whole[:i]) for i in starts if whole[i : i + len(bare)] == bare), ())
 
     def _read_vocabulary(
         self, ids: Mapping[bytes, int], vocabulary_size: int, vocabulary: list[bytes] | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Final
 
 from ..drafting.drafter import DraftCompleter, Drafter
 from ..engine.engine import Engine
@@ -12,6 +13,10 @@ from ..request.request import Request
 from ..toolcache.tool_turn import ToolTurn
 from .builder import GenerationBuilder
 from .generation import Finished, Generation, GenerationEvent, LogprobsDelta
+
+LOGPROBS_AT_ONCE: Final = 16
+"""Tokens of one :class:`LogprobsDelta`, after which a stream sends them, without text if there is none yet.
+What has not been read for long is then sent in parts, between which an event loop can do other work."""
 
 
 class PendingGeneration(AbstractContextManager["PendingGeneration"]):
@@ -95,9 +100,12 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         logprobs = self._request.logprobs
         if len(logprobs) == self._reported:
             return []
-        new = tuple(logprobs[self._reported :])
-        self._reported += len(new)
-        return [LogprobsDelta(new)]
+        deltas = [
+            LogprobsDelta(tuple(logprobs[begin : begin + LOGPROBS_AT_ONCE]))
+            for begin in range(self._reported, len(logprobs), LOGPROBS_AT_ONCE)
+        ]
+        self._reported += sum(len(delta.tokens) for delta in deltas)
+        return deltas
 
 
 def _joined(pieces: Sequence[str | ToolTurn]) -> list[str | ToolTurn]:

@@ -7,8 +7,13 @@ from typing import Any, TypeAlias, TypedDict
 
 from agentrt.priority import Priority
 
+from .raw_prompt import RawPrompt
+
 Message: TypeAlias = Mapping[str, Any]
 """One chat message in OpenAI's shape."""
+
+Prompt: TypeAlias = Sequence[Message] | RawPrompt
+"""What a generation answers: chat messages, or a prompt that is continued as it is."""
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -46,6 +51,8 @@ class GenerationOptions(TypedDict, total=False):
     top_k: int
     min_p: float
     repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
     seed: int | None
     ignore_eos: bool
     stop: str | Sequence[str]

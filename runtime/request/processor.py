@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrt.calls import ToolCallFormat
-from agentrt.errors import InvalidRequestError, PromptTooLongError
+from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, shown
 from agentrt.priority import Priority, current_priority
 
@@ -16,8 +16,10 @@ from ..model.tokenizer import Tokenizer
 from ..structured_output.manager import StructuredOutputManager
 from ..structured_output.response_format import response_schema
 from ..structured_output.tool_choice import ToolChoice, parse_tool_choice
-from .options import GenerationOptions, Message
+from .options import GenerationOptions, Message, Prompt
 from .preparation import Preparation
+from .prompt_encoder import PromptEncoder
+from .raw_prompt import RawPrompt
 from .request import Request
 from .sampling_params import SamplingParams
 from .shared_prefix import SharedPrefix
@@ -45,20 +47,56 @@ class InputProcessor:
         """``arena_tokens`` is the capacity of the KV arena, and ``memory_bytes`` its configured size.
 
         ``salts`` keep the prefixes of apps apart in the prefix cache.
-        Error messages state ``memory_bytes``, the value to raise when a prompt does not fit the arena.
         """
         self._tokenizer = tokenizer
         self._model_id = model_id
         self._call_format = call_format
         self._context_length = context_length
         self._arena_tokens = arena_tokens
-        self._memory_bytes = memory_bytes
         self._vocabulary_size = vocabulary_size
         self._salts = salts
+        self._prompts = PromptEncoder(
+            tokenizer,
+            model_id=model_id,
+            context_length=context_length,
+            arena_tokens=arena_tokens,
+            memory_bytes=memory_bytes,
+            vocabulary_size=vocabulary_size,
+        )
         self._shared_prefix = SharedPrefix(tokenizer)
         self._structured_output = StructuredOutputManager(
             call_format, tokenizer.token_bytes, tokenizer.end_token_ids, constrain_calls=constrain_calls
         )
+
+    def tokenize(
+        self,
+        messages: Prompt,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        preparation: Preparation | None = None,
+    ) -> list[int]:
+        """Return the tokens of a prompt, as :meth:`process` has them.
+
+        Raises:
+            InvalidRequestError, PromptTooLongError: as :meth:`process`.
+        """
+        preparation = preparation or Preparation()
+        if isinstance(messages, RawPrompt):
+            return self._prompts.encode_raw(messages, preparation)
+        checked, checked_tools = check_messages(messages), check_tools(tools)
+        self._tool_choice(checked_tools, None, True)
+        return self._prompts.encode_messages(checked, checked_tools, preparation)
+
+    def count_tokens(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> int:
+        """Return the number of tokens of a prompt, also of one that is too long.
+
+        Raises:
+            InvalidRequestError: a field is wrong; ``field`` names it.
+        """
+        checked, checked_tools = check_messages(messages), check_tools(tools)
+        self._tool_choice(checked_tools, None, True)
+        return self._prompts.count(checked, checked_tools)
 
     @property
     def call_token(self) -> int | None:
@@ -67,7 +105,7 @@ class InputProcessor:
 
     def process(
         self,
-        messages: Sequence[Message],
+        messages: Prompt,
         preparation: Preparation | None = None,
         /,
         *,
@@ -87,7 +125,7 @@ class InputProcessor:
         logit_bias: Mapping[int, float] | None = None,
         **sampling: Any,
     ) -> Request:
-        """Return the request of ``messages`` and :class:`GenerationOptions`.
+        """Return the request of ``messages``, or of a raw prompt, and :class:`GenerationOptions`.
 
         ``sampling`` holds the options that go to :class:`SamplingParams` unchanged. ``preparation`` limits
         the work, which it can also cancel.
@@ -99,7 +137,7 @@ class InputProcessor:
         arrived = time.perf_counter()
         preparation = preparation or Preparation()
         _check_names(sampling)
-        checked_messages = check_messages(messages)
+        checked_messages = [] if isinstance(messages, RawPrompt) else check_messages(messages)
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
         schema = response_schema(response_format)
@@ -112,7 +150,11 @@ class InputProcessor:
         params.check_vocabulary(self._vocabulary_size)
         # The prompt lists all tools, even if only one may be called: earlier calls refer to the others.
         listed = None if choice is None else checked_tools
-        prompt = self._tokenize(checked_messages, listed, preparation)
+        if isinstance(messages, RawPrompt):
+            _check_without_messages(checked_tools, shared_prefix)
+            prompt = self._prompts.encode_raw(messages, preparation)
+        else:
+            prompt = self._prompts.encode_messages(checked_messages, listed, preparation)
         grammar_matcher = self._structured_output.matcher(choice, schema, preparation.check)
         return Request(
             prompt_token_ids=prompt,
@@ -135,24 +177,6 @@ class InputProcessor:
             tool_choice=choice,
             calls_held_to_grammar=choice is not None and self.call_token is not None,
         )
-
-    def _tokenize(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Mapping[str, Any]] | None,
-        preparation: Preparation,
-    ) -> list[int]:
-        """Return the prompt's tokens. Of one that is too long, only as many are computed as show that."""
-
-        def progress(tokens: int) -> None:
-            preparation.check()
-            self._check_length(tokens, at_least=True)
-
-        # Applying a chat template holds Python's global lock.
-        progress(max(len(messages), self._tokenizer.least_tokens(_characters([messages, tools]))))
-        prompt = self._tokenizer.encode(self._tokenizer.render(messages, tools), progress)
-        self._check_length(len(prompt))
-        return prompt
 
     def _public_tokens(
         self,
@@ -184,24 +208,6 @@ class InputProcessor:
             )
         return choice
 
-    def _check_length(self, prompt_tokens: int, *, at_least: bool = False) -> None:
-        if prompt_tokens >= self._context_length:
-            raise PromptTooLongError(
-                prompt_tokens,
-                self._context_length,
-                f"the context of {self._model_id}",
-                "Shorten the messages or drop old ones, or use a model with a longer context.",
-                at_least=at_least,
-            )
-        if prompt_tokens >= self._arena_tokens:
-            raise PromptTooLongError(
-                prompt_tokens,
-                self._arena_tokens,
-                "the KV arena",
-                f"Open the runtime with a larger memory_bytes; it is {self._memory_bytes} now.",
-                at_least=at_least,
-            )
-
     def _end_tokens(self, params: SamplingParams) -> frozenset[int]:
         stop = frozenset(params.stop_token_ids)
         return stop if params.ignore_eos else stop | self._tokenizer.end_token_ids
@@ -211,13 +217,13 @@ class InputProcessor:
         return most if params.max_tokens is None else min(most, prompt_tokens + params.max_tokens)
 
 
-def _characters(value: Any) -> int:
-    """Return how many characters the texts in ``value`` have, without the space around them."""
-    if isinstance(value, str):
-        return len(value.strip())
-    if isinstance(value, Mapping):
-        return sum(_characters(key) + _characters(item) for key, item in value.items())
-    return sum(map(_characters, value)) if isinstance(value, list) else 0
+def _check_without_messages(tools: object, shared_prefix: object) -> None:
+    if tools is not None:
+        raise InvalidRequestError("tools", "a raw prompt has none. Leave them out, or send messages.")
+    if shared_prefix is not False:
+        raise InvalidRequestError(
+            "shared_prefix", "a raw prompt has no system message. Leave it out, or send messages."
+        )
 
 
 def _check_names(sampling: Mapping[str, Any]) -> None:

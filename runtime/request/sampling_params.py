@@ -21,8 +21,8 @@ _MAX_LOGPROBS: Final = 20
 class SamplingParams:
     """How the tokens of one request are sampled, and what ends the answer. The defaults are greedy decoding.
 
-    Applied in this order: the grammar of the answer, logit bias, repetition penalty, temperature, top-k,
-    top-p, min-p.
+    Applied in this order: the grammar of the answer, logit bias, repetition penalty, frequency and presence
+    penalty, temperature, top-k, top-p, min-p.
 
     Raises:
         InvalidRequestError: a value is out of its range or has the wrong type; ``field`` names it.
@@ -40,6 +40,10 @@ class SamplingParams:
     """Keep tokens that are at least this many times as likely as the likeliest. In [0, 1]."""
     repetition_penalty: float = 1.0
     """Divides positive and multiplies negative logits of tokens that have occurred. In [0.01, 100]."""
+    frequency_penalty: float = 0.0
+    """Subtracted from the logit of a token for each time that the answer has it so far. In [-2, 2]."""
+    presence_penalty: float = 0.0
+    """Subtracted from the logit of a token that the answer has already. In [-2, 2]."""
     seed: int | None = None
     """Seed of this request's random numbers, which do not depend on the batch. 0 … 2**63 - 1."""
     ignore_eos: bool = False
@@ -62,6 +66,8 @@ class SamplingParams:
         _check_int("top_k", self.top_k, 0, None)
         _check_number("min_p", self.min_p, 0.0, 1.0)
         _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
+        _check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**63 - 1)
         if not isinstance(self.ignore_eos, bool):

@@ -1,4 +1,4 @@
-"""Validation of OpenAI chat messages and tools, and their normal form for chat templates; names of apps."""
+"""Validation of OpenAI chat messages and tools, and their normal form for chat templates; of tokens, apps."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ def _check_message(message: object, field: str) -> dict[str, Any]:
         checked["tool_calls"] = _check_calls(calls, f"{field}.tool_calls")
     for key in ("name", "tool_call_id"):
         if message.get(key) is not None:
-            checked[key] = _check_text(message[key], f"{field}.{key}")
+            checked[key] = check_text(message[key], f"{field}.{key}")
     return checked
 
 
 def _check_content(content: object, field: str) -> str:
     if isinstance(content, str):
-        return _check_text(content, field)
+        return check_text(content, field)
     if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
         raise InvalidRequestError(field, f"must be text, not {type(content).__name__}. Give a string.")
     texts: list[str] = []
@@ -141,7 +141,7 @@ def _check_content(content: object, field: str) -> str:
             raise InvalidRequestError(
                 f"{field}[{index}]", "only parts of type 'text' are supported. Remove images and sound."
             )
-        texts.append(_check_text(part.get("text"), f"{field}[{index}].text"))
+        texts.append(check_text(part.get("text"), f"{field}[{index}].text"))
     return "".join(texts)
 
 
@@ -165,7 +165,7 @@ def _check_call(call: object, field: str) -> dict[str, Any]:
         },
     }
     if call.get("id") is not None:
-        checked["id"] = _check_text(call["id"], f"{field}.id")
+        checked["id"] = check_text(call["id"], f"{field}.id")
     return checked
 
 
@@ -192,7 +192,7 @@ def _check_tool(tool: object, field: str) -> dict[str, Any]:
         )
     _check_name(function.get("name"), f"{field}.function.name")
     if function.get("description") is not None:
-        _check_text(function["description"], f"{field}.function.description")
+        check_text(function["description"], f"{field}.function.description")
     parameters = function.get("parameters")
     if parameters is not None and (
         not isinstance(parameters, Mapping)
@@ -203,16 +203,23 @@ def _check_tool(tool: object, field: str) -> dict[str, Any]:
             f"{field}.function.parameters", "must be a JSON Schema of type 'object'. Give its 'properties'."
         )
     plain: dict[str, Any] = _plain_json(tool, field)
+    # Calls are held to their schemas anyway, and the word means nothing to the model.
+    plain["function"].pop("strict", None)
     return plain
 
 
 def _check_name(name: object, field: str) -> str:
     if not isinstance(name, str) or not name:
         raise InvalidRequestError(field, f"{shown(name)} is not a name. Give the tool's name.")
-    return _check_text(name, field)
+    return check_text(name, field)
 
 
-def _check_text(text: object, field: str) -> str:
+def check_text(text: object, field: str) -> str:
+    """Return ``text``.
+
+    Raises:
+        InvalidRequestError: it is no text, or holds half of a character.
+    """
     if not isinstance(text, str):
         raise InvalidRequestError(field, f"must be text, not {type(text).__name__}. Give a string.")
     try:
@@ -222,6 +229,23 @@ def _check_text(text: object, field: str) -> str:
             field, "holds half of a character (a lone surrogate). Decode the text with errors='replace'."
         ) from None
     return text
+
+
+def check_tokens(tokens: object, vocabulary_size: int, field: str) -> list[int]:
+    """Return ``tokens`` as a list.
+
+    Raises:
+        InvalidRequestError: they are no list of integers, or one is outside the vocabulary.
+    """
+    if not isinstance(tokens, Sequence) or isinstance(tokens, (str, bytes, bytearray)):
+        raise InvalidRequestError(field, f"{shown(tokens)} is no list of token ids. Give one, or a text.")
+    for index, token in enumerate(tokens):
+        if type(token) is not int or not 0 <= token < vocabulary_size:
+            raise InvalidRequestError(
+                f"{field}[{index}]",
+                f"{shown(token)} is no token of this model. Use integers from 0 to {vocabulary_size - 1}.",
+            )
+    return list(tokens)
 
 
 def _plain_json(value: Mapping[str, Any], field: str) -> Any:

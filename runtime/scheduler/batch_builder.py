@@ -7,7 +7,6 @@ too few KV blocks are free, the last running sequences in the serving order are 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Iterable
 
 from ..heg.graph import ExecutionGraph
@@ -16,8 +15,8 @@ from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .draft_lengths import DraftLengths
 from .policy import Policy
-from .queues import RequestQueues, by_order
-from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
+from .queues import RequestQueues
+from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
 
 class BatchBuilder:
@@ -124,22 +123,39 @@ class BatchBuilder:
         """The sequences that can be in a new batch, the most urgent first."""
         ready = self._batches.not_in_batch(self._queues.running)
         if stage is Stage.DECODE:
-            decoding = [sequence for sequence in ready if not sequence.needs_prefill]
-            own = [sequence for sequence in decoding if sequence.level == level][: self._max_batch_size]
-            if not own or not self._policy.backfill:
-                return own
-            backfill = [sequence for sequence in decoding if sequence.level != level]
-            return own + backfill[: max(0, self._b_max - len(own))]
+            return self._decodes([sequence for sequence in ready if not sequence.needs_prefill], level)
         # A batch admits no more sequences than fit in it, so the length of the queue costs nothing here.
-        queue = self._queues.by_level[level].first(self._max_batch_size)
+        queue = self._queues.by_level[level]
+        waiting = queue.first(self._max_batch_size)
         if self._policy.mixed_batches:
-            return heapq.merge(ready, queue, key=by_order)
-        own = [sequence for sequence in ready if sequence.level == level]
-        in_prefill = [sequence for sequence in own if sequence.needs_prefill]
-        prompts = sorted(in_prefill + queue, key=self._queues.key) if in_prefill else queue
+            return heapq.merge(ready, waiting, key=by_order)
+        in_prefill = [sequence for sequence in ready if sequence.level == level and sequence.needs_prefill]
+        prompts = sorted(in_prefill + waiting, key=self._queues.key) if in_prefill else waiting
+        decodes = [each for each in self._queues.running_at(level) if not each.needs_prefill]
+        ordered = queue.in_order([*decodes, *prompts])
+        batch, others = ordered[: self._max_batch_size], ordered[self._max_batch_size :]
+        if queue.is_shared and len(decodes) >= self._max_batch_size:
+            # Prompts that go before decodes bring none with them that would have to wait for a place.
+            others = [sequence for sequence in others if sequence.state is not SequenceState.WAITING]
         if stage is Stage.PREFILL:
-            return prompts
-        return [*(sequence for sequence in own if not sequence.needs_prefill), *prompts]
+            return [sequence for sequence in (*batch, *others) if sequence.needs_prefill]
+        queue.note_left_out(sequence for sequence in others if not sequence.needs_prefill)
+        # Decodes first: each takes one token of the budget, and prompts what is left.
+        batch.sort(key=lambda sequence: sequence.needs_prefill)
+        return self._batches.not_in_batch([*batch, *others])
+
+    def _decodes(self, decoding: list[Sequence], level: int) -> list[Sequence]:
+        """Choose those of ``decoding`` that a batch of ``level`` has places for, backfill included."""
+        chosen: list[Sequence] = []
+        for other in (level, *(other for other in self._queues.by_level if other != level)):
+            queue = self._queues.by_level[other]
+            ordered = queue.in_order([sequence for sequence in decoding if sequence.level == other])
+            places = self._max_batch_size if other == level else max(0, self._b_max - len(chosen))
+            queue.note_left_out(ordered[places:])
+            chosen += ordered[:places]
+            if not chosen or not self._policy.backfill:
+                break
+        return chosen
 
     def kernel_limit_s(self, stage: Stage, level: int) -> float:
         """Longest kernel of a batch that may be shorter: the quantum if more urgent work may wait for it."""
@@ -223,13 +239,13 @@ class BatchBuilder:
         """
         waiting = sequence.state is SequenceState.WAITING
         # A waiting sequence is admitted only if there are blocks for all its tokens, and one more free block
-        # for each running sequence that precedes it in the serving order. Those may need one to decode into,
-        # and would evict the new sequence to get it.
+        # for each running sequence that is served before it. Those may need one to decode into, and would
+        # evict the new sequence to get it.
         tokens = len(sequence.tokens) if waiting else sequence.computed_tokens + length
         needed = self._block_manager.blocks_for(tokens) - len(sequence.blocks)
         if needed <= 0:
             return True
-        preceding = bisect_left(self._queues.running, sequence.order, key=by_order) if waiting else 0
+        preceding = self._queues.preceding(sequence) if waiting else 0
         if not self._free_up(needed + preceding, sequence, chunks, evicted, admitting=waiting):
             return False
         self._block_manager.allocate(sequence, needed)
@@ -266,12 +282,10 @@ class BatchBuilder:
     ) -> list[Sequence]:
         """The sequences to evict so that ``blocks`` are free; empty if evicting all would not free that many.
 
-        They are taken from the end of the serving order, and all come after ``sequence`` in it.
+        They are taken from the end of the serving order (:meth:`RequestQueues.yielding`).
         """
         victims: list[Sequence] = []
-        for candidate in reversed(self._queues.running):
-            if candidate.order <= sequence.order:
-                break
+        for candidate in self._queues.yielding(sequence):
             if candidate in scheduled or not self._evictable(candidate):
                 continue
             victims.append(candidate)

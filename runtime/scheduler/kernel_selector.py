@@ -207,19 +207,16 @@ class KernelSelector:
         return stages
 
     def _separate_stages(self, level: int, now: float) -> tuple[Stage, ...]:
-        """Prefill first, unless the decodes fill a batch or have been delayed by the policy's decode gap."""
-        decoding = prompts = 0
-        for sequence in self._queues.running:
-            if sequence.level == level:
-                prompts += sequence.needs_prefill
-                decoding += not sequence.needs_prefill
+        """Prefill first, unless decodes that go before it fill a batch, or were delayed by the decode gap."""
+        running = self._queues.running_at(level)
+        prompts = sum(sequence.needs_prefill for sequence in running)
         if not prompts and not self._queues.by_level[level]:
             return (Stage.DECODE,)
-        if not decoding:
+        if prompts == len(running):
             return (Stage.PREFILL,)
         policy = self._policy
         gap = policy.reactive_decode_gap_s if level == REACTIVE_LEVEL else policy.proactive_decode_gap_s
-        if decoding >= self._max_batch_size or now - self._last_decode.get(level, now) >= gap:
+        if now - self._last_decode.get(level, now) >= gap or self._queues.decodes_fill_batch(level):
             return (Stage.DECODE, Stage.PREFILL)
         return (Stage.PREFILL, Stage.DECODE)
 

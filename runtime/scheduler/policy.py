@@ -95,6 +95,21 @@ class Policy:
     """Memory-intensive kernels that together would need more than this share run one after the other,
     reactive ones first."""
 
+    share_apps: bool = True
+    """Within a priority level, the app that was served least goes first; False serves all apps by arrival."""
+
+    sampled_token_weight: float = 2.0
+    """What a sampled token counts in the service of an app; a token of a prompt counts 1 (w_q and w_p of
+    Sheng et al. 2024)."""
+
+    turn_tokens: int = 1024
+    """Service of one turn, by weight. By so much an app has to be ahead of another before a sequence of it
+    loses KV blocks to it, or all of its places in the batch."""
+
+    sharing_apps: int = 16
+    """Apps that take turns at once: others run nothing until one of these has had its turn. More would
+    hold memory for longer, and end later on the average."""
+
     prefix_reuse: bool = True
     """Prefix cache: blocks in memory are reused where a prompt of the same app begins with their tokens."""
 
@@ -123,6 +138,7 @@ FCFS: Final = Policy(
     chunk_tokens=256,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
+    share_apps=False,
 )
 """Continuous batching with chunked prefill in order of arrival, as in OpenVINO GenAI and other engines."""
 
@@ -132,6 +148,7 @@ FCFS_DISAGGREGATED: Final = Policy(
     shortest_first=False,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
+    share_apps=False,
 )
 """Order of arrival with Agent.xpu's chunks, placement and pressure tiers: prompts and decodes are batches of
 their own, on two XPUs where there are two. It differs from Agent.xpu in nothing but priorities."""
@@ -144,6 +161,7 @@ PREEMPT_RESTART: Final = Policy(
     promote_after_s=float("inf"),
     prefix_reuse=False,
     tool_wait_s=0.0,
+    share_apps=False,
 )
 """Fig. 4a: reactive work takes the whole machine at once; background prompts start again after it."""
 
@@ -154,6 +172,7 @@ TIME_SHARE: Final = Policy(
     background_mixes=False,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
+    share_apps=False,
 )
 """Fig. 4b: reactive and proactive work share the processor in time slices."""
 
@@ -165,6 +184,7 @@ ITERATION_LEVEL: Final = Policy(
     chunk_tokens=2**20,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
+    share_apps=False,
 )
 """Fig. 4c: continuous batching of whole prompts."""
 

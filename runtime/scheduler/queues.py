@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from itertools import islice
-from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from ..heg.graph import ExecutionGraph
 from ..heg.kernel import BatchShape
+from .fair_queue import FairQueue, QueueKey
 from .policy import Policy
-from .sequence import REACTIVE_LEVEL, Sequence, SequenceState
-
-QueueKey: TypeAlias = tuple[bool, float, int]
-"""Sort key of a waiting sequence: not promoted, estimated seconds left (or 0), arrival number. Lower is
-first."""
-
-by_order = attrgetter("order")
-_by_key = itemgetter(0)
+from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
 
 class PrefillEstimate:
@@ -44,56 +36,16 @@ class PrefillEstimate:
         return tokens * (self._per_token + self._per_past_token * mean_past)
 
 
-class RequestQueue:
-    """The waiting sequences of one priority level, sorted. Reading the first ones is O(1) in its length."""
-
-    def __init__(self) -> None:
-        """Create an empty queue."""
-        self._sorted: list[tuple[QueueKey, Sequence]] = []
-        self._keys: dict[Sequence, QueueKey] = {}
-
-    def __len__(self) -> int:
-        """How many sequences wait."""
-        return len(self._sorted)
-
-    def add(self, sequence: Sequence, key: QueueKey) -> None:
-        """Insert ``sequence`` by ``key``; the lower key is served first."""
-        self._keys[sequence] = key
-        insort(self._sorted, (key, sequence), key=_by_key)
-
-    def remove(self, sequence: Sequence) -> None:
-        """Remove ``sequence``, which is in the queue."""
-        del self._sorted[bisect_left(self._sorted, self._keys.pop(sequence), key=_by_key)]
-
-    def first(self, count: int) -> list[Sequence]:
-        """The ``count`` sequences that are served next, or all if there are fewer."""
-        return [sequence for _, sequence in islice(self._sorted, count)]
-
-    @property
-    def last(self) -> Sequence:
-        """The sequence that is served after all others."""
-        return self._sorted[-1][1]
-
-    def check_integrity(self) -> None:
-        """Check that every sequence is in the queue once, in order.
-
-        Raises:
-            AssertionError: always a bug.
-        """
-        keys = [key for key, _ in self._sorted]
-        if keys != sorted(self._keys.values()) or len(set(keys)) != len(keys):
-            raise AssertionError("the queue is not sorted, or a sequence is in it twice")
-
-
 class RequestQueues:
     """All unfinished sequences: one queue of waiting ones per priority level, and the running ones."""
 
-    def __init__(self, policy: Policy, graph: ExecutionGraph) -> None:
+    def __init__(self, policy: Policy, graph: ExecutionGraph, max_batch_size: int) -> None:
         """Create empty queues. ``graph`` estimates prefill times, where the policy orders by them."""
         self._policy = policy
         self._graph = graph
+        self._max_batch_size = max_batch_size
         self.update_costs()
-        self.by_level: dict[int, RequestQueue] = {}
+        self.by_level: dict[int, FairQueue] = {}
         """The queue of each priority level, the most urgent level first."""
         self.running: list[Sequence] = []
         """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
@@ -141,7 +93,7 @@ class RequestQueues:
         """Queue a new sequence at its priority level, and note its promotion time (aging) and deadline."""
         sequence.level = int(sequence.priority) if self._policy.by_priority else REACTIVE_LEVEL
         if sequence.level not in self.by_level:
-            self.by_level[sequence.level] = RequestQueue()
+            self.by_level[sequence.level] = FairQueue(self._policy, self._max_batch_size)
             self.by_level = dict(sorted(self.by_level.items()))
         promoted_in = self._policy.promote_after_s
         if sequence.deadline is not None:
@@ -149,17 +101,21 @@ class RequestQueues:
             promoted_in = min(promoted_in, (sequence.deadline - now) / 2)
         if sequence.is_background and promoted_in < float("inf"):
             heapq.heappush(self._promotions, (now + promoted_in, sequence.id, sequence))
+        self.by_level[sequence.level].arrive(sequence)
         self._enqueue(sequence)
 
     def admit(self, sequence: Sequence) -> None:
         """Move a waiting sequence, which now holds blocks, to the running ones."""
-        self.by_level[sequence.level].remove(sequence)
+        queue = self.by_level[sequence.level]
+        queue.remove(sequence)
+        queue.run(sequence)
         sequence.state = SequenceState.PREFILL
         insort(self.running, sequence, key=by_order)
 
     def requeue(self, sequence: Sequence) -> None:
         """Move a running sequence, which has lost its blocks, back to its queue."""
         self._remove_running(sequence)
+        self.by_level[sequence.level].stop(sequence)
         sequence.evicted = True
         self._enqueue(sequence)
 
@@ -169,8 +125,14 @@ class RequestQueues:
             self.by_level[sequence.level].remove(sequence)
         else:
             self._remove_running(sequence)
+            self.by_level[sequence.level].stop(sequence)
         sequence.state = SequenceState.FINISHED
         self.promoted.discard(sequence)
+
+    def charge(self, sequence: Sequence, tokens: int) -> None:
+        """Charge the app of a sequence for its next ``tokens``, which are computed now."""
+        weight = 1.0 if sequence.needs_prefill else self._policy.sampled_token_weight
+        self.by_level[sequence.level].charge(sequence, sequence.computed_tokens + tokens, weight)
 
     def promote_aged(self, now: float) -> None:
         """Promote the unfinished background sequences whose promotion time has come (aging, §6.5).
@@ -201,14 +163,46 @@ class RequestQueues:
                 expired.append(sequence)
         return expired
 
+    def running_at(self, level: int) -> list[Sequence]:
+        """The running sequences of a priority level, sorted by :attr:`Sequence.order`."""
+        return [sequence for sequence in self.running if sequence.level == level]
+
+    def decodes_fill_batch(self, level: int) -> bool:
+        """Whether a batch of decodes of a level would be full, none of them served after its first prompt."""
+        running, queue = self.running_at(level), self.by_level[level]
+        decodes = [sequence for sequence in running if not sequence.needs_prefill]
+        if len(decodes) < self._max_batch_size or not queue.is_shared:
+            return len(decodes) >= self._max_batch_size
+        prompts = [*(sequence for sequence in running if sequence.needs_prefill), *queue.first(1)]
+        ordered = queue.in_order([*decodes, *sorted(prompts, key=self.key)])
+        return not any(sequence.needs_prefill for sequence in ordered[: self._max_batch_size])
+
+    def preceding(self, sequence: Sequence) -> int:
+        """How many running sequences are served before ``sequence``, which waits."""
+        queue = self.by_level[sequence.level]
+        if not queue.is_shared:
+            return bisect_left(self.running, sequence.order, key=by_order)
+        more_urgent = sum(each.level < sequence.level for each in self.running)
+        running = self.running_at(sequence.level)
+        return more_urgent + len(running) - len(queue.behind(sequence, running))
+
+    def yielding(self, sequence: Sequence) -> Iterator[Sequence]:
+        """The running sequences that yield their blocks to ``sequence``, the last to be served first."""
+        for level in reversed(self.by_level):
+            running = self.running_at(level)
+            if level > sequence.level:
+                yield from reversed(self.by_level[level].in_order(running))
+            elif level == sequence.level:
+                yield from reversed(self.by_level[level].yielding(sequence, running))
+
     def check_integrity(self) -> None:
         """Check that every sequence is where its state says, and in order.
 
         Raises:
             AssertionError: always a bug.
         """
-        for queue in self.by_level.values():
-            queue.check_integrity()
+        for level, queue in self.by_level.items():
+            queue.check_integrity(self.running_at(level))
             for sequence in queue.first(len(queue)):
                 if sequence.state is not SequenceState.WAITING or sequence.blocks or sequence.computed_tokens:
                     raise AssertionError(f"sequence {sequence.id} waits, but is {sequence.state} with blocks")

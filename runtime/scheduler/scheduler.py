@@ -11,10 +11,14 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
 - **Prefill and decode are separate batches** (§5.2), except in mixed batches of background work. Within a
   level prompts go first, so that the decode batch fills up, but they delay decodes no longer than the
   policy's gap.
+- **Apps share a level** (:mod:`.fair_queue`). The app that was served least goes first: its prompts, and its
+  sequences in a batch of decodes. A running sequence without a place in the batch keeps its blocks.
 - **Eviction** (vLLM's preemption by recomputation). An admitted sequence gets blocks for all its tokens. When
   a running sequence needs more than are free, the last sequences in the serving order are evicted: they wait
   again, and recompute what the prefix cache has lost. The first sequence in the order can take the blocks of
-  all others, and every sequence alone fits the arena; so the first always advances and none is lost.
+  all others, and every sequence alone fits the arena; so the first always advances and none is lost. A
+  waiting sequence takes blocks of another app only once that app is ahead by a turn of tokens that were not
+  computed before; so no two apps evict each other without advancing.
 - **Loads** (LLMS §3.3). What is stored of an admitted prompt is read into its blocks while others are
   computed. A sequence that waits for a chunk is in no batch and delays none.
 
@@ -84,7 +88,7 @@ class Scheduler:
             loads=self._loads,
             swap_outs=self._swap_outs,
         )
-        self._queues = RequestQueues(policy, graph)
+        self._queues = RequestQueues(policy, graph, max_batch_size)
         self._batches = BatchesInProgress(graph, policy, self._queues, self._block_manager)
         self._builder = BatchBuilder(
             graph, policy, self._queues, self._block_manager, self._batches, max_batch_size
@@ -236,6 +240,7 @@ class Scheduler:
 
     def accept_draft_token(self, sequence: Sequence) -> None:
         """Note that a draft token, now the last of ``tokens``, was accepted: it is computed already."""
+        self._queues.charge(sequence, 1)
         self._batches.advance(sequence, 1)
 
     def extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from agentrt.priority import Priority
@@ -73,7 +74,8 @@ class Sequence:
     request_id: str = ""
     """Names the request in traces and error messages."""
     app: str = ""
-    """The app under which its chunks are stored; empty stores none."""
+    """The app that shares its service with others, and under which its chunks are stored. Requests without a
+    name are those of one app, whose chunks are not stored."""
     context_id: str = ""
     """The context under which they are stored; empty if the request names none."""
 
@@ -81,6 +83,8 @@ class Sequence:
     state: SequenceState = SequenceState.WAITING
     computed_tokens: int = 0
     """How many of ``tokens`` have their keys and values in the arena."""
+    charged_tokens: int = 0
+    """How many of ``tokens`` its app has been charged for (:meth:`FairQueue.charge`)."""
     blocks: list[int] = field(default_factory=list)
     """The block table: block ``i`` holds tokens ``i * block_tokens …``."""
     states: StateRows | None = None
@@ -138,5 +142,11 @@ class Sequence:
 
     @property
     def order(self) -> tuple[int, bool, int]:
-        """Sort key of running sequences: level, promoted ones first, arrival. The last is evicted first."""
+        """Sort key of running sequences of one app: level, promoted ones first, arrival.
+
+        The last is evicted first. For several apps see :meth:`FairQueue.in_order`.
+        """
         return (self.level, not self.promoted, self.id)
+
+
+by_order = attrgetter("order")

@@ -6,33 +6,52 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentrt.concurrency.fair_threads import FairThreads
+from agentrt.errors import ConfigurationError
 
+from ..embedding.model import EmbeddingModel
 from ..http import tool_cache_route
 from ..http.admission import Admission
+from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from ..pool.model_pool import ModelPool
 from ..service import LocalRuntime
-from . import chat, contexts, responses, status
+from . import chat, completions, contexts, embeddings, responses, status, tokens
 from .config import ServerConfig
 from .metrics import Metrics
+from .ollama import routes as ollama
 from .server_state import ServerState
 
 
-def create_app(served: LocalRuntime | ModelPool, config: ServerConfig) -> FastAPI:
-    """Return the ASGI application that serves a runtime, or several models. The caller closes ``served``."""
+def create_app(
+    served: LocalRuntime | ModelPool, config: ServerConfig, embedding: EmbeddingModel | None = None
+) -> FastAPI:
+    """Return the ASGI application that serves a runtime, or several models. The caller closes ``served``.
+
+    ``embedding`` makes embeddings; without it requests for them are a 404.
+
+    Raises:
+        ConfigurationError: another model has the name of ``embedding``.
+    """
     pool = served if isinstance(served, ModelPool) else ModelPool.of(served)
+    if embedding is not None and pool.find(embedding.name) is not None:
+        raise ConfigurationError(
+            f"the embedding model and another one have the name {embedding.name!r}. Give the other one a "
+            "name of its own (--served-model-name)."
+        )
     metrics, admission = Metrics(pool), Admission(config)
     # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
     app = FastAPI(title="agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
-    app.state.server = ServerState(pool, config, admission, metrics)
+    app.state.server = ServerState(pool, config, admission, metrics, embedding)
     app.state.open_responses = OpenResponses()
     app.state.threads = FairThreads("agentrt-serve")
-    for routes in (chat, contexts, responses, tool_cache_route, status):
+    answering = (chat, completions, contexts, embeddings, responses, tokens)
+    for routes in (*answering, ollama, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)
     app.add_middleware(Guard, config=config, admission=admission)
+    allow_origins(app, config)
     app.add_middleware(_ResponseCounter, metrics=metrics)
     return app
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
+from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta, ToolCall
 
 from ..engine.logprobs import TokenLogprobs
 from ..http.ids import new_completion_id
 from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta, Usage
+from ..output.pending import LOGPROBS_AT_ONCE
 from ..service import LocalRuntime
 from .logprobs import format_logprobs
 
@@ -27,6 +28,8 @@ class CompletionMetadata:
     service_tier: str
     forces_named_tool: bool
     """Whether the request names the function to call: OpenAI's finish reason is ``stop`` then."""
+    has_functions: bool = False
+    """Whether the request has ``functions``: a call is a ``function_call`` then, not a tool call."""
     id: str = field(default_factory=new_completion_id)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -43,10 +46,20 @@ class CompletionMetadata:
             **fields,
         }
 
+    def usage_chunk(self, generations: Sequence[Generation]) -> dict[str, Any]:
+        """Return the last chunk of a stream that has the usage."""
+        return self.body("chat.completion.chunk", [], usage=usage_body(generations))
+
     def finish_reason(self, generation: Generation) -> str:
         """Return OpenAI's finish reason of a choice."""
         reason = generation.finish_reason
-        return "stop" if self.forces_named_tool and reason == "tool_calls" else reason
+        if reason != "tool_calls":
+            return reason
+        return "stop" if self.forces_named_tool else "function_call" if self.has_functions else reason
+
+    def call_fields(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the fields of a message or a delta that has these tool calls."""
+        return {"function_call": calls[0]["function"]} if self.has_functions else {"tool_calls": calls}
 
     def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
         """Return log probabilities in the format of a choice."""
@@ -61,17 +74,7 @@ def completion_body(
     for index, generation in enumerate(generations):
         message: dict[str, Any] = {"role": "assistant", "content": generation.text or None, "refusal": None}
         if generation.tool_calls:
-            message["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": call.name,
-                        "arguments": json.dumps(call.arguments, ensure_ascii=False),
-                    },
-                }
-                for call in generation.tool_calls
-            ]
+            message |= metadata.call_fields([_call_body(call) for call in generation.tool_calls])
         else:
             message["content"] = generation.text
         choices.append(
@@ -83,6 +86,11 @@ def completion_body(
             }
         )
     return metadata.body("chat.completion", choices, usage=usage_body(generations))
+
+
+def _call_body(call: ToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def usage_body(generations: Sequence[Generation]) -> dict[str, Any]:
@@ -129,14 +137,16 @@ class ChoiceStream:
         self.generation: Generation | None = None
         """The generation, once it has ended."""
 
-    def opening_chunk(self) -> dict[str, Any]:
-        """Return the chunk that is sent before anything is generated."""
-        return self._chunk({"role": "assistant", "content": "", "refusal": None})
+    def opening_chunks(self) -> Iterator[dict[str, Any]]:
+        """Yield the chunk that is sent before anything is generated."""
+        yield self._chunk({"role": "assistant", "content": "", "refusal": None})
 
     def chunks(self, event: GenerationEvent) -> Iterator[dict[str, Any]]:
         """Yield the chunks for one event."""
         if isinstance(event, LogprobsDelta):
             self._logprobs += event.tokens
+            if len(self._logprobs) >= LOGPROBS_AT_ONCE:
+                yield self._chunk({"content": ""})
         elif isinstance(event, TextDelta):
             # A call that a stop text ends is repeated as text, but its first part was sent already as a call.
             if not self._in_call:
@@ -171,7 +181,7 @@ class ChoiceStream:
         return self._call(index, {"id": id, "type": "function", "function": function})
 
     def _call(self, index: int, call: Mapping[str, Any]) -> dict[str, Any]:
-        return self._chunk({"tool_calls": [{"index": index, **call}]})
+        return self._chunk(self._metadata.call_fields([{"index": index, **call}]))
 
     def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         logprobs = None

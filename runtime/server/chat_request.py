@@ -4,55 +4,53 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
-from ..request.sampling_params import MAX_BIASES
+from .choices_request import ChoicesRequest
 from .common_request import MAX_ITEMS, CommonRequest, at_most
-
-_MAX_CHOICES = 16
-
-LogitBias = Annotated[dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], float], at_most(MAX_BIASES)]
-"""Token ids as texts, and the values added to their logits."""
+from .legacy_functions import tool_choice_of, tool_messages, tools_of
 
 
-class StreamOptions(BaseModel):
-    """What a stream contains besides the answer."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    include_usage: bool | None = None
-
-
-class ChatRequest(CommonRequest):
+class ChatRequest(CommonRequest, ChoicesRequest):
     """OpenAI's fields, and those that local engines add to them."""
 
     messages: list[Any]
     """The runtime validates them; its errors name the wrong message."""
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    n: int | None = Field(default=None, ge=1, le=_MAX_CHOICES)
-    """With ``seed``, choice ``i`` has seed ``seed + i``."""
     tool_choice: str | dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
     prediction: dict[str, Any] | None = None
     logprobs: bool | None = None
-    logit_bias: LogitBias | None = None
-    stream_options: StreamOptions | None = None
+    functions: list[Any] | None = None
+    """The older form of ``tools``. The answer has at most one call, in the older form, too."""
+    function_call: str | dict[str, Any] | None = None
+    """The older form of ``tool_choice``."""
     modalities: Annotated[list[Literal["text"]] | None, at_most(MAX_ITEMS)] = None
 
     def options(self) -> GenerationOptions:
         """Return the runtime's options for one choice.
 
         Raises:
-            ApiError: 400, ``top_logprobs`` is given without ``logprobs``.
+            ApiError: 400, ``top_logprobs`` is given without ``logprobs``, or ``functions`` beside ``tools``.
         """
+        if self.functions is not None and self.tools is not None:
+            raise ApiError(
+                400,
+                "functions: they are the older form of tools. Leave them out.",
+                param="functions",
+                code="invalid_value",
+            )
         if self.top_logprobs and not self.logprobs:
             raise ApiError(400, "top_logprobs: needs logprobs. Set it to true.", param="top_logprobs")
         options = self.common_options()
-        options["tools"] = self.tools
-        options["tool_choice"] = self.tool_choice
+        if self.functions is None:
+            options["tools"] = self.tools
+            options["tool_choice"] = self.tool_choice
+        else:
+            options["tools"] = tools_of(self.functions)
+            options["tool_choice"] = tool_choice_of(self.function_call)
+            options["parallel_tool_calls"] = False
         options["response_format"] = self.response_format
         options["prediction"] = self.prediction
         options["max_tokens"] = (
@@ -60,16 +58,14 @@ class ChatRequest(CommonRequest):
         )
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
-        if self.logit_bias:
-            options["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
         return options
-
-    @property
-    def includes_usage(self) -> bool:
-        """Whether a stream ends with a chunk that has the usage."""
-        return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def forces_named_tool(self) -> bool:
         """Whether ``tool_choice`` names the function to call."""
-        return isinstance(self.tool_choice, dict)
+        return isinstance(self.tool_choice if self.functions is None else self.function_call, dict)
+
+    @property
+    def prompt(self) -> list[Any]:
+        """The messages, with calls and their outputs in the form of tools."""
+        return tool_messages(self.messages)

@@ -1,4 +1,4 @@
-"""The fields that OpenAI's two interfaces share, and the runtime's options for them."""
+"""The fields that OpenAI's interfaces share, and the runtime's options for them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from ..request.options import GenerationOptions
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 
+
+_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty",
+                    "presence_penalty", "seed", "stop", "stop_token_ids", "ignore_eos")  # fmt: skip
 
 MAX_ITEMS: Final = 64
 """Items of a list that are validated one by one. The runtime has lower limits, and clearer errors."""
@@ -35,41 +38,18 @@ def at_most(entries: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-class CommonRequest(BaseModel):
-    """The fields that chat completions and responses share. Unknown fields are ignored, as by other servers.
-
-    ``temperature`` and the other sampling fields have the runtime's defaults, so that an agent gets the same
-    answers in the process and over HTTP: greedy, where OpenAI's own default is a temperature of 1.
-    """
+class PrioritizedRequest(BaseModel):
+    """The model of a request, and its priority. Unknown fields are ignored, as by other servers."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
     model: str | None = None
     """One of the served models' names; the first model if left out."""
-    stream: bool | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    tools: list[Any] | None = None
-    parallel_tool_calls: bool | None = None
-    top_logprobs: int | None = Field(default=None, ge=0, le=20)
     service_tier: ServiceTier | None = None
     """``flex`` is proactive; every other tier is reactive."""
     priority: int | None = None
     """vLLM's convention: lower is served first. Up to 0 is reactive, above is proactive. It takes precedence
     over ``service_tier``."""
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    shared_prefix: bool | None = None
-    """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
-    seed: int | None = None
-    stop: Annotated[str | list[str] | None, at_most(MAX_ITEMS)] = None
-    stop_token_ids: Annotated[list[int] | None, at_most(MAX_ITEMS)] = None
-    ignore_eos: bool | None = None
-    presence_penalty: float | None = Field(default=None, ge=0, le=0)
-    """Only 0 is supported; use ``repetition_penalty``."""
-    frequency_penalty: float | None = Field(default=None, ge=0, le=0)
-    """Only 0 is supported; use ``repetition_penalty``."""
 
     @property
     def named_priority(self) -> Priority | None:
@@ -108,9 +88,46 @@ class CommonRequest(BaseModel):
         named = self.named_priority
         return "default" if named is None else named.service_tier
 
+
+class GenerationRequest(PrioritizedRequest):
+    """The fields of every request for answers.
+
+    ``temperature`` and the other sampling fields have the runtime's defaults, so that an agent gets the same
+    answers in the process and over HTTP: greedy, where OpenAI's own default is a temperature of 1.
+    """
+
+    stream: bool | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    seed: int | None = None
+    stop: Annotated[str | list[str] | None, at_most(MAX_ITEMS)] = None
+    stop_token_ids: Annotated[list[int] | None, at_most(MAX_ITEMS)] = None
+    ignore_eos: bool | None = None
+
+    def common_options(self) -> GenerationOptions:
+        """Return the runtime's options of these fields."""
+        return cast(GenerationOptions, {"priority": self.runtime_priority, **self.given(*_SAMPLING)})
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return the fields of these names that the request has."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class CommonRequest(GenerationRequest):
+    """The fields that chat completions and responses share."""
+
+    tools: list[Any] | None = None
+    parallel_tool_calls: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    shared_prefix: bool | None = None
+    """agentrt's own: whether apps with the same system messages and tools, and this field, share them."""
+
     def common_options(self) -> GenerationOptions:
         """Return the runtime's options that are the same in both interfaces."""
-        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "stop",
-                 "stop_token_ids", "ignore_eos", "parallel_tool_calls", "shared_prefix")  # fmt: skip
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return cast(GenerationOptions, {"priority": self.runtime_priority, **given})
+        given = self.given("parallel_tool_calls", "shared_prefix")
+        return cast(GenerationOptions, {**super().common_options(), **given})

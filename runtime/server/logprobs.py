@@ -1,12 +1,42 @@
-"""Log probabilities in OpenAI's format, the same in both interfaces."""
+"""Log probabilities in OpenAI's format, and how many one request may have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from ..engine.logprobs import TokenLogprobs
+from ..http.errors import ApiError
+from ..http.large_json import give_way
+from ..request.options import GenerationOptions
 from ..service import LocalRuntime
+
+MAX_LOGPROBS: Final = 1 << 16
+"""Log probabilities of all answers to one request: some 100 bytes each in memory until they are sent, as much
+again in the body, and some microseconds to write."""
+
+
+def bound_logprobs(options: GenerationOptions, answers: int) -> None:
+    """Bound ``max_tokens`` of ``options``: all ``answers`` have at most :data:`MAX_LOGPROBS` together.
+
+    Raises:
+        ApiError: 400, the request sets a larger ``max_tokens``.
+    """
+    alternatives = options.get("logprobs")
+    if alternatives is None:
+        return
+    most = max(1, MAX_LOGPROBS // (answers * (1 + alternatives)))
+    given = options.get("max_tokens")
+    if given is not None and given > most:
+        raise ApiError(
+            400,
+            f"logprobs: {answers} answers of {given} tokens with {alternatives} alternatives each have more "
+            f"than {MAX_LOGPROBS} log probabilities. Set max_tokens to {most} or less, or ask for fewer "
+            "alternatives or answers.",
+            param="logprobs",
+            code="invalid_value",
+        )
+    options["max_tokens"] = given or most
 
 
 def format_logprobs(runtime: LocalRuntime, tokens: Iterable[TokenLogprobs]) -> list[dict[str, Any]]:
@@ -16,8 +46,8 @@ def format_logprobs(runtime: LocalRuntime, tokens: Iterable[TokenLogprobs]) -> l
         text = runtime.token_text(token)
         return {"token": text.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(text)}
 
-    return [
-        format_token(entry.token, entry.logprob)
-        | {"top_logprobs": [format_token(token, logprob) for token, logprob in entry.top]}
-        for entry in tokens
-    ]
+    formatted = []
+    for entry in give_way(tokens):
+        top = [format_token(token, logprob) for token, logprob in entry.top]
+        formatted.append(format_token(entry.token, entry.logprob) | {"top_logprobs": top})
+    return formatted

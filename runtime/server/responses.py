@@ -17,15 +17,17 @@ from ..context.table.open_turn import OpenTurn
 from ..context.table.response_chains import ResponseChains, StoredResponse
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import ApiError, to_api_error
+from ..http.large_json import give_way, json_pieces, large_json_response
 from ..http.priority_header import header_priority, priority_headers
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
-from ..output.generation import Finished, Generation
+from ..output.generation import Finished, Generation, LogprobsDelta
 from ..output.stream import GenerationStream
 from ..pool.stored_contexts import find_response
 from ..request.validation import plain_messages, unasked_output
 from .input_items import Item, input_items
+from .logprobs import bound_logprobs
 from .paging import PageBody, PageQuery, page_of
 from .responses_answer import Event, ResponseWriter, response_body
 from .responses_request import ResponsesRequest, output_messages
@@ -57,6 +59,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
         _check_outputs(previous, added)
     messages = body.messages(() if previous is None else previous.messages, added)
     options["app"] = app
+    bound_logprobs(options, 1)
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))
@@ -73,9 +76,9 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
         if not body.stream:
             generation = await cancel_on_disconnect(request, runtime.agenerate(messages, **options))
             state.metrics.record(model.name, generation)
-            response = response_body(answer.writer, generation)
+            response = await asyncio.to_thread(response_body, answer.writer, generation)
             await answer.store(generation)
-            return JSONResponse(response, headers=headers)
+            return await large_json_response(lambda: response, headers)
         stream = await cancel_on_disconnect(request, runtime.start(messages, **options))
         stack.callback(stream.cancel)
         outputs = stream.tool_outputs
@@ -87,7 +90,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
 async def get_response(response_id: str, request: Request, stream: Literal[False] | None = None) -> Response:
     """Return a response as it was when it was complete. It cannot be streamed again."""
     _, stored = await _find(request, response_id)
-    return JSONResponse(stored.body)
+    return await large_json_response(lambda: stored.body)
 
 
 @router.get(
@@ -163,7 +166,12 @@ async def _events(state: ServerState, answer: _Answer, stream: GenerationStream)
                     state.metrics.record(writer.model, step.generation)
                     await answer.store(step.generation)  # before the client reads that it is complete
                 for event in events:
-                    yield _encode_event(event)
+                    if writer.has_logprobs and not event["type"].endswith(".delta"):  # it may repeat them all
+                        yield await asyncio.to_thread(_encode_large_event, event)
+                    else:
+                        yield _encode_event(event)
+                if isinstance(step, LogprobsDelta):
+                    await asyncio.sleep(0)  # many may have come while the client did not read
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as an event.
         yield _encode_event(writer.failure(to_api_error(error).body()["error"]))
@@ -239,3 +247,7 @@ def _not_found(id: str) -> ApiError:
 
 def _encode_event(event: Event) -> str:
     return f"event: {event['type']}\ndata: {compact_json(event)}\n\n"
+
+
+def _encode_large_event(event: Event) -> str:
+    return f"event: {event['type']}\ndata: {''.join(give_way(json_pieces(event)))}\n\n"

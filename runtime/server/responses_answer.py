@@ -11,6 +11,7 @@ from typing import Any
 from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDelta
 
 from ..output.generation import CallAnswered, Finished, Generation, GenerationEvent, LogprobsDelta
+from ..output.pending import LOGPROBS_AT_ONCE
 from ..service import LocalRuntime
 from .logprobs import format_logprobs
 from .responses_request import ResponsesRequest
@@ -32,6 +33,8 @@ class ResponseWriter:
         self._text: list[str] = []
         self._logprobs: list[dict[str, Any]] = []
         self._pending_logprobs: list[dict[str, Any]] = []
+        self.has_logprobs = request.wants_logprobs
+        """Whether the text has log probabilities, which its last events have once more."""
         self._next_number = 0
         self._generation: Generation | None = None
 
@@ -44,6 +47,8 @@ class ResponseWriter:
         """Yield the events for one step of the generation."""
         if isinstance(event, LogprobsDelta):
             self._pending_logprobs += format_logprobs(self._runtime, event.tokens)
+            if len(self._pending_logprobs) >= LOGPROBS_AT_ONCE and self._open_item("message") is not None:
+                yield from self._add_text("")
         elif isinstance(event, TextDelta):
             # A call that a stop text ends is repeated as text, but its first part was sent already as a call.
             if self._open_item("function_call") is None:

@@ -8,6 +8,7 @@ from typing import cast
 
 from fastapi import Request
 
+from ..embedding.model import EmbeddingModel
 from ..http.admission import Admission
 from ..http.disconnect import cancel_on_disconnect
 from ..http.errors import ApiError
@@ -26,6 +27,8 @@ class ServerState:
     config: ServerConfig
     admission: Admission
     metrics: Metrics
+    embedding: EmbeddingModel | None = None
+    """The model that makes embeddings, if the server has one."""
     started: int = field(default_factory=lambda: int(time.time()))
     """Unix time at which the server was created, in seconds."""
 
@@ -45,6 +48,21 @@ class ServerState:
                 param="model",
             )
         return model
+
+    def embedding_model(self, name: str | None) -> EmbeddingModel:
+        """Return the embedding model, if its name is ``name`` or that is None.
+
+        Raises:
+            ApiError: 404, there is no such model.
+        """
+        if self.embedding is not None and name in (None, self.embedding.name):
+            return self.embedding
+        reason = (
+            "no embedding model is served here. Start agentrt serve with --embedding-model DIR."
+            if self.embedding is None
+            else f"the model {name!r} makes no embeddings here. Use {self.embedding.name!r}."
+        )
+        raise ApiError(404, reason, code="model_not_found", param="model")
 
     async def load(self, model: PooledModel, request: Request) -> LocalRuntime:
         """Return the runtime of ``model``, which is held, and load it first unless it is loaded.

@@ -8,10 +8,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from ..embedding.model import EmbeddingModel
 from ..http.request_state import is_owner
 from ..http.tool_cache_route import CAPABILITY
-from ..pool.pooled_model import PooledModel
+from ..pool.pooled_model import ModelStatus, PooledModel
 from .server_state import server_state_of
+
+_EMBEDDINGS: Final = "embeddings"
+"""Listed in the ``capabilities`` of the model that makes them."""
 
 _COUNTED: Final = ("running", "waiting", "sampled_tokens")
 
@@ -31,6 +35,19 @@ def _describe_model(model: PooledModel, name: str, created: int) -> dict[str, An
     }
 
 
+def _describe_embedding(model: EmbeddingModel, created: int) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "agentrt",
+        "status": ModelStatus.LOADED.value,
+        "root": model.name,
+        "max_model_len": model.max_tokens,
+        "capabilities": [_EMBEDDINGS],
+    }
+
+
 @router.get("/v1/models", summary="List the models")
 async def models(request: Request) -> JSONResponse:
     """Return all names of all models, loaded or not, in the order in which they were given."""
@@ -38,6 +55,8 @@ async def models(request: Request) -> JSONResponse:
     listed = [
         _describe_model(model, name, state.started) for model in state.pool.models for name in model.names
     ]
+    if state.embedding is not None:
+        listed.append(_describe_embedding(state.embedding, state.started))
     return JSONResponse({"object": "list", "data": listed})
 
 
@@ -45,6 +64,8 @@ async def models(request: Request) -> JSONResponse:
 async def model(model: str, request: Request) -> JSONResponse:
     """Return the model of this name; 404 if it is not served."""
     state = server_state_of(request)
+    if state.embedding is not None and model == state.embedding.name:
+        return JSONResponse(_describe_embedding(state.embedding, state.started))
     return JSONResponse(_describe_model(state.model(model), model, state.started))
 
 

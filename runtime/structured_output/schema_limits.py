@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 MAX_REMAINDERS: Final = 10_000
-"""Remainders that the ``multipleOf`` of a number may leave. A grammar has a state for each."""
+"""Remainders that all ``multipleOf`` of a schema may leave. A grammar has a state for each."""
 MAX_OPTIONAL: Final = 256
 """Optional properties of one object, each of which may come next. llguidance would give up at twice as many,
 in the middle of an answer."""
@@ -66,12 +66,13 @@ def _combines(schema: Mapping[str, Any]) -> bool:
 
 
 def _remainders(multiples: Sequence[float], combined: bool) -> int:
-    """Return how many remainders a number leaves, by the worst of ``multiples`` or by all ``combined``."""
-    scaled = [_scaled(multiple) for multiple in multiples]
+    """Return how many remainders numbers leave, each by one of ``multiples``, or by all ``combined``."""
+    scaled = {_scaled(multiple) for multiple in multiples}
+    apart = sum(units for units, _ in scaled)
     if not combined:
-        return max((units for units, _ in scaled), default=0)
+        return apart
     finest = max((decimals for _, decimals in scaled), default=0)
-    return math.lcm(*(units * 10 ** (finest - decimals) for units, decimals in scaled))
+    return max(apart, math.lcm(*(units * 10 ** (finest - decimals) for units, decimals in scaled)))
 
 
 def _scaled(multiple: float) -> tuple[int, int]:

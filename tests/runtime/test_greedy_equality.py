@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -113,9 +114,13 @@ def test_with_cancellations_all_around(
         assert [future.result() for future in kept] == alone
 
 
+@pytest.mark.parametrize("apps", [1, 3])
 @pytest.mark.parametrize("precision", ["f32", "u8"])
-def test_with_preemptions(open_runtime: Callable[..., LocalRuntime], precision: str) -> None:
+def test_with_preemptions(
+    open_runtime: Callable[..., LocalRuntime], precision: str, apps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also with a quantised KV cache: recomputation writes the same keys and values."""
+    monkeypatch.setitem(POLICIES, "agent-xpu", replace(POLICIES["agent-xpu"], turn_tokens=32))
     roomy = open_runtime(kv_cache_precision=precision)
     block_bytes = roomy.statistics().arena_bytes // roomy.statistics().blocks
     prompts = [[{"role": "user", "content": f"{'note ' * (10 * n)}{n}"}] for n in range(1, 9)]
@@ -124,8 +129,8 @@ def test_with_preemptions(open_runtime: Callable[..., LocalRuntime], precision: 
 
     def run(index: int) -> tuple[int, ...]:
         priority = Priority.REACTIVE if index % 3 == 0 else Priority.PROACTIVE
-        generation = tight.generate(prompts[index], max_tokens=64, ignore_eos=True, priority=priority)
-        return generation.token_ids
+        options: dict[str, Any] = {"app": f"app {index % apps}", "max_tokens": 64, "ignore_eos": True}
+        return tight.generate(prompts[index], priority=priority, **options).token_ids
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(run, range(8))) == expected

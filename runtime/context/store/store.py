@@ -263,11 +263,19 @@ class ContextStore(AbstractContextManager["ContextStore"]):
     def close(self) -> None:
         """Wait for the change under way, refuse later ones, and unlock the folder. May be called again."""
         self._changes.close()
+        self._stamp_all()
         self._resources.close()
 
     def __exit__(self, *error: object) -> None:
         """Close the store."""
         self.close()
+
+    def _stamp_all(self) -> None:
+        """Keep the times of uses that have written nothing, while the folder is locked."""
+        with self._lookup:
+            found = [context for contexts in self._contexts.values() for context in contexts.values()]
+        for context in found:
+            context.stamp()
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{_TEXT_SUFFIX}"

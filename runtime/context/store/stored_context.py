@@ -64,6 +64,7 @@ class StoredContext:
         """What it was created with."""
         self.deleted = False
         """Whether it was deleted, or removed because its text is damaged."""
+        self._stamped_ns = usage.used_ns(owner.name)
 
     @property
     def text_records(self) -> int:
@@ -80,9 +81,21 @@ class StoredContext:
         """The size of its files. Chunks that it refers to are in files of other contexts."""
         return self._usage.bytes_of(self.owner.name)
 
+    @property
+    def used(self) -> float:
+        """When it was last used: Unix time in seconds."""
+        return self._usage.used_ns(self.owner.name) / 1e9
+
     def touch(self) -> None:
-        """Make it the most recently used context. Writing does so, too."""
+        """Make it the most recently used context, without I/O; see :meth:`stamp`. Writing does so, too."""
         self._usage.touch(self.owner.name)
+
+    def stamp(self) -> None:
+        """Keep the time of its last use across restarts; no I/O if it is kept already. Not synced."""
+        used_ns = self._usage.used_ns(self.owner.name)
+        if used_ns != self._stamped_ns and not self.deleted:
+            self._disk.stamp(self._text.file.path, used_ns)
+            self._stamped_ns = used_ns
 
     def append_text(self, record: bytes) -> None:
         """Append ``record`` to the text; when this returns, it is on the device.
@@ -156,12 +169,15 @@ class StoredContext:
         """
         with self._changes.exclusive():
             self._check_exists()
-            return self._chunks.refer_to(self.owner, block_hashes)
+            missing = self._chunks.refer_to(self.owner, block_hashes)
+            self.stamp()  # where nothing was written there is no other trace of this use
+            return missing
 
     def _set_text(self, text: Text) -> None:
         self._text = text
         self._usage.set_bytes(self.owner.name, text=text.file.size)
-        self._disk.stamp(text.file.path, self._usage.used_ns(self.owner.name))
+        self._stamped_ns = self._usage.used_ns(self.owner.name)
+        self._disk.stamp(text.file.path, self._stamped_ns)
 
     def _check_exists(self) -> None:
         if self.deleted:

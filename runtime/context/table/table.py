@@ -309,6 +309,8 @@ class ContextTable:
             self._store.delete(app, stored.id)
             return
         used = turns[-1].ended if turns else created
+        if kind is ContextKind.SESSION:  # its uses leave no text
+            used = max(used, stored.used)
         self._latest = max(self._latest, used)
         contexts.add(Entry(stored.id, kind, session, created, used, messages, stored, turns))
 

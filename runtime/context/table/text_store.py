@@ -22,6 +22,11 @@ class StoredText(Protocol):
         """JSON types."""
         ...
 
+    @property
+    def used(self) -> float:
+        """When it was last used, as far as the store knows: Unix time in seconds."""
+        ...
+
     def read_text(self) -> list[bytes]:
         """Return all records in order.
 

@@ -120,3 +120,12 @@ def test_a_limit_that_is_reached_is_the_setting_that_the_error_names(tmp_path: P
         with pytest.raises(ContextQuotaError, match=f"limit {setting}=3000 ") as caught:
             store.create("notes", "b")
     assert RuntimeConfig(**{caught.value.quota: caught.value.limit}) == RuntimeConfig(**{setting: 3000})
+
+
+@pytest.mark.parametrize("name", ["profile_folder", "history_folder", "context_folder", "context_key"])
+def test_paths_of_settings_are_expanded_and_not_empty(name: str) -> None:
+    others = {"drafts": True, "context_folder": "contexts"}
+    config = RuntimeConfig(**{**others, name: "~/x"})
+    assert getattr(config, name) == Path.home() / "x"
+    with pytest.raises(ConfigurationError, match=f"{name}.*is empty"):
+        RuntimeConfig(**{**others, name: ""})

@@ -52,6 +52,28 @@ def test_contexts_and_sessions_survive_a_restart(
         service.get(deleted)
 
 
+def test_the_session_that_was_used_last_does_not_give_way_after_a_restart(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path
+) -> None:
+    def generate(runtime: LocalRuntime, session: str) -> None:
+        message = {"role": "user", "content": f"Hello {session}! " * 20}
+        runtime.generate([message], app="app", session=session, max_tokens=5)
+
+    runtime = open_runtime(context_folder=tmp_path, contexts_per_app=3)
+    for session in ("a", "b", "c", "a"):  # the last request computes and stores nothing new
+        generate(runtime, session)
+    before = [each.session for each in runtime.bind("app").contexts()]
+    runtime.close()
+
+    again = open_runtime(context_folder=tmp_path, contexts_per_app=3)
+    listed = again.bind("app").contexts()
+    assert [each.session for each in listed] == before == ["a", "c", "b"]
+    used = [each.last_used for each in listed]
+    assert used == sorted(used, reverse=True)
+    generate(again, "d")
+    assert [each.session for each in again.bind("app").contexts()] == ["d", "a", "c"]
+
+
 def test_a_model_that_is_not_loaded_has_its_contexts(tmp_path: Path) -> None:
     with open_exact(context_folder=tmp_path) as runtime:
         context = runtime.bind("app").new_context(SYSTEM)

@@ -288,12 +288,20 @@ def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callabl
     assert len(service.get(context).messages) == 3
 
 
+def test_a_chain_of_responses_names_the_way_to_continue_it(
+    runtime: LocalRuntime, service: ContextService
+) -> None:
+    chain = runtime.context_table.create(service.app, ContextKind.RESPONSES)
+    with pytest.raises(InvalidRequestError, match=r"cannot be called.*previous_response_id"):
+        service.call(chain, "Hello!")
+
+
 def test_a_session_is_a_context_of_its_requests(runtime: LocalRuntime, service: ContextService) -> None:
     for _ in range(2):
         runtime.generate([HELLO], app=service.app, session="chat 7", max_tokens=4)
     (context,) = service.contexts()
     assert (context.kind, context.session, context.messages) == (ContextKind.SESSION, "chat 7", ())
-    with pytest.raises(InvalidRequestError, match="cannot be called"):
+    with pytest.raises(InvalidRequestError, match="It is a session: send"):
         service.call(context, "Hello!")
     service.delete(context)
     assert service.contexts() == []

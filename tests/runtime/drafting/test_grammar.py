@@ -336,6 +336,7 @@ OPTIONS: list[dict[str, Any]] = [
     FORCED_CALL | {"stop": ["eather"]},
     FORCED_CALL | {"temperature": 1.0, "seed": 5},
     FORCED_CALL | {"repetition_penalty": 1.3},
+    FORCED_CALL | {"frequency_penalty": 2.0, "presence_penalty": 2.0},
     FORCED_CALL | {"ignore_eos": True, "max_tokens": 60},
     {"tools": [WEATHER, LIGHT]},
     {"tools": [WEATHER, LIGHT], "tool_choice": "required"},

@@ -38,7 +38,7 @@ def test_greedy_is_the_argmax() -> None:
 
 def test_a_batch_samples_each_row_as_alone() -> None:
     rng = np.random.default_rng(0)
-    logits = rng.normal(size=(6, VOCABULARY)).astype(np.float32)
+    logits = rng.normal(size=(7, VOCABULARY)).astype(np.float32)
     params = [
         SamplingParams(),
         SamplingParams(temperature=1.0, seed=7),
@@ -46,6 +46,7 @@ def test_a_batch_samples_each_row_as_alone() -> None:
         SamplingParams(temperature=0.7, top_k=5, top_p=0.9, seed=1),
         SamplingParams(repetition_penalty=5.0),
         SamplingParams(temperature=2.0, min_p=0.1, seed=2),
+        SamplingParams(frequency_penalty=2.0, presence_penalty=-1.0),
     ]
 
     def samplers() -> list[TokenSampler]:
@@ -53,7 +54,7 @@ def test_a_batch_samples_each_row_as_alone() -> None:
 
     alone = [sample_batch([sampler], row[None])[0] for sampler, row in zip(samplers(), logits, strict=True)]
     assert sample_batch(samplers(), logits) == alone
-    greedy = [TokenSampler(SamplingParams(), VOCABULARY, []) for _ in range(6)]
+    greedy = [TokenSampler(SamplingParams(), VOCABULARY, []) for _ in params]
     assert sample_batch(greedy, logits) == logits.argmax(axis=1).tolist()
 
 
@@ -116,6 +117,42 @@ def test_repetition_penalty_counts_prompt_and_answer() -> None:
     assert TokenSampler(params, VOCABULARY, [0]).sample(logits_of(-1.0, -1.5)) == 1, "negative ones too"
 
 
+def test_a_frequency_penalty_grows_with_each_occurrence_in_the_answer() -> None:
+    logits = logits_of(5, 4.9, 4.3)
+    sampler = TokenSampler(SamplingParams(frequency_penalty=0.25), VOCABULARY, [0, 0, 0, 1])
+    # 5 | 4.75 4.9 | 4.75 4.65 | 4.5 4.65 | 4.5 4.4 | 4.25 4.4 4.3 | 4.25 4.15 4.3
+    assert [sampler.sample(logits) for _ in range(7)] == [0, 1, 0, 1, 0, 1, 2]
+    assert logits[0] == 5, "the logits are not changed"
+
+
+def test_a_presence_penalty_counts_once() -> None:
+    sampler = TokenSampler(SamplingParams(presence_penalty=0.25), VOCABULARY, [0, 0])
+    assert [sampler.sample(logits_of(5, 4.9, 4.7)) for _ in range(4)] == [0, 1, 0, 0]
+
+
+def test_penalties_below_zero_repeat() -> None:
+    rising = [logits_of(5, 4.9), *[logits_of(5, 6.9)] * 3]
+    for params, expected in (
+        (SamplingParams(), [0, 1, 1, 1]),
+        (SamplingParams(presence_penalty=-2.0), [0, 0, 0, 0]),
+        (SamplingParams(frequency_penalty=-1.0), [0, 1, 1, 1]),
+    ):
+        sampler = TokenSampler(params, VOCABULARY, [])
+        assert [sampler.sample(row) for row in rising] == expected
+
+
+def test_given_tokens_are_none_of_the_answer() -> None:
+    sampler = TokenSampler(SamplingParams(frequency_penalty=2.0, presence_penalty=2.0), VOCABULARY, [])
+    sampler.extend_prompt([0, 0])
+    assert sampler.sample(logits_of(5, 4.9)) == 0
+
+
+def test_many_occurrences_are_counted_exactly() -> None:
+    sampler = TokenSampler(SamplingParams(frequency_penalty=0.1), VOCABULARY, [])
+    chosen = [sampler.sample(logits_of(1000.05, 0)) for _ in range(10_002)]
+    assert chosen == [0] * 10_001 + [1]
+
+
 def test_seed_repeats() -> None:
     logits = np.zeros(VOCABULARY, np.float32)
 
@@ -157,6 +194,7 @@ def test_the_last_bits_of_logits_change_no_token(cut: dict[str, Any]) -> None:
         SamplingParams(temperature=1.0, seed=1),
         SamplingParams(temperature=1e-307, top_p=0.5, min_p=0.1),
         SamplingParams(repetition_penalty=2.0),
+        SamplingParams(frequency_penalty=2.0, presence_penalty=-2.0),
         SamplingParams(logit_bias={0: 1.0}, logprobs=2),
     ],
 )
@@ -191,6 +229,16 @@ def test_impossible_tokens_have_no_log_probability() -> None:
     assert all(math.isfinite(logprob) for _, logprob in found.top)
 
 
+@given(
+    st.lists(st.sampled_from([-np.inf, -2.0, -1.0, 0.0, 1.0]), min_size=1, max_size=30), st.integers(0, 40)
+)
+def test_the_likeliest_tokens_are_those_of_a_sorted_vocabulary(row: list[float], alternatives: int) -> None:
+    row[0] = 0.5  # one is possible
+    found = token_logprobs(np.array(row, np.float32), 0, alternatives)
+    ranked = sorted((id for id, logit in enumerate(row) if logit > -np.inf), key=lambda id: (-row[id], id))
+    assert [token for token, _ in found.top] == ranked[:alternatives]
+
+
 # Any that :class:`SamplingParams` accepts, the extremes among them.
 PARAMS = st.builds(
     SamplingParams,
@@ -199,6 +247,8 @@ PARAMS = st.builds(
     top_k=st.integers(0, 2 * VOCABULARY),
     min_p=st.floats(0, 1) | st.just(5e-324),
     repetition_penalty=st.floats(0.01, 100),
+    frequency_penalty=st.floats(-2, 2),
+    presence_penalty=st.floats(-2, 2),
     logit_bias=st.dictionaries(st.integers(0, VOCABULARY - 1), st.floats(-100, 100), max_size=3),
     seed=st.integers(0, 9),
     logprobs=st.none() | st.just(2),

@@ -119,7 +119,7 @@ def test_a_hung_kernel_costs_its_timeout_and_nothing_else() -> None:
 def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
     simulated = mixed(Policy())
     file = tmp_path / "trace.json"
-    simulated.trace.write_chrome(file, {"machine": "a simulated one"})
+    simulated.trace.write_chrome(str(file), {"machine": "a simulated one"})
     trace = json.loads(file.read_text())
     assert trace["otherData"] == {"machine": "a simulated one"}
     names = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}

@@ -44,7 +44,15 @@ def sampled(runtime: LocalRuntime, drafter: Any = None, **params: Any) -> tuple[
     return submit(runtime, TOKENS, prompt=prompt, drafter=drafter, **params).output.result(30).token_ids
 
 
-@pytest.mark.parametrize("params", [{}, {"temperature": 1.5, "seed": 3}, {"repetition_penalty": 1.3}])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"temperature": 1.5, "seed": 3},
+        {"repetition_penalty": 1.3},
+        {"frequency_penalty": 0.7, "presence_penalty": 0.4},
+    ],
+)
 @pytest.mark.parametrize("wrong", [0, 1, 3])
 @pytest.mark.parametrize("length", [1, 5, 1000])
 def test_drafts_change_no_token(

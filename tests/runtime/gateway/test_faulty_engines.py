@@ -36,7 +36,9 @@ def test_an_engine_that_is_too_slow(start: Callable[..., Running], scripted: Cal
         assert answer.json()["error"]["code"] == "upstream_timeout"
 
 
-@pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n"])
+@pytest.mark.parametrize(
+    "answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n"]
+)
 def test_an_engine_that_does_not_speak_http(
     start: Callable[..., Running], scripted: Callable[..., Scripted], answer: bytes
 ) -> None:
@@ -47,7 +49,11 @@ def test_an_engine_that_does_not_speak_http(
 
 @pytest.mark.parametrize(("stays", "code"), [(False, "upstream_unreachable"), (True, "upstream_timeout")])
 def test_an_engine_that_breaks_off_a_stream(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], stays: bool, code: str
+    start: Callable[..., Running],
+    scripted: Callable[..., Scripted],
+    stays: bool,
+    code: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     gateway = start(scripted(HEAD + FIRST, stays=stays).url, upstream_timeout_s=0.5)
     answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
@@ -56,6 +62,8 @@ def test_an_engine_that_breaks_off_a_stream(
     assert error["error"]["code"] == code
     with pytest.raises(httpx.RemoteProtocolError):  # relayed, and so incomplete
         httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED | {"tools": None})
+    assert "the engine broke off" in caplog.text
+    assert "ASGI" not in caplog.text, "uvicorn takes the incomplete answer for a fault of the gateway"
 
 
 def test_stream_events_that_are_not_chunks(

@@ -19,7 +19,7 @@ from agentrt.runtime.gateway import GatewayConfig
 from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.gateway.scripted import STREAMED
-from tests.runtime.http.serving import Running, listening
+from tests.runtime.http.serving import Running, listening, until
 
 TOKEN = "t" * 20
 
@@ -57,6 +57,9 @@ def test_everything_is_relayed(mirror: Running, start: Callable[..., Running]) -
     for method, path, body in (
         ("GET", "/metrics", None),
         ("POST", "/v1/embeddings?x=1&x=%2F", b"\x00\xff"),
+        ("POST", "/v1/completions", b'{"prompt": "x", "stream": true}'),
+        ("POST", "/tokenize", b'{"prompt": "x"}'),
+        ("POST", "/api/chat", b'{"messages": []}'),
         ("POST", "/v1/chat/completions", b'{"stream": false}'),
         ("POST", "/v1/chat/completions", json.dumps(STREAMED).encode()),
         ("PUT", "/a%2Fb/c%20d", b"x" * 100_000),
@@ -158,6 +161,19 @@ def test_the_guard_stands_before_the_engine(mirror: Running, start: Callable[...
     assert httpx.get(f"{gateway.url}/x", headers={"origin": "http://evil.example"}).status_code == 403
 
 
+def test_pages_of_allowed_origins(mirror: Running, start: Callable[..., Running]) -> None:
+    origin = {"origin": "https://chat.example"}
+    gateway = start(mirror.url, cors_origins=frozenset(origin.values()))
+    answer = httpx.post(f"{gateway.url}/v1/completions", content=b"{}", headers=origin)
+    assert answer.status_code == 418
+    assert answer.headers["access-control-allow-origin"] == origin["origin"]
+    assert "origin" not in answer.json()["headers"], "the engine would refuse it as another site's"
+    asked = {"access-control-request-method": "POST", **origin}
+    assert httpx.options(f"{gateway.url}/v1/completions", headers=asked).status_code == 200
+    other = httpx.post(f"{gateway.url}/v1/completions", headers={"origin": "https://evil.example"})
+    assert other.status_code == 403
+
+
 def test_no_engine(start: Callable[..., Running]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -204,3 +220,18 @@ def test_the_root_of_an_engine(upstream: str, root: str) -> None:
 def test_an_address_that_others_can_reach_needs_a_token() -> None:
     with pytest.raises(ConfigurationError, match="reachable from other machines"):
         GatewayConfig(upstream="http://x", host="0.0.0.0").check()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/x"])
+def test_a_client_that_leaves_within_its_body_is_no_fault(
+    mirror: Running, start: Callable[..., Running], path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = start(f"{mirror.url}/v1")
+    with gateway.connect() as connection:
+        connection.sendall(
+            f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{".encode()
+        )
+    until(lambda: gateway.connections == 0)
+    assert httpx.get(f"{gateway.url}/v1/models").status_code == 418
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text

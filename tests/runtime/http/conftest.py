@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from agentrt.runtime.http.admission import Admission
 from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.cors import allow_origins
 from agentrt.runtime.http.errors import install_error_handlers
 from agentrt.runtime.http.guard import Guard
 from agentrt.runtime.http.request_state import app_of, is_owner
@@ -46,6 +47,7 @@ def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
     app.state.large_answers = 0
     install_error_handlers(app)
     app.add_middleware(Guard, config=config, admission=admission)
+    allow_origins(app, config)
     return app
 
 

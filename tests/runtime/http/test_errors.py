@@ -30,6 +30,7 @@ from agentrt.runtime.http.errors import ApiError, to_api_error
         (errors.RuntimeClosedError("closed. Open."), 503, "server_error", None),
         (errors.ModelBudgetError("m", 2, 3, 2), 503, "server_error", "model_unavailable"),
         (errors.ModelTooLargeError("m", 4, 3), 503, "server_error", "model_too_large"),
+        (errors.ModelLoadError("m", "gone. Copy it."), 503, "server_error", "model_load_failed"),
         (errors.EngineFailedError("secret"), 500, "server_error", None),
         (HTTPException(404), 404, "invalid_request_error", "unknown_url"),
         (ValueError("secret"), 500, "server_error", None),
@@ -50,3 +51,17 @@ def test_only_errors_that_pass_say_when_to_try_again() -> None:
 def test_an_api_error_is_unchanged() -> None:
     answer = ApiError(418, "x")
     assert to_api_error(answer) is answer
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ContextStoreError("no space in /folder/contexts. Delete something."),
+        errors.ModelLoadError("m", "there is no /folder/m.gguf. Copy it."),
+    ],
+)
+def test_clients_learn_no_path_and_the_log_has_it(
+    error: errors.AgentRTError, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "/folder" not in to_api_error(error).detail
+    assert "/folder" in caplog.text

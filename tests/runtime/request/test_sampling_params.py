@@ -24,6 +24,8 @@ VOCABULARY = 50
         ("top_k", 1.0), ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0),
         ("repetition_penalty", 5e-148), ("repetition_penalty", 100.1),
         ("repetition_penalty", -1.0), ("repetition_penalty", math.nan), ("seed", -1), ("seed", 2**63),
+        ("frequency_penalty", -2.1), ("frequency_penalty", math.nan), ("frequency_penalty", None),
+        ("presence_penalty", 2.1), ("presence_penalty", math.inf), ("presence_penalty", True),
         ("seed", 1.0), ("ignore_eos", 1), ("stop", ("",)), ("stop", ["a"]),
         ("stop", (1,)), ("stop", ("x",) * 17), ("stop", ("x" * 257,)),
         ("stop_token_ids", (1.0,)), ("stop_token_ids", (True,)), ("logit_bias", {"1": 1.0}),
@@ -48,7 +50,8 @@ ANYTHING = (
 def test_any_value_is_accepted_or_refused_by_name(field: str, value: object) -> None:
     with suppress(InvalidRequestError):
         params = SamplingParams(**{field: value})  # type: ignore[arg-type]
-        for number in (params.temperature, params.top_p, params.min_p, params.repetition_penalty):
+        for number in (params.temperature, params.top_p, params.min_p, params.repetition_penalty,
+                       params.frequency_penalty, params.presence_penalty):  # fmt: skip
             assert math.isfinite(number)
 
 

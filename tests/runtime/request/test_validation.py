@@ -104,6 +104,13 @@ def test_wrong_tools_are_named(tools: object, field: str) -> None:
     assert caught.value.field == field
 
 
+def test_that_a_tool_is_strict_is_not_for_the_prompt() -> None:
+    function = {"name": "look", "parameters": {"type": "object", "properties": {}}}
+    given = {"type": "function", "function": {**function, "strict": True}}
+    assert check_tools([given]) == [{"type": "function", "function": function}]
+    assert given["function"]["strict"] is True
+
+
 def test_good_tools() -> None:
     assert check_tools(None) is None
     assert check_tools([]) is None

@@ -140,6 +140,7 @@ class Machine:
         *,
         answer: int = 3,
         app: bytes | None = None,
+        named: bool = True,
         deadline: float | None = None,
         drafts: tuple[bool, ...] = (),
         given: int = 0,
@@ -147,7 +148,8 @@ class Machine:
         """``drafts``: which tokens of each draft are right. Each third token is followed by ``given``."""
         tokens = list(range(prompt)) if isinstance(prompt, int) else list(prompt)
         keys = None if app is None else BlockHashes(app, BLOCK)
-        sequence = Sequence(self._ids, priority, tokens, keys, arrived=self.now, deadline=deadline)
+        name = app.decode() if app is not None and named else ""
+        sequence = Sequence(self._ids, priority, tokens, keys, arrived=self.now, deadline=deadline, app=name)
         self._ids += 1
         self.ends[sequence] = len(tokens) + answer
         self.habits[sequence] = (drafts, given)

@@ -93,12 +93,6 @@ class SwappingMachine(Machine):
         self.swapper = FakeSwapper()
         return super()._new_scheduler(swapper=self.swapper, **options)
 
-    def add(self, *arguments: Any, app: bytes | None = None, **options: Any) -> Sequence:
-        """Add a sequence; the chunks of a named app are stored."""
-        sequence = super().add(*arguments, app=app, **options)
-        sequence.app = "" if app is None else app.decode()
-        return sequence
-
     def schedule(self) -> list[ScheduledKernel]:
         decisions = super().schedule()
         for decision in decisions:

@@ -18,7 +18,9 @@ from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Kernel, Machine
 
 BLOCKS = 9
 BATCH = 3
-APPS = (b"one", b"two")
+APPS = (b"one", b"two", b"three", b"four")
+SHARING_APPS = 3
+"""Fewer than there are."""
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -209,12 +211,18 @@ class AnyOrder(RuleBasedStateMachine):
             assert self.machine.state_pool.free == self.state_rows - self.quarantined_rows
 
 
+def hurried(name: str) -> Policy:
+    """A policy under which promotions, turns and lost blocks are frequent with few and short requests."""
+    policy = POLICIES[name]
+    promote_after_s = min(1.0, policy.promote_after_s)
+    return replace(policy, promote_after_s=promote_after_s, turn_tokens=12, sharing_apps=SHARING_APPS)
+
+
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("xpus", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_order(name: str, xpus: int) -> None:
-    patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
-    case = type("Case", (AnyOrder,), {"policy": patient, "xpus": xpus}).TestCase
+    case = type("Case", (AnyOrder,), {"policy": hurried(name), "xpus": xpus}).TestCase
     case.settings = examples(40, stateful_step_count=40)
     case("runTest").runTest()
 
@@ -225,8 +233,7 @@ def test_any_order(name: str, xpus: int) -> None:
 def test_any_order_of_a_hybrid_model(name: str, state_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch begins from the state behind exactly the tokens that count as computed."""
     monkeypatch.setattr("agentrt.runtime.scheduler.state_rows.CHECKPOINT_BLOCKS", 2)
-    patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
-    case = type("Case", (AnyOrder,), {"policy": patient, "xpus": 1, "state_rows": state_rows}).TestCase
+    case = type("Case", (AnyOrder,), {"policy": hurried(name), "xpus": 1, "state_rows": state_rows}).TestCase
     case.settings = examples(40, stateful_step_count=40)
     case("runTest").runTest()
 

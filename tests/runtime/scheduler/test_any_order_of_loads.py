@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -12,7 +10,7 @@ from agentrt.runtime.context.swap.costs import LinearCost
 from agentrt.runtime.scheduler.policy import POLICIES
 from tests.hypothesis_profiles import examples
 from tests.runtime.scheduler.swapping import FakeSwapper, SwappingMachine
-from tests.runtime.scheduler.test_any_order import AnyOrder
+from tests.runtime.scheduler.test_any_order import AnyOrder, hurried
 
 
 class AnyOrderOfLoads(AnyOrder):
@@ -68,7 +66,6 @@ class AnyOrderOfLoads(AnyOrder):
 @pytest.mark.parametrize("xpus", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_order_of_loads(name: str, xpus: int) -> None:
-    patient = replace(POLICIES[name], promote_after_s=min(1.0, POLICIES[name].promote_after_s))
-    case = type("Case", (AnyOrderOfLoads,), {"policy": patient, "xpus": xpus}).TestCase
+    case = type("Case", (AnyOrderOfLoads,), {"policy": hurried(name), "xpus": xpus}).TestCase
     case.settings = examples(40, stateful_step_count=50)
     case("runTest").runTest()

@@ -256,8 +256,7 @@ def test_a_cancelled_prompt_is_stored_as_far_as_it_was_computed(machine: Swappin
 
 
 def test_apps_without_a_name_store_and_load_nothing(machine: SwappingMachine) -> None:
-    sequence = machine.add(CONTEXT, app=APP)
-    sequence.app = ""
+    sequence = machine.add(CONTEXT, app=APP, named=False)
     machine.until(sequence)
     assert sequence.cached_tokens == 0
     assert not machine.swapper.swap_outs

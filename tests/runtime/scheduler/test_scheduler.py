@@ -389,6 +389,14 @@ class TestTwoXPUs:
         ]
         assert kinds[-1] == (Role.DECODE, KernelKind.LAYERS), "the margin is dynamic"
 
+    def test_decodes_with_the_tokens_of_a_static_chunk_run_where_decodes_do(self) -> None:
+        machine = Machine(xpus=2, batch=16)
+        for _ in range(16):
+            machine.add(2, answer=3)
+        assert max(map(len, machine.batches())) == 16
+        decodes = [k.scheduled for k in machine.log if k.scheduled.batch.stage is Stage.DECODE]
+        assert {kernel.role for kernel in decodes} == {Role.DECODE}
+
     def test_background_prefill_runs_beside_reactive_decode(self) -> None:
         machine = Machine(xpus=2, decode_share=0.3)
         user = machine.add(2, answer=100)

@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from agentrt.runtime import LocalRuntime, ModelPool
+from agentrt.runtime import EmbeddingModel, LocalRuntime, ModelPool
 from agentrt.runtime.server import ServerConfig, create_app
 from tests.runtime.http.serving import Running, listening
 from tests.runtime.tiny import tiny_folder
@@ -20,9 +20,11 @@ WEATHER = [{"role": "user", "content": "What is the weather in Ljubljana?"}]
 
 
 @contextmanager
-def running(runtime: LocalRuntime | ModelPool, **settings: Any) -> Iterator[Running]:
+def running(
+    runtime: LocalRuntime | ModelPool, embedding: EmbeddingModel | None = None, **settings: Any
+) -> Iterator[Running]:
     config = ServerConfig(**{"port": 0, "drain_s": 5} | settings)
-    app = create_app(runtime, config)
+    app = create_app(runtime, config, embedding)
     with listening(app, config, app.state.server.admission) as server:
         yield server
 

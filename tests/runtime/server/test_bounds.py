@@ -11,10 +11,14 @@ import pytest
 from fastapi.routing import APIRoute
 
 from agentrt.runtime.http import tool_cache_route
-from agentrt.runtime.server import chat, contexts, responses
+from agentrt.runtime.server import chat, completions, contexts, embeddings, responses, tokens
+from agentrt.runtime.server.ollama import routes as ollama
 from tests.runtime.server.conftest import HELLO
 
-ROUTERS = (chat.router, contexts.router, responses.router, tool_cache_route.router)
+ROUTERS = (
+    *(chat.router, completions.router, contexts.router, embeddings.router, responses.router),
+    *(tokens.router, tool_cache_route.router, ollama.router),
+)
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
 BODIES = {route.path: route.body_field for route in ROUTES if route.body_field is not None}
 MANY = 5000
@@ -54,9 +58,8 @@ def test_few_errors_are_reported_for_any_body(path: str) -> None:
 def test_a_body_of_too_many_values_is_not_parsed(http: httpx.Client, path: str, item: str) -> None:
     content = f'{{"messages":[],"input":"","stop":[{",".join([item] * 100_000)}]}}'
     response = http.post(path, content=content, headers={"content-type": "application/json"})
-    error = response.json()["error"]
-    assert (response.status_code, error["code"]) == (413, "request_too_large")
-    assert "more than 100000 JSON values" in error["message"]
+    assert response.status_code == 413
+    assert "more than 100000 JSON values" in response.text
 
 
 def test_text_is_no_value(http: httpx.Client) -> None:
@@ -74,6 +77,9 @@ def test_text_is_no_value(http: httpx.Client) -> None:
         ("/v1/chat/completions", {"messages": [{"role": "x" * 100_000, "content": "a"}]}),
         ("/v1/chat/completions", {"messages": HELLO, "logit_bias": {"x" * 100_000: 1}}),
         ("/v1/responses", {"input": [{"type": "x" * 100_000}]}),
+        ("/v1/completions", {"prompt": ["x" * 100_000] * 17}),
+        ("/detokenize", {"tokens": ["x" * 100_000]}),
+        ("/v1/completions", {"prompt": [{"x" * 100_000: 1}]}),
         ("/v1/responses", {"input": "a", "previous_response_id": "x" * 100_000}),
         ("/v1/cache-tool-output/chatcmpl-0", [{"name": "a", "output": "", "x" * 100_000: 1}]),
     ],

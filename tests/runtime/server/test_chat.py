@@ -158,6 +158,17 @@ def test_several_choices(client: openai.OpenAI, streamed: bool) -> None:
         assert answer.usage.completion_tokens > 10
 
 
+def test_penalties_are_those_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
+    penalties = {"frequency_penalty": 1.5, "presence_penalty": 0.5}
+    longer: dict[str, Any] = {"max_tokens": 40, "ignore_eos": True}
+    plain = runtime.generate(HELLO, **longer)
+    expected = runtime.generate(HELLO, **longer, **penalties)
+    assert len(set(expected.token_ids)) > len(set(plain.token_ids))
+    body = {"model": "nano", "messages": HELLO, "max_tokens": 40, "extra_body": {"ignore_eos": True}}
+    answer = client.chat.completions.create(**body, **penalties, n=2)
+    assert [choice.message.content for choice in answer.choices] == [expected.text] * 2
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_logprobs(client: openai.OpenAI, streamed: bool) -> None:
     body = SHORT | {"logprobs": True, "top_logprobs": 2}
@@ -252,7 +263,9 @@ def test_concurrent_requests_get_the_same_answer(client: openai.OpenAI) -> None:
         ({"stop": list("abcdefghijklmnopqrstuvwxyz")}, 400, "stop", "invalid_value"),
         ({"top_logprobs": 2}, 400, "top_logprobs", None),
         ({"logprobs": True, "top_logprobs": 21}, 400, "top_logprobs", "invalid_type"),
-        ({"presence_penalty": 1}, 400, "presence_penalty", "invalid_type"),
+        ({"presence_penalty": 2.5}, 400, "presence_penalty", "invalid_type"),
+        ({"frequency_penalty": -2.5}, 400, "frequency_penalty", "invalid_type"),
+        ({"frequency_penalty": "1"}, 400, "frequency_penalty", "invalid_type"),
         ({"logit_bias": {"x": 1}}, 400, "logit_bias.x.[key]", "invalid_type"),
         ({"logit_bias": {"99999999": 1}}, 400, "logit_bias", "invalid_value"),
         ({"stream": "yes"}, 400, "stream", "invalid_type"),

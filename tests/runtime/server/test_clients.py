@@ -77,7 +77,9 @@ def test_langchain_structured_output(chat: Any, method: str) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason="LiteLLM is not installed")
-def test_litellm(server: Running, weather_tool: dict[str, Any]) -> None:
+@pytest.mark.filterwarnings("default")  # LiteLLM's own
+def test_litellm(server: Running, weather_tool: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # it downloads another one
     import litellm
 
     options = {

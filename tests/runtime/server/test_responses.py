@@ -129,7 +129,7 @@ def test_logprobs(client: openai.OpenAI) -> None:
     ("change", "param"),
     [
         ({"input": []}, "messages"),
-        ({"input": 3}, "input.str"),
+        ({"input": 3}, "input"),
         ({"input": [{"type": "image_generation_call"}]}, "input[0]"),
         ({"input": ["x"]}, "input[0]"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "messages[0].content[0]"),

@@ -187,7 +187,7 @@ def test_a_load_that_fails_is_tried_again(serve: Callable[..., Service], tiny_fo
     file = tiny_gguf(tiny_folder, "llama")
     hidden = file.rename(file.with_suffix(".hidden"))
     try:
-        with pytest.raises(openai.InternalServerError, match="could not be loaded: there is no") as caught:
+        with pytest.raises(openai.InternalServerError, match="could not be loaded") as caught:
             service.ask("llama")
     finally:
         hidden.rename(file)

@@ -105,7 +105,13 @@ def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endles
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("path", "body"),
-    [("/v1/chat/completions", ENDLESS), ("/v1/responses", {"input": "endless", "store": False})],
+    [
+        ("/v1/chat/completions", ENDLESS),
+        ("/v1/completions", {"prompt": "endless"}),
+        ("/tokenize", {"prompt": "endless"}),
+        ("/api/chat", {**ENDLESS, "model": "nano"}),
+        ("/v1/responses", {"input": "endless", "store": False}),
+    ],
 )
 def test_the_work_ends_when_the_client_has_gone(
     start: Callable[..., Running], endless: Endless, path: str, body: Any, stream: bool

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -70,6 +72,16 @@ def test_metrics(start: Callable[..., Running], streamed: bool) -> None:
     assert samples["agentrt_sequences_running", "nano"] == 0
     assert samples["agentrt_contexts_on_disk", "nano"] == 0
     assert samples["agentrt_engine_sampled_tokens_total", "nano"] % 256 == 0
+
+
+def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Callable[..., Running]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "prometheus.md"
+    server = start()
+    httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
+
+    queried = set(re.findall(r"agentrt_\w+", page.read_text(encoding="utf-8")))
+    assert queried
+    assert queried <= {name for name, *_ in samples_in(httpx.get(f"{server.url}/metrics").text)}
 
 
 def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Running]) -> None:

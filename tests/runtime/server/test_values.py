@@ -35,8 +35,8 @@ CHAT_BODY: dict[str, Any] = {
     "top_k": 5,
     "min_p": 0.1,
     "repetition_penalty": 1.1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
     "seed": 1,
     "n": 1,
     "priority": 0,
@@ -72,6 +72,22 @@ RESPONSES_BODY: dict[str, Any] = {
     "tool_choice": "none",
     "text": {"format": {"type": "text"}},
 }
+COMPLETIONS, COMPLETIONS_BODY = (
+    "/v1/completions",
+    {
+        "model": "nano",
+        "prompt": ["Hello!", [5, 6]],
+        "max_tokens": 2,
+        "n": 2,
+        "echo": False,
+        "logprobs": 1,
+        "logit_bias": {"5": 1},
+        "stop": ["###"],
+        "suffix": "",
+        "best_of": 2,
+        "stream_options": {"include_usage": True},
+    },
+)
 SHAPES: list[Any] = [
     None, "", "x", "\0", -1, 0, 2**63, 2**64, 1.5, -0.0, True, [], [None], [[]], ["x"], {}, {"a": None},
     {"type": None}, {"type": []}, {"type": {}}, [{"type": ["text"]}], [{"type": {"a": 1}, "text": "x"}],
@@ -138,7 +154,10 @@ def test_numbers_that_a_response_repeats(http: httpx.Client, number: str, stream
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize(("path", "body"), [(CHAT, CHAT_BODY), (RESPONSES, RESPONSES_BODY)])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [(CHAT, CHAT_BODY), (RESPONSES, RESPONSES_BODY), (COMPLETIONS, COMPLETIONS_BODY)],
+)
 def test_any_shape_anywhere_in_a_request(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
     @given(st.sampled_from(list(places(body))), st.sampled_from(SHAPES))
     @examples(150)

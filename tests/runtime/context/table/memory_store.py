@@ -18,6 +18,7 @@ class MemoryText:
         self.records: list[bytes] = []
         self.deleted = False
         self.failure: OSError | None = None
+        self.used = 0.0
         self._others = store.apps.setdefault(app, {})
         self._others[id] = self
 

@@ -1,0 +1,140 @@
+"""The tokens of a prompt: messages through the chat template, or a raw prompt; limits of their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from agentrt.errors import InvalidRequestError, PromptTooLongError
+
+from ..model.tokenizer import Tokenizer
+from .preparation import Preparation
+from .raw_prompt import RawPrompt
+from .validation import check_text, check_tokens
+
+
+class PromptEncoder:
+    """Renders and tokenizes the prompts of one model. Thread-safe.
+
+    Of a prompt that is too long, only as many tokens are computed as show that.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        model_id: str,
+        context_length: int,
+        arena_tokens: int,
+        memory_bytes: int,
+        vocabulary_size: int,
+    ) -> None:
+        """``arena_tokens`` is the capacity of the KV arena, and ``memory_bytes`` its configured size.
+
+        Error messages state ``memory_bytes``, the value to raise when a prompt does not fit the arena.
+        """
+        self._tokenizer = tokenizer
+        self._model_id = model_id
+        self._context_length = context_length
+        self._arena_tokens = arena_tokens
+        self._memory_bytes = memory_bytes
+        self._vocabulary_size = vocabulary_size
+
+    def encode_messages(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        preparation: Preparation,
+    ) -> list[int]:
+        """Return the tokens of checked messages and tools, up to the header of the answer.
+
+        Raises:
+            InvalidRequestError: the chat template rejects them, or they take too long.
+            PromptTooLongError: they do not fit the context or the KV arena.
+        """
+        preparation.check()
+        # Applying a chat template holds Python's global lock.
+        least = max(len(messages), self._tokenizer.least_tokens(_characters([messages, tools])))
+        self._check_length(least, at_least=True)
+        return self._encode(self._tokenizer.render(messages, tools), preparation)
+
+    def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> int:
+        """Return the number of tokens of checked messages and tools, also of a prompt that is too long.
+
+        Raises:
+            InvalidRequestError: the chat template rejects them.
+        """
+        return len(self._tokenizer.encode(self._tokenizer.render(messages, tools)))
+
+    def encode_raw(self, prompt: RawPrompt, preparation: Preparation) -> list[int]:
+        """Return the tokens of a prompt that has no messages.
+
+        Raises:
+            InvalidRequestError: it is neither a text nor tokens of the vocabulary, is empty, or takes too
+                long; ``field`` is ``prompt``.
+            PromptTooLongError: it does not fit the context or the KV arena.
+        """
+        content = prompt.content
+        with _naming_the_prompt():
+            if isinstance(content, str):
+                text = check_text(content, "prompt")
+                self._check_length(self._tokenizer.least_tokens(len(text.strip())), at_least=True)
+                begin = self._tokenizer.text_prefix if prompt.add_special_tokens else ()
+                tokens = [*begin, *self._encode(text, preparation)]
+            else:
+                tokens = check_tokens(content, self._vocabulary_size, "prompt")
+            self._check_length(len(tokens))
+        if not tokens:
+            raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
+        return tokens
+
+    def _encode(self, rendered: str, preparation: Preparation) -> list[int]:
+        def progress(tokens: int) -> None:
+            preparation.check()
+            self._check_length(tokens, at_least=True)
+
+        tokens = self._tokenizer.encode(rendered, progress)
+        self._check_length(len(tokens))
+        return tokens
+
+    def _check_length(self, prompt_tokens: int, *, at_least: bool = False) -> None:
+        if prompt_tokens >= self._context_length:
+            raise PromptTooLongError(
+                prompt_tokens,
+                self._context_length,
+                f"the context of {self._model_id}",
+                "Shorten the prompt or drop old messages, or use a model with a longer context.",
+                at_least=at_least,
+            )
+        if prompt_tokens >= self._arena_tokens:
+            raise PromptTooLongError(
+                prompt_tokens,
+                self._arena_tokens,
+                "the KV arena",
+                f"Open the runtime with a larger memory_bytes; it is {self._memory_bytes} now.",
+                at_least=at_least,
+            )
+
+
+@contextmanager
+def _naming_the_prompt() -> Iterator[None]:
+    """Raise the errors of a prompt that is no messages with its own field."""
+    try:
+        yield
+    except PromptTooLongError as error:
+        error.field = "prompt"
+        raise
+    except InvalidRequestError as error:
+        if error.field != "messages":
+            raise
+        raise InvalidRequestError("prompt", str(error).removeprefix("messages: ")) from error
+
+
+def _characters(value: Any) -> int:
+    """Return how many characters the texts in ``value`` have, without the space around them."""
+    if isinstance(value, str):
+        return len(value.strip())
+    if isinstance(value, Mapping):
+        return sum(_characters(key) + _characters(item) for key, item in value.items())
+    return sum(map(_characters, value)) if isinstance(value, list) else 0

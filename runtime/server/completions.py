@@ -1,0 +1,73 @@
+"""``POST /v1/completions``: the older interface, which continues prompts without a chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from ..http.disconnect import cancel_on_disconnect
+from ..http.large_json import large_json_response
+from ..http.priority_header import header_priority, priority_headers
+from ..http.request_state import app_of
+from ..http.streaming import EventStreamResponse
+from ..http.strict_json import StrictJsonRoute
+from ..request.raw_prompt import RawPrompt
+from ..service import LocalRuntime
+from .choices import Choice, choice_events, generate_choices, start_choices
+from .completions_answer import TextMetadata, TextStream, text_completion_body
+from .completions_request import CompletionRequest
+from .logprobs import bound_logprobs
+from .server_state import server_state_of
+
+router = APIRouter(route_class=StrictJsonRoute)
+
+
+@router.post("/v1/completions", summary="Continue a prompt")
+async def completions(body: CompletionRequest, request: Request) -> Response:
+    """OpenAI's older completions, whole or as server-sent events. No chat template is applied."""
+    state, app = server_state_of(request), app_of(request)
+    model = state.model(body.model)
+    body.take_priority(header_priority(request))
+    headers = priority_headers(body.runtime_priority)
+    options, prompts = body.options(), body.prompts()
+    options["app"] = app
+    bound_logprobs(options, len(prompts) * (body.n or 1))
+    choices = [Choice(prompt, each) for prompt in prompts for each in body.choice_options(options)]
+    async with AsyncExitStack() as stack:
+        stack.enter_context(state.admission.admit(request, body.runtime_priority))
+        stack.enter_context(state.pool.hold(model))
+        runtime = await state.load(model, request)
+        metadata = TextMetadata(runtime, model.name, body.n or 1)
+        if not body.stream:
+            generations = await cancel_on_disconnect(request, generate_choices(runtime, choices))
+            for generation in generations:
+                state.metrics.record(model.name, generation)
+            echoed = await _echoed(runtime, body, choices, app)
+            return await large_json_response(
+                lambda: text_completion_body(metadata, generations, echoed, body.logprobs is not None),
+                headers,
+            )
+        streams = await start_choices(request, runtime, choices, stack)
+        usage = metadata.usage_chunk if body.includes_usage else None
+        writers = [
+            TextStream(metadata, index, text, include_usage=body.includes_usage)
+            for index, text in enumerate(await _echoed(runtime, body, choices, app))
+        ]
+        events = choice_events(state, model.name, writers, streams, usage)
+        return EventStreamResponse(events, stack.pop_all().aclose, headers)
+
+
+async def _echoed(
+    runtime: LocalRuntime, body: CompletionRequest, choices: Sequence[Choice], app: str
+) -> list[str]:
+    """Return the text that precedes each answer, whose prompts have been checked."""
+    return [await _text_of(runtime, choice.prompt, app) if body.echo else "" for choice in choices]
+
+
+async def _text_of(runtime: LocalRuntime, prompt: RawPrompt, app: str) -> str:
+    if isinstance(prompt.content, str):
+        return prompt.content
+    return await runtime.adetokenize(prompt.content, app=app)

@@ -1,0 +1,39 @@
+"""``functions`` and ``function_call``: what ``tools`` and ``tool_choice`` were called before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def tools_of(functions: Sequence[Any]) -> list[Any]:
+    """Return functions as tools."""
+    return [{"type": "function", "function": function} for function in functions]
+
+
+def tool_choice_of(function_call: str | Mapping[str, Any] | None) -> Any:
+    """Return ``function_call`` as a tool choice."""
+    if not isinstance(function_call, Mapping):
+        return function_call
+    return {"type": "function", "function": function_call}
+
+
+def tool_messages(messages: Sequence[Any]) -> list[Any]:
+    """Return messages with tool calls in the place of function calls, and tool outputs of function messages.
+
+    A function message has the output of the last call before it: neither has an id.
+    """
+    converted: list[Any] = []
+    id = "call_0"
+    for index, message in enumerate(messages):
+        call = message.get("function_call") if isinstance(message, Mapping) else None
+        if call is not None and message.get("role") == "assistant":
+            id = f"call_{index}"
+            others = {key: value for key, value in message.items() if key != "function_call"}
+            others["tool_calls"] = [{"id": id, "type": "function", "function": call}]
+            converted.append(others)
+        elif isinstance(message, Mapping) and message.get("role") == "function":
+            converted.append({**message, "role": "tool", "tool_call_id": id})
+        else:
+            converted.append(message)
+    return converted

@@ -1,0 +1,1 @@
+"""Chat, completions and models in the form of Ollama, for programs that speak no other."""

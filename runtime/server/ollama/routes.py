@@ -1,0 +1,164 @@
+"""``/api/chat``, ``/api/generate``, ``/api/tags``, ``/api/show`` and ``/api/version``."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from importlib import metadata
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from agentrt.errors import AgentRTError
+from agentrt.priority import Priority
+
+from ...http.disconnect import cancel_on_disconnect
+from ...http.errors import to_api_error
+from ...http.priority_header import header_priority, priority_headers
+from ...http.request_state import app_of
+from ...http.streaming import ClosingStreamingResponse
+from ...http.strict_json import compact_json
+from ...output.generation import Finished
+from ...pool.pooled_model import PooledModel
+from ...request.options import GenerationOptions, Prompt
+from ..choices import AnswerStream
+from ..server_state import ServerState, server_state_of
+from ..session_header import header_session
+from .answers import OllamaWriter, now
+from .requests import OllamaChatRequest, OllamaGenerateRequest, OllamaRequest, OllamaShowRequest
+from .route import OllamaRoute
+
+router = APIRouter(route_class=OllamaRoute)
+
+_TAG: Final = ":latest"
+"""What Ollama's clients put behind a name without a tag."""
+
+
+@router.post("/api/chat", summary="Generate an answer, in Ollama's form")
+async def chat(body: OllamaChatRequest, request: Request) -> Response:
+    """Answer messages, in lines of JSON unless ``stream`` is false."""
+    return await _answer(
+        body, request, body.prompt(), {"tools": body.tools, "session": header_session(request)}
+    )
+
+
+@router.post("/api/generate", summary="Answer a prompt, in Ollama's form")
+async def generate(body: OllamaGenerateRequest, request: Request) -> Response:
+    """Answer one prompt, in lines of JSON unless ``stream`` is false. An empty one loads the model."""
+    return await _answer(body, request, body.messages() if body.prompt else None, {})
+
+
+@router.get("/api/tags", summary="List the models, in Ollama's form")
+async def tags(request: Request) -> JSONResponse:
+    """Return all names of all models that answer."""
+    models = server_state_of(request).pool.models
+    return JSONResponse({"models": [_listed(model, name) for model in models for name in model.names]})
+
+
+@router.post("/api/show", summary="Describe a model, in Ollama's form")
+async def show(body: OllamaShowRequest, request: Request) -> JSONResponse:
+    """Return what is known of a model; its context length once it was loaded."""
+    model = _model(server_state_of(request), body.model)
+    info: dict[str, Any] = {"general.architecture": "agentrt", "general.basename": model.name}
+    if model.context_length is not None:
+        info["agentrt.context_length"] = model.context_length
+    return JSONResponse(
+        {
+            "modelfile": "",
+            "parameters": "",
+            "template": "",
+            "details": _DETAILS,
+            "model_info": info,
+            "capabilities": ["completion", *(["tools"] if model.takes_tools else [])],
+            "modified_at": now(),
+        }
+    )
+
+
+@router.get("/api/version", summary="Return the version, in Ollama's form")
+async def version() -> JSONResponse:
+    """Return the version of agentrt."""
+    return JSONResponse({"version": metadata.version("agentrt")})
+
+
+async def _answer(
+    body: OllamaRequest, request: Request, prompt: Prompt | None, more: GenerationOptions
+) -> Response:
+    """Answer ``prompt`` with ``more`` options than those of ``body``; None only loads the model."""
+    state = server_state_of(request)
+    model = _model(state, body.model)
+    priority = header_priority(request) or Priority.REACTIVE
+    headers = priority_headers(priority)
+    options: GenerationOptions = {**body.generation_options(), **more}
+    options |= {"app": app_of(request), "priority": priority}
+    begun = time.perf_counter()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(state.admission.admit(request, priority))
+        stack.enter_context(state.pool.hold(model))
+        runtime = await state.load(model, request)
+        load_s = time.perf_counter() - begun
+        writer = OllamaWriter(body.model, load_s, chats="tools" in more)
+        if prompt is None:
+            return JSONResponse(writer.loaded(), headers=headers)
+        if body.stream is False:
+            generation = await cancel_on_disconnect(request, runtime.agenerate(prompt, **options))
+            state.metrics.record(model.name, generation)
+            return JSONResponse(writer.body(generation), headers=headers)
+        stream = await cancel_on_disconnect(request, runtime.start(prompt, **options))
+        stack.callback(stream.cancel)
+        return ClosingStreamingResponse(
+            _lines(state, model.name, writer, stream),
+            stack.pop_all().aclose,
+            media_type="application/x-ndjson",
+            headers={"cache-control": "no-store", **headers},
+        )
+
+
+async def _lines(
+    state: ServerState, model: str, writer: OllamaWriter, stream: AnswerStream
+) -> AsyncGenerator[str, None]:
+    try:
+        async with aclosing(stream.events()) as events:
+            async for event in events:
+                for line in writer.lines(event):
+                    yield _encode(line)
+                if isinstance(event, Finished):
+                    state.metrics.record(model, event.generation)
+    except Exception as error:
+        # The response's head has been sent, so the error can only be reported as a line.
+        yield _encode({"error": to_api_error(error).detail})
+        if not isinstance(error, AgentRTError):
+            raise  # unexpected: to be logged
+
+
+def _encode(line: Mapping[str, Any]) -> str:
+    return f"{compact_json(line)}\n"
+
+
+def _model(state: ServerState, name: str) -> PooledModel:
+    found = state.pool.find(name)
+    return state.model(name.removesuffix(_TAG)) if found is None else found
+
+
+_DETAILS: Final[Mapping[str, Any]] = {
+    "parent_model": "",
+    "format": "openvino",
+    "family": "",
+    "families": None,
+    "parameter_size": "",
+    "quantization_level": "",
+}
+
+
+def _listed(model: PooledModel, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": now(),
+        "size": model.memory_bytes,
+        "digest": hashlib.sha256(name.encode()).hexdigest(),  # of the name: clients tell models apart by it
+        "details": _DETAILS,
+    }

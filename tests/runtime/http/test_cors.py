@@ -1,0 +1,98 @@
+"""Web pages of origins that the owner allows, and of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from agentrt.errors import ConfigurationError
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.identity import Tokens
+from tests.runtime.http.serving import Running
+
+ALLOWED = "https://chat.example"
+TOKEN = {"authorization": "Bearer " + "t" * 20}
+PREFLIGHT = {
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "authorization,content-type,x-stainless-lang",
+}
+OTHERS = [
+    "https://chat.example.evil.example", "http://chat.example", "https://chat.example:8443", "null",
+    "https://evil.example", "https://sub.chat.example", "HTTPS://CHAT.EXAMPLE", "*",
+]  # fmt: skip
+
+
+@pytest.fixture
+def allowing(start: Callable[..., Running]) -> Iterator[httpx.Client]:
+    server = start(tokens=Tokens([("mine", "t" * 20)]), cors_origins=frozenset([ALLOWED]))
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+def cors_headers(response: httpx.Response) -> dict[str, str]:
+    prefix = "access-control-"
+    return {name: value for name, value in response.headers.items() if name.startswith(prefix)}
+
+
+def test_a_preflight_needs_no_token_and_names_the_one_origin(allowing: httpx.Client) -> None:
+    response = allowing.options("/body", headers={"origin": ALLOWED, **PREFLIGHT})
+    headers = cors_headers(response)
+    assert response.status_code == 200
+    assert headers["access-control-allow-origin"] == ALLOWED
+    assert headers["access-control-allow-headers"] == PREFLIGHT["access-control-request-headers"]
+    assert "POST" in headers["access-control-allow-methods"]
+    assert "access-control-allow-credentials" not in headers
+    assert "Origin" in response.headers["vary"]
+
+
+def test_a_page_can_send_requests_and_read_answers_and_refusals(allowing: httpx.Client) -> None:
+    for headers, status in ((TOKEN, 200), ({}, 401), (TOKEN | {"host": "evil.example"}, 421)):
+        response = allowing.post("/body", content=b"x", headers={"origin": ALLOWED, **headers})
+        assert response.status_code == status
+        assert cors_headers(response)["access-control-allow-origin"] == ALLOWED
+        assert "access-control-allow-credentials" not in response.headers
+        assert "Origin" in response.headers["vary"]
+
+
+@pytest.mark.parametrize("origin", OTHERS)
+def test_any_other_origin_is_refused(allowing: httpx.Client, origin: str) -> None:
+    response = allowing.post("/body", content=b"x", headers={"origin": origin, **TOKEN})
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "invalid_origin")
+    assert "access-control-allow-origin" not in response.headers
+    preflight = allowing.options("/body", headers={"origin": origin, **PREFLIGHT})
+    assert preflight.status_code == 400
+    assert "access-control-allow-origin" not in preflight.headers
+
+
+def test_by_default_no_page_of_another_site_is_answered(server: Running) -> None:
+    with httpx.Client(base_url=server.url) as http:
+        for method in ("POST", "OPTIONS"):
+            response = http.request(method, "/body", headers={"origin": ALLOWED, **PREFLIGHT})
+            assert response.status_code == 403
+            assert cors_headers(response) == {}
+
+
+def test_programs_notice_nothing(allowing: httpx.Client) -> None:
+    response = allowing.post("/body", content=b"x", headers=TOKEN)
+    assert response.json() == 1
+    assert cors_headers(response) == {}
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "null", "", "chat.example", "https://*.example", "https://chat.example/", "https://a.example/x",
+     "https://Chat.example", "https://chat.example:443", "http://chat.example:80", "ftp://chat.example",
+     "https://me@chat.example", "https://chat.example:x", "https://[", "file://"],
+)  # fmt: skip
+def test_what_no_browser_sends_is_no_origin(origin: str) -> None:
+    with pytest.raises(ConfigurationError, match="no origin"):
+        ListenConfig(cors_origins=frozenset([origin])).check()
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://chat.example", "http://localhost:3000", "http://127.0.0.1:8080", "http://[::1]:5173"]
+)
+def test_what_browsers_send(origin: str) -> None:
+    ListenConfig(cors_origins=frozenset([origin])).check()

@@ -111,6 +111,8 @@ class Speculator(Protocol):
     whose result is not in the messages yet. With turn-ahead (:mod:`agentrt.lookahead`) it is run on such a
     request first, and again when the result is known. One whose attribute ``shares_cores`` is false cannot
     slow the main model down, such as one that asks another machine; of all others that is measured.
+    One whose attribute ``reads_calls`` is true does not predict: it reads calls off the answer that the agent
+    makes without naming them, as in code. They are bound with the other calls of the answer.
     """
 
     def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -169,6 +171,11 @@ def learner_of(predictor: Speculator) -> Learner | None:
 def looks_ahead(predictor: Speculator) -> bool:
     """Whether a predictor can predict the call that follows one whose result is not known yet."""
     return bool(getattr(predictor, "looks_ahead", False))
+
+
+def reads_calls(predictor: Speculator) -> bool:
+    """Whether a predictor's drafts are calls that the answer makes in another form, such as code."""
+    return bool(getattr(predictor, "reads_calls", False))
 
 
 def shares_cores(predictor: Speculator) -> bool:

@@ -5,10 +5,12 @@
     AgentRTError
     ├── MissingExtraError            an optional dependency is not installed (also an ImportError)
     ├── ConfigurationError           a setting cannot work (also a ValueError)
+    │   └── ConfigFileError          one of the config file; ``.path`` and ``.line``
     ├── NotSpeculableError           this tool must not be run speculatively (also a TypeError)
     ├── SpeculationError             the speculative run failed or was stopped
     ├── NotRecordedError             a replay needs what was not recorded
     ├── RecordedToolError            in a replay, the error of a tool in the recorded run
+    ├── StructuredOutputError        an answer has no value of its schema (also a ValueError)
     ├── ModelError
     │   ├── ModelNotFoundError       no model at that name or path
     │   ├── ModelFormatError         the model is incomplete or unsupported
@@ -69,6 +71,7 @@ __all__ = [
     "BenchProcessError",
     "ChunkDamagedError",
     "ChunkFormatError",
+    "ConfigFileError",
     "ConfigurationError",
     "ContextBusyError",
     "ContextDamagedError",
@@ -108,6 +111,7 @@ __all__ = [
     "RequestError",
     "RuntimeClosedError",
     "SpeculationError",
+    "StructuredOutputError",
     "WorkloadError",
     "WorkloadFormatError",
     "WorkloadNotFoundError",
@@ -123,7 +127,10 @@ class AgentRTError(Exception):
 
 
 def _restore(kind: type[AgentRTError], args: tuple[Any, ...], state: dict[str, Any]) -> AgentRTError:
-    error = kind.__new__(kind, *args)
+    # The first base with a __new__ of its own may not be the one that lays out the object.
+    new = OSError.__new__ if issubclass(kind, OSError) else Exception.__new__
+    error: AgentRTError = new(kind)
+    error.args = args
     error.__dict__.update(state)
     return error
 
@@ -142,6 +149,17 @@ class ConfigurationError(AgentRTError, ValueError):
     """A setting cannot work; the message names it and gives one that does."""
 
 
+class ConfigFileError(ConfigurationError):
+    """The config file cannot be read, or has a key or a value that cannot be used."""
+
+    def __init__(self, path: str | os.PathLike[str], line: int, problem: str) -> None:
+        """``line`` counts from 1; 0 stands for the whole file."""
+        place = f", line {line}" if line else ""
+        super().__init__(f"{os.fspath(path)}{place}: {problem}.")
+        self.path = os.fspath(path)
+        self.line = line
+
+
 class NotSpeculableError(AgentRTError, TypeError):
     """The tool cannot be run speculatively; the message says why."""
 
@@ -156,6 +174,15 @@ class NotRecordedError(AgentRTError):
 
 class RecordedToolError(AgentRTError):
     """In a replay, the error of a tool in the recorded run."""
+
+
+class StructuredOutputError(AgentRTError, ValueError):
+    """The answer has no value of the requested schema: it was cut off, or the model answered otherwise."""
+
+    def __init__(self, problem: str, finish_reason: str) -> None:
+        """``problem`` is sentences that end with what to do; ``finish_reason`` is that of the answer."""
+        super().__init__(problem)
+        self.finish_reason = finish_reason
 
 
 class ModelError(AgentRTError):
@@ -238,9 +265,14 @@ class PromptTooLongError(RequestError):
         ``at_least`` says that only ``prompt_tokens`` were counted, and the prompt has more.
         """
         counted = f"at least {prompt_tokens}" if at_least else prompt_tokens
-        super().__init__(f"the prompt has {counted} tokens, but {limited_by} holds {limit_tokens}. {fix}")
+        # By "prompt is too long" clients of an endpoint, such as LangChain's, know what has happened.
+        super().__init__(
+            f"the prompt is too long: it has {counted} tokens, and {limited_by} holds {limit_tokens}. {fix}"
+        )
         self.prompt_tokens = prompt_tokens
         self.limit_tokens = limit_tokens
+        self.field = "messages"
+        """Name of the parameter that has the prompt."""
 
 
 class DeadlineExceededError(RequestError, TimeoutError):

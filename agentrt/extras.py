@@ -16,7 +16,9 @@ Extra = Literal[
     "langchain-openai",
     "mcp",
     "openai",
+    "openai-agents",
     "otel",
+    "pydantic-ai",
     "runtime",
     "hub",
     "gateway",
@@ -28,13 +30,15 @@ Extra = Literal[
 ]
 
 MODULES: dict[Extra, tuple[str, ...]] = {
-    "cli": ("rich", "typer"),
+    "cli": ("platformdirs", "prompt_toolkit", "rich", "typer"),
     "encryption": ("cryptography",),
     "langgraph": ("langchain", "langchain_core", "langgraph", "langsmith"),
     "langchain-openai": ("langchain_openai",),
     "mcp": ("mcp",),
     "openai": ("openai",),
+    "openai-agents": ("agents",),
     "otel": ("opentelemetry",),
+    "pydantic-ai": ("pydantic_ai",),
     "runtime": (
         "gguf",
         "llguidance",
@@ -49,10 +53,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
-    "bench": (
-        *("agents", "eager_tools_langgraph", "httpx2", "matplotlib", "openai", "pydantic_ai"),
-        "xllamacpp",
-    ),
+    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "pydantic_ai", "xllamacpp"),
     "testing": ("respx",),
 }
 """The modules that each extra brings itself."""
@@ -63,7 +64,10 @@ INCLUDES: dict[Extra, tuple[Extra, ...]] = {
     "gateway": ("cli",),
     "serve": ("gateway", "runtime"),
     "demo": ("cli", "langgraph", "runtime"),
-    "all": ("demo", "encryption", "hub", "langchain-openai", "mcp", "openai", "otel", "serve"),
+    "all": (
+        *("demo", "encryption", "hub", "langchain-openai", "mcp", "openai", "openai-agents", "otel"),
+        *("pydantic-ai", "serve"),
+    ),
     "bench": ("all",),
 }
 """The extras that an extra includes."""

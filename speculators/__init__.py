@@ -2,6 +2,7 @@
 
 from agentrt.drafts import AnswerStream, DraftCost, Learner, Speculator
 
+from .code.speculator import CodeSpeculator
 from .endpoint import EndpointSpeculator
 from .ensemble import EnsembleSpeculator
 from .local import LocalSpeculator
@@ -10,6 +11,7 @@ from .stream import StreamSpeculator
 
 __all__ = [
     "AnswerStream",
+    "CodeSpeculator",
     "DraftCost",
     "EndpointSpeculator",
     "EnsembleSpeculator",

@@ -14,6 +14,7 @@ from agentrt.drafts import (
     looks_ahead,
     name_of,
     predictors_of,
+    reads_calls,
     shares_cores,
 )
 from agentrt.errors import ConfigurationError
@@ -32,9 +33,15 @@ class EnsembleSpeculator:
         """When ``agreement`` members have predicted the same call, the others are cancelled.
 
         Raises:
-            ConfigurationError: there is no member, one is no predictor, or ``agreement`` is below 1.
+            ConfigurationError: there is no member, one is no predictor or reads calls off the answer, or
+                ``agreement`` is below 1.
         """
         given = predictors_of(members)
+        if any(map(reads_calls, given)):
+            raise ConfigurationError(
+                "an ensemble cannot hold a predictor that reads calls off the answer. Give it to the session "
+                "or adapter beside the ensemble."
+            )
         if not given or (agreement is not None and agreement < 1):
             raise ConfigurationError(
                 "an ensemble has members. Give at least one, and an agreement of at least 1."

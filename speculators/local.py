@@ -74,12 +74,14 @@ class LocalSpeculator:
         format: ToolCallFormat | str = ToolCallFormat.HERMES,
         max_tokens: int = 128,
         threads: int | None = None,
+        shares_cores: bool = True,
     ) -> None:
         """Load the OpenVINO model in ``model_directory`` (blocks).
 
         ``samples`` overrides the session's number; ``format``, or its name, is how the model
         writes calls; ``threads`` bounds its CPU threads, for a draft that shares the cores with the
-        main model.
+        main model. ``shares_cores`` False says that it does not slow the main model down, because it is very
+        small or cores are left for it; then no turn goes without it to measure that.
 
         Raises:
             MissingExtraError: OpenVINO GenAI is not installed.
@@ -101,6 +103,7 @@ class LocalSpeculator:
                 f"{directory} holds no openvino_model.xml. Name a directory as optimum-intel exports it."
             )
         self.name = f"local {directory.name}"
+        self.shares_cores = shares_cores
         self._samples = samples
         self._temperature = temperature
         self._format = find_tool_call_format(format)

@@ -23,13 +23,23 @@ except ModuleNotFoundError as error:
 
 from .chat_model import ChatAgentRT
 from .guards import allow_speculation
+from .init_chat_model import init_chat_model
+from .mcp_tools import speculable_mcp_tools
 from .recorder import RunRecorder
 from .scopes import langgraph_run
 from .silent_context import silent_context
 from .speculate import report_of, speculate
 from .tools import make_speculable
 
-__all__ = ["ChatAgentRT", "RunRecorder", "allow_speculation", "report_of", "speculate"]
+__all__ = [
+    "ChatAgentRT",
+    "RunRecorder",
+    "allow_speculation",
+    "init_chat_model",
+    "report_of",
+    "speculable_mcp_tools",
+    "speculate",
+]
 
 register_tool_type(BaseTool, make_speculable)
 register_scope_source(langgraph_run)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.language_models.chat_models import generate_from_stream
@@ -17,7 +18,14 @@ from agentrt.calls import CallArgumentsDelta, CallFinished, CallStarted, TextDel
 from .messages import answered_blocks, text_block
 
 if TYPE_CHECKING:
-    from agentrt.runtime import CallAnswered, Generation, GenerationEvent
+    from agentrt.runtime import (
+        CallAnswered,
+        Generation,
+        GenerationEvent,
+        LocalRuntime,
+        LogprobsDelta,
+        TokenLogprobs,
+    )
 
 
 def is_call_answered(event: GenerationEvent) -> TypeGuard[CallAnswered]:
@@ -27,60 +35,98 @@ def is_call_answered(event: GenerationEvent) -> TypeGuard[CallAnswered]:
     return isinstance(event, CallAnswered)
 
 
-def _usage(generation: Generation) -> UsageMetadata:
-    usage = generation.usage
+def is_logprobs(event: GenerationEvent) -> TypeGuard[LogprobsDelta]:
+    """Whether the event has the log probabilities of the next tokens."""
+    from agentrt.runtime import LogprobsDelta
+
+    return isinstance(event, LogprobsDelta)
+
+
+@dataclass(frozen=True)
+class AnswerFormat:
+    """How the answers to one request become messages."""
+
+    runtime: LocalRuntime
+    """What generates them."""
+    in_blocks: bool = False
+    """Whether the runtime may answer calls: the content is then a list of blocks, and calls are held back
+    until their turn ends, when it is known who answers them."""
+    stream_usage: bool = True
+    """Whether the last chunk of a stream has the numbers of tokens."""
+
+    def metadata(self, generation: Generation) -> dict[str, Any]:
+        """Return the ``response_metadata`` of an answer."""
+        timing = generation.timing
+        return {
+            "id": generation.id,
+            "model_provider": "agentrt",
+            "model_name": self.runtime.model_id,
+            "finish_reason": generation.finish_reason,
+            "timing": {
+                "queued_s": timing.queued_s,
+                "time_to_first_token_s": timing.time_to_first_token_s,
+                "total_s": timing.total_s,
+            },
+        }
+
+    def logprobs(self, tokens: Iterable[TokenLogprobs]) -> dict[str, Any]:
+        """Return log probabilities in OpenAI's format, which LangChain adds to the ``response_metadata``."""
+        from agentrt.runtime.server.logprobs import format_logprobs
+
+        return {"logprobs": {"content": format_logprobs(self.runtime, tokens)}}
+
+
+def usage_metadata(generations: Sequence[Generation]) -> UsageMetadata:
+    """Return the tokens of all answers to one request. They share one prompt, which counts once."""
+    first = generations[0].usage
+    output_tokens = sum(generation.usage.completion_tokens for generation in generations)
     return UsageMetadata(
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-        total_tokens=usage.prompt_tokens + usage.completion_tokens,
-        input_token_details=InputTokenDetails(cache_read=usage.cached_tokens),
+        input_tokens=first.prompt_tokens,
+        output_tokens=output_tokens,
+        total_tokens=first.prompt_tokens + output_tokens,
+        input_token_details=InputTokenDetails(cache_read=first.cached_tokens),
     )
 
 
-def _metadata(generation: Generation) -> dict[str, Any]:
-    timing = generation.timing
-    return {
-        "id": generation.id,
-        "model_provider": "agentrt",
-        "finish_reason": generation.finish_reason,
-        "timing": {
-            "queued_s": timing.queued_s,
-            "time_to_first_token_s": timing.time_to_first_token_s,
-            "total_s": timing.total_s,
-        },
-    }
+def chat_result(generations: Sequence[Generation], format: AnswerFormat) -> ChatResult:
+    """Return the generations of one request, in which no call was answered, as messages of one result.
 
-
-def chat_result(generation: Generation) -> ChatResult:
-    """Return a generation in which no call was answered as a result with one message."""
-    message = AIMessage(
-        content=generation.text,
-        tool_calls=[
-            {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
-            for call in generation.tool_calls
+    As with ``ChatOpenAI``, each message has the usage of the whole request.
+    """
+    usage = usage_metadata(generations)
+    return ChatResult(
+        generations=[
+            ChatGeneration(
+                message=AIMessage(
+                    content=generation.text,
+                    tool_calls=[
+                        {"name": call.name, "args": dict(call.arguments), "id": call.id, "type": "tool_call"}
+                        for call in generation.tool_calls
+                    ],
+                    usage_metadata=usage,
+                    response_metadata=format.metadata(generation),
+                ),
+                generation_info=format.logprobs(generation.logprobs) if generation.logprobs else None,
+            )
+            for generation in generations
         ],
-        usage_metadata=_usage(generation),
-        response_metadata=_metadata(generation),
+        llm_output={"token_usage": _token_usage(usage), "model_name": format.runtime.model_id},
     )
-    return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def chat_result_in_blocks(events: Iterable[GenerationEvent]) -> ChatResult:
+def chat_result_in_blocks(events: Iterable[GenerationEvent], format: AnswerFormat) -> ChatResult:
     """Return the events of a whole answer as a result with one message: that of the streamed answer."""
-    converter = ChunkConverter(in_blocks=True)
+    converter = ChunkConverter(format)
     return generate_from_stream(chunk for event in events for chunk in converter.chunks(event))
 
 
 class ChunkConverter:
     """Converts the events of one answer into chunks."""
 
-    def __init__(self, *, in_blocks: bool) -> None:
-        """``in_blocks`` is for answers in which the runtime may answer calls.
-
-        Their content is a list of blocks, and calls are held back until their turn ends, when it is known who
-        answers them.
-        """
-        self._in_blocks = in_blocks
+    def __init__(self, format: AnswerFormat) -> None:
+        """``format`` is that of the request."""
+        self._format = format
+        self._empty: str | list[str | dict[str, Any]] = [] if format.in_blocks else ""
         self._answered = 0
         self._held: list[ChatGenerationChunk] = []
 
@@ -91,37 +137,53 @@ class ChunkConverter:
             self._answered += 1
             return [_chunk(answered_blocks(event.call, event.output))]
         if isinstance(event, TextDelta):
-            return [_chunk([text_block(event.text, self._answered)] if self._in_blocks else event.text)]
+            in_blocks = self._format.in_blocks
+            return [_chunk([text_block(event.text, self._answered)] if in_blocks else event.text)]
         if isinstance(event, (CallStarted, CallArgumentsDelta)):
             return []
-        chunks = list(_last_chunks(event, [] if self._in_blocks else ""))
-        if self._in_blocks and isinstance(event, CallFinished):
+        if is_logprobs(event):
+            return [_chunk(self._empty, generation_info=self._format.logprobs(event.tokens))]
+        chunks = list(self._last_chunks(event))
+        if self._format.in_blocks and isinstance(event, CallFinished):
             self._held += chunks
             return []
         chunks, self._held = self._held + chunks, []
         return chunks
 
+    def _last_chunks(self, event: GenerationEvent) -> Iterator[ChatGenerationChunk]:
+        """Yield the chunk of a call or of the end of the answer."""
+        from agentrt.runtime import Finished
 
-def _chunk(content: str | list[str | dict[str, Any]], **fields: Any) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=AIMessageChunk(content=content, **fields))
+        if isinstance(event, CallFinished):
+            chunk = tool_call_chunk(
+                name=event.call.name,
+                args=json.dumps(event.call.arguments),
+                id=event.call.id,
+                index=event.index,
+            )
+            yield _chunk(self._empty, tool_call_chunks=[chunk])
+        elif isinstance(event, Finished):
+            usage = usage_metadata([event.generation]) if self._format.stream_usage else None
+            yield _chunk(
+                self._empty,
+                usage_metadata=usage,
+                response_metadata=self._format.metadata(event.generation),
+                chunk_position="last",
+            )
 
 
-def _last_chunks(event: GenerationEvent, empty: str | list[Any]) -> Iterator[ChatGenerationChunk]:
-    """Yield the chunk of a call or of the end of the answer; ``empty`` is its content."""
-    from agentrt.runtime import Finished
+def _chunk(
+    content: str | list[str | dict[str, Any]], generation_info: dict[str, Any] | None = None, **fields: Any
+) -> ChatGenerationChunk:
+    return ChatGenerationChunk(
+        message=AIMessageChunk(content=content, **fields), generation_info=generation_info
+    )
 
-    if isinstance(event, CallFinished):
-        chunk = tool_call_chunk(
-            name=event.call.name,
-            args=json.dumps(event.call.arguments),
-            id=event.call.id,
-            index=event.index,
-        )
-        yield _chunk(empty, tool_call_chunks=[chunk])
-    elif isinstance(event, Finished):
-        yield _chunk(
-            empty,
-            usage_metadata=_usage(event.generation),
-            response_metadata=_metadata(event.generation),
-            chunk_position="last",
-        )
+
+def _token_usage(usage: UsageMetadata) -> dict[str, int]:
+    """Return ``usage`` under OpenAI's names, which older callbacks read."""
+    return {
+        "prompt_tokens": usage["input_tokens"],
+        "completion_tokens": usage["output_tokens"],
+        "total_tokens": usage["total_tokens"],
+    }

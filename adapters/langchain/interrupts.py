@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from .node_code import closure_of, is_marked, top_package
+from .node_code import attribute, closure_of, is_marked, top_package
 
 _NAMES = frozenset({"interrupt", "GraphInterrupt", "NodeInterrupt"})
 _LIBRARIES = frozenset({"agentrt", "langchain", "langchain_core", "langgraph", "langsmith"})
@@ -92,7 +92,7 @@ class _Search:
             yield from (getattr(value, name, None) for name in _PARTS)
         elif own:
             yield type(value)
-            yield from getattr(value, "__dict__", {}).values()
+            yield from (attribute(value, "__dict__") or {}).values()
             yield from _slots(value)
 
     def _named(self, function: FunctionType) -> Iterator[Any]:
@@ -157,8 +157,7 @@ def _module_of(value: Any) -> str:
 
 def _marked(value: Any) -> bool:
     """Whether a callable, or the object whose method it is, is declared to decide nothing."""
-    owner = getattr(value, "__self__", None)
-    return is_marked(value) or is_marked(owner)
+    return is_marked(value) or is_marked(attribute(value, "__self__"))
 
 
 def _is_interrupt(value: Any) -> bool:
@@ -188,7 +187,7 @@ def _slots(value: Any) -> Iterator[Any]:
     for each in type(value).__mro__:
         for name, member in vars(each).items():
             if isinstance(member, MemberDescriptorType):
-                yield getattr(value, name, None)
+                yield attribute(value, name)
 
 
 def _names(code: CodeType) -> Iterator[str]:

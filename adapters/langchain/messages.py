@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_openai_messages
@@ -52,7 +52,7 @@ def _split(message: BaseMessage) -> list[BaseMessage]:
     """Split a message at the calls that the server has answered; without any it keeps its text only."""
     if not isinstance(message, AIMessage) or not isinstance(message.content, list):
         return [message]
-    splitter = _MessageSplitter()
+    splitter = _MessageSplitter({call["id"] for call in message.tool_calls})
     for block in message.content:
         if not splitter.add({"type": "text", "text": block} if isinstance(block, str) else block):
             return [message]
@@ -65,9 +65,14 @@ def _split(message: BaseMessage) -> list[BaseMessage]:
 
 
 class _MessageSplitter:
-    """Collects content blocks into turns of calls and their results."""
+    """Collects content blocks into turns of calls and their results.
 
-    def __init__(self) -> None:
+    Blocks that repeat one of the message's own calls, and earlier reasoning, are left out.
+    """
+
+    def __init__(self, calls: Collection[str | None]) -> None:
+        """``calls`` are the ids of the message's own calls."""
+        self._repeated = calls
         self.turns: list[BaseMessage] = []
         self.text = ""
         """The text after the last complete turn."""
@@ -81,11 +86,17 @@ class _MessageSplitter:
             self._results.append(ToolMessage(block["output"], tool_call_id=block["tool_call_id"]))
             return True
         self.end_turn()
+        if kind in ("reasoning", "thinking", "redacted_thinking") or self._repeats_call(block):
+            return True
         if kind == "text":
             self.text += block["text"]
         elif kind == "server_tool_call":
             self._calls.append({"name": block["name"], "args": block["args"], "id": block["id"]})
         return kind in ("text", "server_tool_call")
+
+    def _repeats_call(self, block: dict[str, Any]) -> bool:
+        kinds = ("tool_call", "tool_use", "function_call")
+        return block.get("type") in kinds and block.get("call_id", block.get("id")) in self._repeated
 
     def end_turn(self) -> None:
         """End the turn if its calls have results."""

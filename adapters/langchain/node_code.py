@@ -18,7 +18,15 @@ def mark(guard: Any) -> None:
 
 def is_marked(guard: Any) -> bool:
     """Whether ``guard`` was marked by :func:`mark`."""
-    return getattr(guard, _MARK, False) is True  # decorators copy the marks of what they wrap
+    return attribute(guard, _MARK) is True  # decorators copy the marks of what they wrap
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute of any object of the user's; None if it has none or does not show it."""
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 - proxies of what is not there yet raise errors of their own
+        return None
 
 
 def functions_of(runnable: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from agentrt.tools.scopes import current_scope
 from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
 
 from ..transparent_subclass import plain_class, transparent_subclass
+from .injected_arguments import functions_of, injected_arguments, standing_in
 from .writes import observe_writes
 
 AnyTool = TypeVar("AnyTool", bound=BaseTool)
@@ -36,7 +37,7 @@ class _Call:
 
 def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
     """Return a speculable copy of ``tool``, still an instance of its class."""
-    _refuse_injected(tool)
+    _refuse_call_context(tool)
     if options.invalidated_by:
         observe_writes()
     copy = tool.model_copy()
@@ -48,12 +49,21 @@ def make_speculable(tool: AnyTool, options: SpeculableOptions) -> AnyTool:
 def _describe(tool: Any, options: SpeculableOptions) -> None:
     """Let ``tool``, of a speculable class, claim speculations of its own."""
     base = plain_class(type(tool))
+    injected = injected_arguments(tool)
+    if injected and options.prepare is not None:
+        raise NotSpeculableError(
+            f"{tool.name} has injected arguments {sorted(injected)}, which its prepare would run without. "
+            "Take what it needs as ordinary arguments."
+        )
     described = tool._agentrt = SpeculableTool(
         tool.name,
-        bind=functools.partial(_bind, base, tool),
+        bind=functools.partial(_bind, base, tool, injected),
         call=_sync_runner(base, tool) if _has_sync(tool) else None,
         acall=_async_runner(base, tool) if _has_async(base, tool) else None,
         options=options,
+        speculative_call=_sync_runner(base, tool, injected) if _has_sync(tool) else None,
+        speculative_acall=_async_runner(base, tool, injected) if _has_async(base, tool) else None,
+        injected=injected,
     )
     for name in ("func", "coroutine"):  # where the tool has one: agents may call it instead of the tool
         function = getattr(tool, name, None)
@@ -147,29 +157,37 @@ def _speculable_class(base: type[BaseTool]) -> type[BaseTool]:
     return transparent_subclass(base, mixin, _agentrt=PrivateAttr())
 
 
-def _bind(base: type[BaseTool], tool: BaseTool, arguments: Mapping[str, Any]) -> Invocation:
-    args, kwargs = base._to_args_and_kwargs(tool, dict(arguments), None)
+def _bind(
+    base: type[BaseTool], tool: BaseTool, injected: frozenset[str], arguments: Mapping[str, Any]
+) -> Invocation:
+    # A model has no say in what is injected: agents drop such arguments of its call, too.
+    own = {name: value for name, value in arguments.items() if name not in injected}
+    args, kwargs = base._to_args_and_kwargs(tool, own, None)
     # Only a tool with a single input takes it by position.
     named = {**dict(zip(tool.args, args, strict=False)), **kwargs} if args else None
     return Invocation(args, kwargs, named)
 
 
-def _sync_runner(base: type[BaseTool], tool: Any) -> Callable[..., Any]:
+def _sync_runner(
+    base: type[BaseTool], tool: Any, injected: frozenset[str] = frozenset()
+) -> Callable[..., Any]:
     config = _config_for(tool)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt):
-            return base._run(tool, *args, **config, **kwargs)
+        with running(tool._agentrt), standing_in(tool.name, injected) as stand_ins:
+            return base._run(tool, *args, **config, **{**kwargs, **stand_ins})
 
     return run
 
 
-def _async_runner(base: type[BaseTool], tool: Any) -> Callable[..., Any]:
+def _async_runner(
+    base: type[BaseTool], tool: Any, injected: frozenset[str] = frozenset()
+) -> Callable[..., Any]:
     config = _config_for(tool)
 
     async def run(*args: Any, **kwargs: Any) -> Any:
-        with running(tool._agentrt):
-            return await base._arun(tool, *args, **config, **kwargs)
+        with running(tool._agentrt), standing_in(tool.name, injected) as stand_ins:
+            return await base._arun(tool, *args, **config, **{**kwargs, **stand_ins})
 
     return run
 
@@ -189,32 +207,15 @@ def _has_async(base: type[BaseTool], tool: BaseTool) -> bool:
     return base._arun is not BaseTool._arun
 
 
-def _refuse_injected(tool: BaseTool) -> None:
-    """Raise :class:`NotSpeculableError` for tools with arguments that only the real call has."""
-    accepted = tool.args_schema if isinstance(tool.args_schema, dict) else tool.get_input_schema()
-    injected = sorted(_fields(accepted) - _fields(tool.tool_call_schema) | tool._injected_args_keys)
-    if injected:
-        raise NotSpeculableError(
-            f"{tool.name} has injected arguments {injected}: state, store, runtime or the call's id exist "
-            "only once the model has made the call. Take what it needs as ordinary arguments."
-        )
-    functions = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
-    if not any(functions):
-        functions = [type(tool)._run, type(tool)._arun]
-    for function in filter(None, functions):
+def _refuse_call_context(tool: BaseTool) -> None:
+    """Raise :class:`NotSpeculableError` for a tool that takes the configuration or callbacks of its call."""
+    for function in functions_of(tool):
         needed = _call_context_parameters(function)
         if needed:
             raise NotSpeculableError(
                 f"{tool.name} takes {needed}, which belongs to the real call. "
                 "Take what it needs as ordinary arguments."
             )
-
-
-def _fields(schema: Any) -> set[str]:
-    if isinstance(schema, dict):
-        return set(schema.get("properties", ()))
-    fields = getattr(schema, "model_fields", None)
-    return set(schema.__fields__ if fields is None else fields)  # a model of pydantic 1 has only the former
 
 
 def _call_context_parameters(function: Callable[..., Any]) -> list[str]:

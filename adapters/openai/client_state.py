@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentrt.drafts import Speculator
+from agentrt.drafts import Speculator, reads_calls
 from agentrt.errors import ConfigurationError
 from agentrt.tools.toolbox import Toolbox
 from agentrt.turns.shared import SharedState
@@ -24,6 +24,11 @@ class ClientState:
     tool_cache: ToolCacheEndpoint | None = None
     """The endpoint to submit results to; None if results are not submitted."""
     history: ResponseHistory = field(default_factory=ResponseHistory)
+
+    @property
+    def reads_calls(self) -> bool:
+        """Whether a predictor reads calls off answers that have them in another form, such as code."""
+        return any(map(reads_calls, self.predictors))
 
 
 def state_of(client: Any) -> ClientState:

@@ -124,5 +124,5 @@ def draft_request(state: ClientState, path: str, body: Mapping[str, Any]) -> Dra
     """Return a request of either API for the predictors of a client."""
     if path != CHAT_COMPLETIONS:
         return state.history.draft_request(body, state.shared.samples)
-    tools = [tool for tool in body["tools"] if tool.get("type") == "function"]
+    tools = [tool for tool in body.get("tools") or () if tool.get("type") == "function"]
     return DraftRequest(list(body["messages"]), tools, state.shared.samples)

@@ -170,7 +170,8 @@ def start_request(
     state: ClientState | None = getattr(client, "_agentrt_state", None)
     if state is None or path not in MODEL_PATHS or not isinstance(body, dict):
         return None
-    if not state.toolbox.tools or not body.get("tools") or body.get("tool_choice") == "none":
+    offers_none = not body.get("tools") or body.get("tool_choice") == "none"
+    if not state.toolbox.tools or (offers_none and not state.reads_calls):
         return None
     reader = ChatCompletionReader() if path == CHAT_COMPLETIONS else ResponseReader(state.history, body)
     table = state.shared.ahead
@@ -197,6 +198,13 @@ def _model_request(
         return None
 
 
+def _not_offered(state: ClientState, body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tools that the answer to a request cannot call; code can call all of them."""
+    if state.reads_calls:
+        return {}
+    return not_offered(state.toolbox.tools, offered_tools(body["tools"], body.get("tool_choice")))
+
+
 def _start_turn(
     state: ClientState,
     path: str,
@@ -211,9 +219,7 @@ def _start_turn(
         request=functools.partial(draft_request, state, path, body),
         scope=current_scope(),
         main=request,
-        restrictions=lambda: Restrictions(
-            not_offered(state.toolbox.tools, offered_tools(body["tools"], body.get("tool_choice")))
-        ),
+        restrictions=lambda: Restrictions(_not_offered(state, body)),
     )
     turn.begin(answered_ids(path, body))
     turn.start(host)

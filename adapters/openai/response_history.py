@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openai.types.responses import Response
+from pydantic import BaseModel
 
 from agentrt.drafts import DraftRequest
 
@@ -35,7 +35,7 @@ class ResponseHistory:
                     key: tool[key] for key in ("name", "description", "parameters") if tool.get(key)
                 },
             }
-            for tool in body["tools"]
+            for tool in body.get("tools") or ()
             if tool.get("type") == "function"
         ]
         messages = self._messages_of(body)
@@ -43,12 +43,12 @@ class ResponseHistory:
             messages.insert(0, {"role": "system", "content": body["instructions"]})
         return DraftRequest(messages, tools, samples)
 
-    def remember(self, body: Mapping[str, Any], response: Response) -> None:
-        """Keep a request and its response, for requests that continue the response."""
+    def remember(self, body: Mapping[str, Any], response_id: str, output: Sequence[BaseModel]) -> None:
+        """Keep a request and the items of its response, for requests that continue the response."""
         messages = self._messages_of(body)
-        messages += _chat_messages([item.model_dump(mode="json") for item in response.output])
+        messages += _chat_messages([item.model_dump(mode="json") for item in output])
         with self._lock:
-            self._messages[response.id] = messages
+            self._messages[response_id] = messages
             if len(self._messages) > _MAX_REMEMBERED:
                 self._messages.popitem(last=False)
 

@@ -116,7 +116,7 @@ class ResponseReader(ToolCallReader):
         """Return the calls of a :class:`Response`; None if it still runs in the background."""
         if not isinstance(answer, Response) or answer.status in ("queued", "in_progress"):
             return None
-        self._history.remember(self._body, answer)
+        self._history.remember(self._body, answer.id, answer.output)
         done = {item.call_id for item in answer.output if item.type == "function_call_output"}
         made = [item for item in answer.output if item.type == "function_call" and item.call_id not in done]
         return _calls([(item.name, item.arguments, item.call_id) for item in made])

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from pydantic import BaseModel, ConfigDict
+
+from .tables import Table, html_of, rich_of
+
+_TOOL_COLUMNS: Final = (
+    *("tool", "calls claimed", "saved s", "wasted runs", "wasted s", "right drafts not claimed"),
+    *("more possible s", "not run any more"),
+)
+_PREDICTOR_COLUMNS: Final = ("predictor", "drafts right", "turns started", "tokens", "failures")
 
 
 class CallReport(BaseModel):
@@ -138,15 +148,7 @@ class SpeculationReport(BaseModel):
 
     def __str__(self) -> str:
         """Return a summary of a few lines."""
-        total = self.total
         lines = [
-            f"{total.claims} of {total.calls} calls claimed a speculation, saving "
-            f"{total.saved_s:.2f} s; {total.wasted} speculations of {total.wasted_s:.2f} s were wasted"
-            + (f", {total.unclaimed} of right drafts" if total.unclaimed else "")
-        ]
-        if total.could_save_s:
-            lines.append(f"running all drafts could have saved {total.could_save_s:.2f} s more")
-        lines += [
             f"  {name}: {each.claims} of {each.calls} calls claimed, "
             f"{each.saved_s:.2f} s saved, {each.wasted} wasted"
             + (f", {each.unclaimed} right drafts not claimed" if each.unclaimed else "")
@@ -160,14 +162,72 @@ class SpeculationReport(BaseModel):
             + (f", {each.failures} failures" if each.failures else "")
             for name, each in sorted(self.predictors.items())
         ]
+        return "\n".join([*self._summary(), *lines, *self._notes()])
+
+    def _repr_html_(self) -> str:
+        """Return the summary as HTML, which notebooks show."""
+        return html_of(self._summary(), self._tables(), self._notes())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print the summary in IPython."""
+        printer.text(str(self))
+
+    def __rich__(self) -> Any:
+        """Return the summary for :func:`rich.print`."""
+        return rich_of(self._summary(), self._tables(), self._notes())
+
+    def _summary(self) -> list[str]:
+        """Return lines about all tools together."""
+        total = self.total
+        texts = [
+            f"{total.claims} of {total.calls} calls claimed a speculation, saving "
+            f"{total.saved_s:.2f} s; {total.wasted} speculations of {total.wasted_s:.2f} s were wasted"
+            + (f", {total.unclaimed} of right drafts" if total.unclaimed else "")
+        ]
+        if total.could_save_s:
+            texts.append(f"running all drafts could have saved {total.could_save_s:.2f} s more")
+        return texts
+
+    def _notes(self) -> list[str]:
+        """Return lines about requests sent ahead, refused results and cost, as far as there are any."""
+        texts = []
         if self.ahead.kept or self.ahead.wasted:
-            lines.append(
+            texts.append(
                 f"{self.ahead.kept} model requests sent ahead were kept, saving "
                 f"{self.ahead.saved_s:.2f} s, and {self.ahead.wasted} were wasted"
             )
         if self.refusals:
             reasons = ", ".join(f"{reason} ({count})" for reason, count in sorted(self.refusals.items()))
-            lines.append(f"{total.refused_submissions} results refused by the engine's tool cache: {reasons}")
+            refused = self.total.refused_submissions
+            texts.append(f"{refused} results refused by the engine's tool cache: {reasons}")
         if self.cost:
-            lines.append(f"cost: {self.cost:.6g}")
-        return "\n".join(lines)
+            texts.append(f"cost: {self.cost:.6g}")
+        return texts
+
+    def _tables(self) -> list[Table]:
+        """Return a table of the tools and one of the predictors; none if there are none."""
+        tools = [
+            (
+                name,
+                f"{each.claims} of {each.calls}",
+                f"{each.saved_s:.2f}",
+                str(each.wasted),
+                f"{each.wasted_s:.2f}",
+                str(each.unclaimed),
+                f"{each.could_save_s:.2f}",
+                each.stopped,
+            )
+            for name, each in sorted(self.tools.items())
+        ]
+        predictors = [
+            (
+                name,
+                f"{each.correct} of {each.drafts}",
+                f"{each.started} of {each.started + each.skipped}",
+                str(each.input_tokens + each.output_tokens),
+                str(each.failures),
+            )
+            for name, each in sorted(self.predictors.items())
+        ]
+        tables = Table(_TOOL_COLUMNS, tools), Table(_PREDICTOR_COLUMNS, predictors)
+        return [table for table in tables if table.rows]

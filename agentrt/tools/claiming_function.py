@@ -28,11 +28,11 @@ def claiming_function(function: Callable[..., Any], tool: SpeculableTool) -> Cal
 
     def key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallKey:
         given = signature.bind(*args, **kwargs)
-        invocation = tool.bind(given.arguments)
+        invocation = tool.bind(_by_name(given, tool.injected))
         validated = signature.bind(*invocation.args, **invocation.kwargs)
         given.apply_defaults()
         validated.apply_defaults()
-        unconverted = _alike(given.arguments, validated.arguments)
+        unconverted = _alike(_by_name(given, tool.injected), _by_name(validated, tool.injected))
         return CallKey(tool.key(invocation), None if unconverted else _CONVERTED)
 
     if inspect.iscoroutinefunction(function):
@@ -72,6 +72,15 @@ def running(tool: SpeculableTool) -> Iterator[None]:
         yield
     finally:
         _running.reset(token)
+
+
+def _by_name(bound: inspect.BoundArguments, injected: frozenset[str]) -> dict[str, Any]:
+    """Return arguments by name, also those in ``**kwargs``, without those that are injected."""
+    arguments = {name: value for name, value in bound.arguments.items() if name not in injected}
+    for parameter in bound.signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            arguments.update(arguments.pop(parameter.name, {}))
+    return arguments
 
 
 def _alike(given: Any, validated: Any) -> bool:

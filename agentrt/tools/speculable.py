@@ -26,15 +26,17 @@ def speculable(**options: Unpack[SpeculableKeywords]) -> Callable[[Tool], Tool]:
 def speculable(tool: Any = None, /, **options: Any) -> Any:
     """Declare that a tool is stateless and cheap, so that it may be run speculatively.
 
-    Use it on a plain function, sync or async, on a LangChain tool, or above LangChain's ``@tool``, with
-    or without :class:`SpeculableOptions` as keywords::
+    Use it on a plain function, sync or async, on a LangChain tool, or above LangChain's ``@tool`` or
+    ``@function_tool`` of the OpenAI Agents SDK, with or without :class:`SpeculableOptions` as keywords. A
+    function that takes pydantic-ai's ``RunContext`` runs speculatively in its agents
+    (:class:`agentrt.adapters.pydantic_ai.SpeculateTools`)::
 
         @speculable(ttl=10)
         @tool
         def search_notes(query: str) -> str: ...
 
     A function is returned as one with the same signature that is answered from the speculation of its call,
-    if there is one; a LangChain tool as a copy that is an instance of the same class. A sync function runs
+    if there is one; a framework's tool as a copy that is an instance of the same class. A sync function runs
     speculatively in a thread of its own, which Python cannot stop: if the call is not made, the function runs
     to its end and its result is dropped.
 
@@ -47,21 +49,22 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
 
 
 def _declare(tool: Any, options: SpeculableOptions) -> Any:
-    if inspect.isfunction(tool):
-        function = plain_function(tool)
-        described = _from_function(function, options)
-        claiming = claiming_function(function, described)
-        setattr(claiming, MARK, described)
-        return claiming
-    for base in type(tool).__mro__:
-        for framework, module in _ADAPTERS.items():
-            if base.__module__.partition(".")[0] == framework:
-                importlib.import_module(module)
-        if base in _WRAPPERS:
-            return _WRAPPERS[base](tool, options)
-    raise NotSpeculableError(
-        f"{tool!r} is neither a function nor a tool of a supported framework. Decorate the function."
-    )
+    is_function = inspect.isfunction(tool)
+    if is_function:
+        wrap = _wrapper_of(_first_parameter_type(tool), _ADAPTERS_WITH_CONTEXTS)
+    else:
+        wrap = _wrapper_of(type(tool), _ADAPTERS)
+    if wrap is not None:
+        return wrap(tool, options)
+    if not is_function:
+        raise NotSpeculableError(
+            f"{tool!r} is neither a function nor a tool of a supported framework. Decorate the function."
+        )
+    function = plain_function(tool)
+    described = _from_function(function, options)
+    claiming = claiming_function(function, described)
+    setattr(claiming, MARK, described)
+    return claiming
 
 
 def speculable_tool(tool: object) -> SpeculableTool | None:
@@ -72,13 +75,38 @@ def speculable_tool(tool: object) -> SpeculableTool | None:
 
 # The core knows no framework: an adapter registers how its framework's tools are wrapped. agentrt's own
 # adapters are imported with the first tool of their framework, so that the import order does not matter.
-_ADAPTERS = {"langchain_core": "agentrt.adapters.langchain"}
+_ADAPTERS = {"langchain_core": "agentrt.adapters.langchain", "agents": "agentrt.adapters.openai_agents"}
+_ADAPTERS_WITH_CONTEXTS = {"pydantic_ai": "agentrt.adapters.pydantic_ai"}
 _WRAPPERS: dict[type, Callable[[Any, SpeculableOptions], Any]] = {}
 
 
 def register_tool_type(kind: type, wrap: Callable[[Any, SpeculableOptions], Any]) -> None:
-    """Make :func:`speculable` accept tools of type ``kind``; ``wrap`` returns the speculable copy."""
+    """Make :func:`speculable` accept tools of type ``kind``, and functions whose first parameter is one.
+
+    ``wrap`` returns the speculable tool.
+    """
     _WRAPPERS[kind] = wrap
+
+
+def _wrapper_of(kind: type, adapters: Mapping[str, str]) -> Callable[[Any, SpeculableOptions], Any] | None:
+    for base in kind.__mro__:
+        for framework, module in adapters.items():
+            if base.__module__.partition(".")[0] == framework:
+                importlib.import_module(module)
+        if base in _WRAPPERS:
+            return _WRAPPERS[base]
+    return None
+
+
+def _first_parameter_type(function: Callable[..., Any]) -> type:
+    """Return the class that annotates the first parameter; ``object`` if there is none."""
+    first = next(iter(inspect.signature(function).parameters), None)
+    try:
+        hint = typing.get_type_hints(function).get(first) if first is not None else None
+    except NameError:  # reported where the function's arguments are described
+        return object
+    kind = typing.get_origin(hint) or hint
+    return kind if isinstance(kind, type) else object
 
 
 def _from_function(function: Callable[..., Any], options: SpeculableOptions) -> SpeculableTool:

@@ -128,17 +128,22 @@ class SpeculableTool:
         call: Callable[..., Any] | None,
         acall: Callable[..., Awaitable[Any]] | None,
         options: SpeculableOptions,
+        speculative_call: Callable[..., Any] | None = None,
         speculative_acall: Callable[..., Awaitable[Any]] | None = None,
+        injected: frozenset[str] = frozenset(),
     ) -> None:
         """``bind`` validates raw arguments and raises on bad ones; ``call`` or ``acall`` may be None.
 
-        ``speculative_acall`` is run speculatively instead of ``acall``, where they differ.
+        ``speculative_call`` and ``speculative_acall`` are run speculatively instead of ``call`` and
+        ``acall``, where they differ. ``injected`` are the arguments that a framework adds to the real call:
+        they do not identify it, and no guard sees them.
         """
         self.name = name
         self.bind = bind
         self.call = call
         self.acall = acall
-        self.speculative_call = call
+        self.injected = injected
+        self.speculative_call = speculative_call or call
         """The function that a speculation runs in a thread, or None."""
         self.speculative_acall = speculative_acall or acall
         """The coroutine function that a speculation runs, or None."""
@@ -167,9 +172,16 @@ class SpeculableTool:
         """
         if self.options.canonical is not None:
             return canonical_key(self.name, self._identifying(self.options.canonical, invocation))
+        kwargs = self._own(invocation.kwargs)
         if invocation.args:
-            return canonical_key(self.name, {"*": invocation.args, **invocation.kwargs})
-        return canonical_key(self.name, invocation.kwargs)
+            return canonical_key(self.name, {"*": invocation.args, **kwargs})
+        return canonical_key(self.name, kwargs)
+
+    def _own(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments without those that are injected."""
+        if not self.injected:
+            return arguments
+        return {name: value for name, value in arguments.items() if name not in self.injected}
 
     def why_no_key(self, arguments: Mapping[str, Any]) -> str:
         """Return why a call with these arguments has no canonical key."""
@@ -184,7 +196,8 @@ class SpeculableTool:
     def _identifying(self, canonical: Canonical, invocation: Invocation) -> Mapping[str, Any]:
         """Return what the tool's canonical function makes of the arguments."""
         try:
-            args, kwargs = copy.deepcopy((invocation.args, invocation.kwargs))  # it may change them
+            own = invocation.args, dict(self._own(invocation.kwargs))
+            args, kwargs = copy.deepcopy(own)  # it may change them
             identifying = canonical(*args, **kwargs)
             problem = None if isinstance(identifying, Mapping) else f"returned {type(identifying).__name__}"
         except Exception as error:  # noqa: BLE001 - it is the user's
@@ -202,7 +215,7 @@ class SpeculableTool:
         if self.options.guard is None:
             return None
         try:
-            permitted = self.options.guard(copy.deepcopy(dict(invocation.arguments)))
+            permitted = self.options.guard(copy.deepcopy(dict(self._own(invocation.arguments))))
             if inspect.isawaitable(permitted):
                 permitted = await permitted
             if permitted is True:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..concurrency.clock import monotonic
 from ..concurrency.threads import wait_for
+from ..errors import SpeculationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,9 @@ class Speculation:
 
     def fail(self, error: BaseException) -> None:
         """Record the tool's error; without effect if the run is over already."""
-        reason = f"the speculation failed with {type(error).__name__}"
+        # The text of any other error may hold secrets.
+        why = f": {error}" if isinstance(error, SpeculationError) else f" with {type(error).__name__}"
+        reason = f"the speculation failed{why}"
         if self._end(SpeculationState.LOST, reason, lambda: self._run.set_exception(error)):
             self._resolve(self._settled)
 

@@ -29,6 +29,7 @@ from ..drafts import (
     learner_of,
     looks_ahead,
     name_of,
+    reads_calls,
     shares_cores,
 )
 from ..errors import InvalidRequestError
@@ -120,6 +121,8 @@ class Turn:
         self._decisions: dict[int, Decision] = {}
         self._run_predictors: set[int] = set()
         self._runs_predictors = False
+        self._calls_read: list[ToolCall] = []
+        """Calls that predictors have read off the answer."""
         self._work = CpuMeter()
         self._unbound = threading.Lock()
         """Acquired, without waiting, by the one :meth:`bind`."""
@@ -225,11 +228,12 @@ class Turn:
         if generation_s is None:
             generation_s = monotonic() - self._started_at
         # Reading a thread's CPU time is a system call: left out where there is nothing to charge.
+        made = [*calls, *self._calls_read] if leave_claims else calls
         with self._work.running() if self._runs_predictors else nullcontext():
-            keys = self._match(calls, leave_claims)
-        tools = tuple(call.name for call in calls)
+            keys = self._match(made, leave_claims)
+        tools = tuple(call.name for call in made)
         self._reporter.note(TurnAnswered(self._number, generation_s, tools, self._work.seconds))
-        self._starter.answered(keys, self._scope)
+        self._starter.answered(keys[: len(calls)], self._scope)
         self._close("the model did not make this call")
         self._teach(calls)
 
@@ -355,6 +359,9 @@ class Turn:
             left = _MAX_DRAFTS
             async for call in predictor.drafts(request):
                 draft_s = monotonic() - self._started_at
+                if reads_calls(predictor):  # with an id, so that it does not count as made if it never comes
+                    number = len(self._calls_read)
+                    self._calls_read.append(dataclasses.replace(call, id=f"code_{self._number}_{number}"))
                 await self._speculations.offer(
                     call, name, draft_s, runs, may_run_coroutines=may_run_coroutines
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -15,7 +16,7 @@ from langchain_openai import ChatOpenAI
 
 from agentrt import ToolCall, speculable
 from agentrt.adapters import langchain
-from agentrt.adapters.langchain.generations import ChunkConverter
+from agentrt.adapters.langchain.generations import AnswerFormat, ChunkConverter
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.adapters.openai import speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY
@@ -178,7 +179,8 @@ def test_the_runtime_s_messages_are_the_same_blocks() -> None:
         TextDelta("It is "),
         TextDelta("A."),
     ]
-    converter = ChunkConverter(in_blocks=True)
+    runtime: Any = SimpleNamespace(model_id="nano")
+    converter = ChunkConverter(AnswerFormat(runtime, in_blocks=True))
     first, *rest = [piece.message for event in events for piece in converter.chunks(event)]
     content = first.__add__(rest).content  # type: ignore[operator]
     assert [block["type"] for block in content] == ["text", "server_tool_call", "server_tool_result", "text"]

@@ -104,7 +104,14 @@ TABLE: list[tuple[str, type[AgentRTError], Callable[[Any], Any], list[Any]]] = [
         langchain.allow_speculation,
         [3, None, object(), print, int],
     ),
+    (
+        "langchain.speculable_mcp_tools",
+        ConfigurationError,
+        lambda it: langchain.speculable_mcp_tools(it, trusted=True),
+        [3, None, look, [look], "look"],
+    ),
     ("langchain.ChatAgentRT", ConfigurationError, lambda it: langchain.ChatAgentRT(runtime=it), [3, "nano"]),
+    ("langchain.init_chat_model", ConfigurationError, langchain.init_chat_model, [3, object()]),
     (
         "openai.speculate",
         ConfigurationError,
@@ -136,6 +143,13 @@ TABLE: list[tuple[str, type[AgentRTError], Callable[[Any], Any], list[Any]]] = [
         ConfigurationError,
         lambda it: asyncio.run(mcp.speculable_tools(it, trusted=True)),
         [3, None],
+    ),
+    ("speculators.CodeSpeculator", ConfigurationError, predictors.CodeSpeculator, [[3]]),
+    (
+        "speculators.CodeSpeculator",
+        ConfigurationError,
+        lambda it: predictors.CodeSpeculator(fences=it),
+        [[("", "```")]],
     ),
     ("speculators.EndpointSpeculator", ConfigurationError, predictors.EndpointSpeculator, [3, None]),
     (

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agentrt import DraftRequest, ToolCall
-from agentrt.drafts import DraftCost
+from agentrt.drafts import DraftCost, shares_cores
 from agentrt.errors import ConfigurationError, ModelFormatError, ModelNotFoundError, PromptTooLongError
 from agentrt.runtime.nano import DRAFT_DIRECTORY
 from agentrt.speculators import LocalSpeculator, Speculator
@@ -77,6 +77,11 @@ def test_the_greedy_draft_is_among_any_number_of_samples(speculator: LocalSpecul
 def test_its_own_number_of_samples_wins() -> None:
     own = LocalSpeculator(DRAFT_DIRECTORY, samples=4, temperature=0.01, threads=1)
     assert len(drafts(own, MESSAGES, samples=1)) == 4
+
+
+def test_it_can_say_that_it_does_not_slow_the_main_model_down(speculator: LocalSpeculator) -> None:
+    assert shares_cores(speculator)
+    assert not shares_cores(LocalSpeculator(DRAFT_DIRECTORY, threads=1, shares_cores=False))
 
 
 def test_a_history_with_calls_and_content_parts_is_understood(speculator: LocalSpeculator) -> None:

@@ -162,6 +162,29 @@ def test_ordinary_nodes_do_not_interrupt(node: Any) -> None:
     assert not may_interrupt(node)
 
 
+class Unbound:
+    """Raises for every attribute, as proxies of what is not there yet do."""
+
+    __slots__ = ("absent",)
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("outside of a request")
+
+
+request = Unbound()
+
+
+def test_an_object_that_shows_no_attributes_has_no_parts() -> None:
+    def plain_of_request(state: Any) -> Any:
+        return {"messages": [AIMessage(str(request))]}
+
+    def asking_of_request(state: Any) -> Any:
+        return interrupt(str(request))
+
+    assert not may_interrupt(plain_of_request)
+    assert may_interrupt(asking_of_request)
+
+
 def test_a_callable_without_readable_code_may_interrupt() -> None:
     class Compiled:
         __module__ = "compiled_elsewhere"

@@ -1,0 +1,55 @@
+"""Tools of MCP servers that were loaded by ``langchain-mcp-adapters``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+from langchain_core.tools import BaseTool
+
+from agentrt.argument_checks import check_collection, check_setting
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculable_tool import SpeculableKeywords, SpeculableOptions
+
+from ..trust import check_trusted
+from .tools import make_speculable
+
+_HINTS = ("readOnlyHint", "read_only_hint")
+"""The field of a tool's annotations in versions 1 and 2 of the package ``mcp``."""
+
+
+def speculable_mcp_tools(
+    tools: Iterable[BaseTool], *, trusted: bool, **options: Unpack[SpeculableKeywords]
+) -> list[BaseTool]:
+    """Return the tools of MCP servers, with those speculable that have a true ``readOnlyHint``.
+
+    ::
+
+        tools = speculable_mcp_tools(await client.get_tools(server_name="notes"), trusted=True)
+
+    The hint is the server's own claim, so it counts only for servers that you trust; for a tool of another
+    one use ``speculable(tool)``. All other tools are returned as they are, and so are tools that are
+    speculable already. A call of a tool without the hint outdates the speculations from before it, unless
+    ``invalidated_by`` says which tools do.
+
+    ``options`` are those of :func:`agentrt.speculable`, for all tools.
+
+    Raises:
+        ConfigurationError: the servers are not trusted, ``tools`` are none, or an option is unknown or has an
+            invalid value.
+    """
+    check_trusted(trusted)
+    check_collection("tools", tools, "the list of tools that langchain-mcp-adapters has loaded")
+    given = list(tools)
+    for tool in given:
+        check_setting("tools", tool, BaseTool, "the tools that langchain-mcp-adapters has loaded")
+    writers = tuple(tool.name for tool in given if not _only_reads(tool))
+    parsed = SpeculableOptions(**{"invalidated_by": writers, **dict[str, Any](options)})
+    return [
+        make_speculable(tool, parsed) if _only_reads(tool) and speculable_tool(tool) is None else tool
+        for tool in given
+    ]
+
+
+def _only_reads(tool: BaseTool) -> bool:
+    return any((tool.metadata or {}).get(hint) is True for hint in _HINTS)

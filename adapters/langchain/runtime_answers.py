@@ -1,0 +1,119 @@
+"""The answers of the local runtime to the requests of one chat model."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anyio.from_thread import start_blocking_portal
+
+from agentrt.calls import ToolCall
+from agentrt.concurrency.threads import loop_caller
+from agentrt.toolcache import FinishedCall, ResultSource, TakeResult
+
+from .generation_request import GenerationRequest
+from .generations import is_call_answered
+from .retries import aretrying_stream, retrying, retrying_stream
+
+if TYPE_CHECKING:
+    from agentrt.runtime import Generation, GenerationEvent, LocalRuntime
+
+
+@dataclass(frozen=True)
+class RuntimeAnswers:
+    """Generates answers; what the runtime refuses because too many requests wait is sent again."""
+
+    runtime: LocalRuntime
+    max_retries: int
+    run_manager: Any
+    """LangChain's, which reports retries; None reports none."""
+
+    def generate(self, request: GenerationRequest) -> list[Generation]:
+        """Return all answers."""
+        if request.n == 1:
+            again = retrying(self.runtime.generate, self.max_retries, self.run_manager)
+            return [again(request.messages, **request.options)]
+        with start_blocking_portal() as portal:  # this thread may already run an event loop
+            return portal.call(self.agenerate, request)
+
+    async def agenerate(self, request: GenerationRequest) -> list[Generation]:
+        """Return all answers without blocking the event loop."""
+
+        async def generate(choice: GenerationRequest) -> Generation:
+            return await self.runtime.agenerate(choice.messages, **choice.options)
+
+        again = retrying(generate, self.max_retries, self.run_manager)
+        if request.n == 1:
+            return [await again(request)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(again(choice)) for choice in request.choices()]
+        except ExceptionGroup as errors:  # all answers fail for one reason
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    def stream(
+        self, request: GenerationRequest, results: ResultSource | None
+    ) -> Generator[GenerationEvent, None, None]:
+        """Yield the events of one answer; ``results`` are put into the engine's tool cache."""
+
+        def start() -> Generator[GenerationEvent, None, None]:
+            if results is not None:
+                return _blocking(self._events(request, results))
+            return self.runtime.iter_stream(request.messages, **request.options)
+
+        return retrying_stream(start, self.max_retries, self.run_manager)
+
+    def astream(
+        self, request: GenerationRequest, results: ResultSource | None
+    ) -> AsyncGenerator[GenerationEvent, None]:
+        """:meth:`stream` without blocking the event loop."""
+        return aretrying_stream(lambda: self._events(request, results), self.max_retries, self.run_manager)
+
+    async def _events(
+        self, request: GenerationRequest, results: ResultSource | None
+    ) -> AsyncGenerator[GenerationEvent, None]:
+        running = await self.runtime.start(request.messages, **request.options)
+        if results is not None:
+            results.take_results(_submitter(running.tool_outputs.put))
+        answered: list[tuple[ToolCall, str]] = []
+        async with aclosing(running.events()) as events:
+            async for event in events:
+                if is_call_answered(event):
+                    answered.append((event.call, event.output))
+                elif answered:
+                    assert results is not None
+                    results.answered(answered)
+                    answered = []
+                yield event
+
+
+def _blocking(events: AsyncGenerator[GenerationEvent, None]) -> Generator[GenerationEvent, None, None]:
+    """Iterate over ``events`` in blocking code, on a separate event loop: this thread may already run one."""
+    with start_blocking_portal() as portal:
+        try:
+            while (event := portal.call(anext, events, None)) is not None:
+                yield event
+        finally:
+            portal.call(events.aclose)
+
+
+def _submitter(put: Callable[..., bool]) -> TakeResult:
+    """Return a function that puts results into the cache in a thread: tokenizing them takes time."""
+    loop, call_soon = asyncio.get_running_loop(), loop_caller()
+
+    def take(result: FinishedCall) -> None:
+        def keep() -> None:
+            call = result.call
+            try:
+                put(call.name, call.arguments, result.text, result.keep_alive_s, reusable=False)
+            except Exception as error:  # noqa: BLE001 - reported; the agent then makes the call itself
+                result.refused(error)
+
+        call_soon(functools.partial(loop.run_in_executor, None, keep))
+
+    return take

@@ -1,0 +1,138 @@
+"""MCP servers of the Agents SDK whose read-only tools can be run speculatively."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from agents.mcp import MCPServer
+from mcp.types import CallToolResult, ToolAnnotations
+from mcp.types import Tool as McpTool
+from pydantic import PrivateAttr
+
+from agentrt.argument_checks import check_setting
+from agentrt.errors import ConfigurationError, SpeculationError
+from agentrt.tools.scopes import current_scope
+from agentrt.tools.speculable_tool import Invocation, SpeculableKeywords, SpeculableOptions, SpeculableTool
+
+from ..transparent_subclass import plain_class, transparent_subclass
+
+Server = TypeVar("Server", bound=MCPServer)
+
+
+def speculable_server(server: Server, *, trusted: bool, **options: Unpack[SpeculableKeywords]) -> Server:
+    """Return ``server`` as one whose tools with a true ``readOnlyHint`` can be run speculatively.
+
+    It is an instance of the same class with the same connection, for ``Agent(mcp_servers=[...])``. The hint
+    is the server's own claim, so it counts only for a server that you trust. ``options`` are those of
+    :func:`agentrt.speculable`, for all tools. Tools that get metadata of the real call (``_meta``, a
+    ``tool_meta_resolver``) or that agents see under the server's name (``include_server_in_tool_names``) are
+    not run speculatively.
+
+    Raises:
+        ConfigurationError: ``server`` is none, it is not trusted, or an option is unknown or cannot work.
+    """
+    if trusted is not True:
+        raise ConfigurationError(
+            "an untrusted server can claim anything of its tools. Pass trusted=True if you trust it, or do "
+            "not speculate on its tools."
+        )
+    check_setting("server", server, MCPServer, "an MCPServer, such as MCPServerStdio(...)")
+    declared = _DeclaredTools(SpeculableOptions(**dict[str, Any](options)))
+    base = plain_class(type(server))
+    speculable: Any = object.__new__(transparent_subclass(base, SpeculableServer, _agentrt_declared=declared))
+    speculable.__dict__ = server.__dict__
+    return speculable  # type: ignore[no-any-return]
+
+
+def described_by_annotations(annotations: object) -> SpeculableTool | None:
+    """Return the description of the tool that a speculable server has listed with these annotations."""
+    return annotations._agentrt if isinstance(annotations, _DescribedAnnotations) else None
+
+
+class _DeclaredTools:
+    """The speculable tools of one server by name, with the options of all."""
+
+    def __init__(self, options: SpeculableOptions) -> None:
+        self._options = options
+        self.found: dict[str, SpeculableTool] = {}
+
+    def declare(self, server: MCPServer, name: str) -> SpeculableTool:
+        """Return the description of a tool: always the same one, which holds the tool's claims."""
+        if name not in self.found:
+            self.found[name] = SpeculableTool(
+                name,
+                bind=_bind,
+                call=None,
+                acall=functools.partial(_speculate, server, name),
+                options=self._options,
+            )
+        return self.found[name]
+
+
+class _DescribedAnnotations(ToolAnnotations):
+    """Annotations that carry the tool's description: the SDK makes new tools of them for each turn."""
+
+    _agentrt: SpeculableTool | None = PrivateAttr(default=None)
+
+
+# At run time the user's server is the base class.
+if TYPE_CHECKING:
+    _Base = MCPServer
+else:
+    _Base = object
+
+
+class SpeculableServer(_Base):
+    """Mixin of a server with speculable tools; ``super()`` is the user's server."""
+
+    if TYPE_CHECKING:
+        _agentrt_declared: _DeclaredTools
+
+    async def list_tools(self, *args: Any, **kwargs: Any) -> list[McpTool]:
+        """Return the server's tools; those that only read carry their description."""
+        tools = await super().list_tools(*args, **kwargs)  # type: ignore[safe-super]
+        if getattr(self, "tool_meta_resolver", None) is not None:
+            return tools
+        return [self._agentrt_described(tool) if _only_reads(tool) else tool for tool in tools]
+
+    async def call_tool(
+        self, tool_name: str, arguments: dict[str, Any] | None, *args: Any, **kwargs: Any
+    ) -> CallToolResult:
+        """Return the result of a call: of its speculation, if there is one without metadata."""
+        run = functools.partial(super().call_tool, tool_name, arguments, *args, **kwargs)  # type: ignore[safe-super]
+        described = self._agentrt_declared.found.get(tool_name)
+        if described is None or args or kwargs:
+            return await run()
+        key = functools.partial(_key, described, arguments or {})
+        return await described.aclaim(None, key, run, current_scope())
+
+    def _agentrt_described(self, tool: McpTool) -> McpTool:
+        assert tool.annotations is not None
+        described = _DescribedAnnotations.model_validate(tool.annotations.model_dump(by_alias=True))
+        described._agentrt = self._agentrt_declared.declare(self, tool.name)
+        return tool.model_copy(update={"annotations": described})
+
+
+def _only_reads(tool: McpTool) -> bool:
+    annotations: Any = tool.annotations
+    # The second name is that of the package's first major version.
+    hint = getattr(annotations, "read_only_hint", getattr(annotations, "readOnlyHint", None))
+    return hint is True and not tool.meta
+
+
+def _bind(arguments: Mapping[str, Any]) -> Invocation:
+    # The server validates the arguments: its error is a result that the model must see.
+    return Invocation(kwargs={"arguments": dict(arguments)}, named=arguments)
+
+
+def _key(described: SpeculableTool, arguments: Mapping[str, Any]) -> str:
+    return described.key(described.bind(arguments))
+
+
+async def _speculate(server: MCPServer, name: str, arguments: dict[str, Any]) -> CallToolResult:
+    result = await plain_class(type(server)).call_tool(server, name, arguments)
+    if getattr(result, "is_error", getattr(result, "isError", False)):
+        raise SpeculationError(f"{name} failed. It runs again when the model calls it.")
+    return result

@@ -1,0 +1,123 @@
+"""A model request as the Agents SDK makes it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from agents import FunctionTool, Handoff, ModelSettings
+from agents.models.interface import Model
+from agents.tool import Tool
+
+from agentrt.dialects.dialect import RESPONSES
+from agentrt.drafts import DraftRequest
+from agentrt.errors import NotSpeculableError
+from agentrt.tools.offered import offered_tools
+from agentrt.tools.restrictions import not_offered
+from agentrt.tools.speculable import speculable_tool
+from agentrt.tools.speculable_tool import SpeculableTool
+
+from ..openai.request_body import answered_ids
+from ..openai.response_history import ResponseHistory
+from .mcp_servers import described_by_annotations
+from .tools import described_by
+
+_SIGNATURE = inspect.signature(Model.get_response)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelRequest:
+    """The arguments of ``get_response`` and ``stream_response`` that decide what the model may call."""
+
+    instructions: str | None
+    input: str | Sequence[Any]
+    """Text, or a history in the shape of the responses API."""
+    settings: ModelSettings
+    tools: Sequence[Tool]
+    handoffs: Sequence[Handoff[Any, Any]]
+    previous_response_id: str | None
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Self:
+        """Return the request of a call of either method with these arguments."""
+        given = _SIGNATURE.bind(None, *args, **kwargs).arguments
+        return cls(
+            instructions=given["system_instructions"],
+            input=given["input"],
+            settings=given["model_settings"],
+            tools=given["tools"],
+            handoffs=given["handoffs"],
+            previous_response_id=given["previous_response_id"],
+        )
+
+    @cached_property
+    def function_tools(self) -> dict[str, FunctionTool]:
+        """The function tools by name, without those that the model calls by a namespace."""
+        tools = [tool for tool in self.tools if isinstance(tool, FunctionTool)]
+        return {tool.name: tool for tool in tools if tool.qualified_name == tool.name}
+
+    @cached_property
+    def speculable(self) -> dict[str, SpeculableTool]:
+        """The speculable tools by name.
+
+        Raises:
+            NotSpeculableError: a tool is not speculable but its function is.
+        """
+        found = {name: _described(tool) for name, tool in self.function_tools.items()}
+        return {name: described for name, described in found.items() if described is not None}
+
+    @property
+    def not_offered(self) -> Mapping[str, str]:
+        """The speculable tools that the ``tool_choice`` rules out, with the reason."""
+        names = [getattr(tool, "name", None) for tool in self.tools]
+        names += [handoff.tool_name for handoff in self.handoffs]
+        offered = offered_tools([name for name in names if name], self.settings.tool_choice)
+        return not_offered(self.speculable, offered)
+
+    @property
+    def answered_ids(self) -> list[str]:
+        """The ids of the calls whose results end the history."""
+        return answered_ids(RESPONSES, self.body)
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The request in the shape of the responses API; a copy of the history as it is now."""
+        return {
+            "input": self.input if isinstance(self.input, str) else list(self.input),
+            "instructions": self.instructions,
+            "tools": [*map(_schema_of_tool, self.function_tools.values()), *map(_schema_of, self.handoffs)],
+            "previous_response_id": self.previous_response_id,
+        }
+
+    def draft_request(self, history: ResponseHistory, samples: int) -> DraftRequest:
+        """Return the request in the form that predictors take; handoffs are tools there, as for the model."""
+        return history.draft_request(self.body, samples)
+
+
+def _described(tool: FunctionTool) -> SpeculableTool | None:
+    # Not by the public property, which copies the annotations.
+    described = described_by(tool) or described_by_annotations(getattr(tool, "_mcp_annotations", None))
+    if described is not None:
+        # A copy under another name is another tool to the model; its own claims would not be found.
+        return described if described.name == tool.name else None
+    if speculable_tool(getattr(tool, "__wrapped__", None)) is not None:
+        raise NotSpeculableError(
+            f"{tool.name} has a speculable function but is not speculable itself: only the tool receives the "
+            "call's id. Put @speculable above @function_tool."
+        )
+    return None
+
+
+def _schema_of_tool(tool: FunctionTool) -> dict[str, Any]:
+    return _schema(tool.name, tool.description, tool.params_json_schema)
+
+
+def _schema_of(handoff: Handoff[Any, Any]) -> dict[str, Any]:
+    return _schema(handoff.tool_name, handoff.tool_description, handoff.input_json_schema)
+
+
+def _schema(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "name": name, "description": description, "parameters": parameters}

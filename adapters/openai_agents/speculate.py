@@ -1,0 +1,71 @@
+"""`speculate` for models and model providers of the Agents SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from agents.models.interface import Model, ModelProvider
+
+from agentrt.argument_checks import check_setting
+from agentrt.config import SpeculationConfig
+from agentrt.drafts import Speculator, predictors_of
+from agentrt.errors import ConfigurationError
+from agentrt.reports.events import SpeculationObserver
+from agentrt.reports.report import SpeculationReport
+from agentrt.turns.shared import SharedState
+
+from .model_state import ModelState
+from .speculating_class import speculating, state_of
+
+ModelOrProvider = TypeVar("ModelOrProvider", bound=Model | ModelProvider)
+
+
+def speculate(
+    model: ModelOrProvider,
+    predictors: Speculator | Sequence[Speculator],
+    *,
+    samples: int = 1,
+    config: SpeculationConfig | None = None,
+    observers: Sequence[SpeculationObserver] = (),
+) -> ModelOrProvider:
+    """Return ``model`` as one that speculates on the calls of ``@speculable`` tools.
+
+    It is an instance of the same class with the same settings and connections, for ``Agent(model=...)`` or
+    ``RunConfig(model=...)``. ``model`` itself stays as it is. Given a model provider, for
+    ``RunConfig(model_provider=...)``, it returns a provider whose models speculate: all agents of a run then
+    do, also those that are handed over to or used as tools.
+
+    Only timing changes (SpecTools, Algorithm 2): while the model answers, streamed or not, the predictors
+    predict its next call and the predicted tools run; when the model makes that call, the SDK calls the tool
+    as always, with its guardrails, hooks and spans, and gets the result that is already there or on its way.
+    ``predictors`` take ``samples`` samples each (λ). :func:`report_of` returns the report.
+
+    Tools that need an approval, that have input guardrails, or that a request does not offer are not run
+    speculatively; nor is any tool in the first turn of a run whose agent has input guardrails that run in
+    parallel to the model. ``@speculable(before_approval=True)`` permits all but the unoffered ones.
+
+    Raises:
+        ConfigurationError: ``model`` is neither a model nor a provider, there is no predictor, ``samples`` is
+            below 1, or ``config`` sets ``turn_ahead``, which is not supported here.
+    """
+    wanted = "a Model such as OpenAIResponsesModel(...), or a ModelProvider such as MultiProvider()"
+    check_setting("model", model, (Model, ModelProvider), wanted)
+    given = predictors_of(predictors)
+    if not given:
+        raise ConfigurationError("speculate() needs at least one predictor. Give a Speculator.")
+    shared = SharedState.create(samples, config, observers)
+    if shared.config.turn_ahead is not None:
+        raise ConfigurationError(
+            "turn_ahead is not supported for models of the Agents SDK. Leave it out of the SpeculationConfig."
+        )
+    return speculating(model, ModelState(given, shared))
+
+
+def report_of(model: Any) -> SpeculationReport:
+    """Return the report of a model or provider that :func:`speculate` returned.
+
+    Raises:
+        ConfigurationError: it does not speculate.
+    """
+    return state_of(model).shared.reporter.report()

@@ -1,0 +1,131 @@
+"""A tool of one agent run that may run speculatively."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pydantic_ai import Agent
+from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import ToolsetTool
+from pydantic_ai.usage import RunUsage
+
+from agentrt.concurrency.threads import start_in_thread
+from agentrt.errors import ConfigurationError
+from agentrt.tools.speculable import MARK
+from agentrt.tools.speculable_tool import Invocation, SpeculableOptions, SpeculableTool
+
+from .claiming_toolset import ClaimingTool
+from .context import speculative_context
+
+
+class _DaemonThreads(Executor):
+    """Threads for sync tools: a cancelled speculation abandons its thread, which keeps no process alive."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return start_in_thread(functools.partial(fn, *args, **kwargs), name="agentrt speculation")
+
+
+_threads = _DaemonThreads()
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a tool returned speculatively, and what it spent of its run's usage; None if nothing."""
+
+    value: Any
+    spent: RunUsage | None
+
+
+class RunTool:
+    """One tool of a run, with its speculations and pending claims."""
+
+    def __init__(
+        self, name: str, options: SpeculableOptions, slots: dict[str, threading.BoundedSemaphore]
+    ) -> None:
+        """``name`` is the tool's for the model; ``slots`` bound its speculative runs, over all agent runs."""
+        self.described = SpeculableTool(
+            name, bind=self._bind, call=None, acall=self._run_speculatively, options=options
+        )
+        self.described.slots = slots.setdefault(name, self.described.slots)
+        self._tool: ToolsetTool[Any]
+        self._claiming: ClaimingTool[Any]
+        self._context: RunContext[Any]
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """The tool's definition in the present step, as the model sees it."""
+        return self._tool.tool_def
+
+    @property
+    def claiming(self) -> ClaimingTool[Any]:
+        """The tool within its own toolset."""
+        return self._claiming
+
+    def take_step(
+        self, tool: ToolsetTool[Any], claiming: ClaimingTool[Any], context: RunContext[Any]
+    ) -> None:
+        """Take the tool as the agent calls it in the next step, and the step's context."""
+        self._tool, self._claiming, self._context = tool, claiming, context
+
+    async def claim(
+        self,
+        arguments: Mapping[str, Any],
+        context: RunContext[Any],
+        run: Callable[[], Awaitable[Any]],
+        scope: Hashable,
+    ) -> Any:
+        """Answer a real call from its speculation, or else by ``run()``."""
+        key = functools.partial(self.described.key, Invocation(kwargs=dict(arguments)))
+        result = await self.described.aclaim(context.tool_call_id, key, run, scope)
+        if not isinstance(result, _Result):
+            return result
+        if result.spent is not None:
+            context.usage.incr(result.spent)
+        return result.value
+
+    def _bind(self, arguments: Mapping[str, Any]) -> Invocation:
+        text = json.dumps(dict(arguments))  # as the model writes them: validation depends on it
+        context = self._context.validation_context
+        return Invocation(kwargs=dict(self._tool.args_validator.validate_json(text, context=context)))
+
+    async def _run_speculatively(self, /, **arguments: Any) -> _Result:
+        tool, claiming = self._tool, self._claiming
+        context = speculative_context(
+            self._context,
+            name=claiming.leaf_name,
+            tool=self.described.name,
+            max_retries=tool.max_retries,
+        )
+        before = copy.deepcopy(context.usage)
+        with Agent.using_thread_executor(_threads):
+            if tool.args_validator_func is not None:  # which may say that a person has to approve the call
+                checked = tool.args_validator_func(context, **arguments)
+                if inspect.isawaitable(checked):
+                    await checked
+            value = await claiming.run(arguments, context, tool.tool_def)
+        return _Result(value, None if context.usage == before else context.usage - before)
+
+
+def declare_with_context(function: Callable[..., Any], options: SpeculableOptions) -> Callable[..., Any]:
+    """Declare a function that takes a ``RunContext`` speculable; return it.
+
+    Only :class:`SpeculateTools` can run it speculatively: the context is the agent run's.
+    """
+
+    def refuse(arguments: Mapping[str, Any]) -> NoReturn:
+        raise ConfigurationError(
+            f"{function.__name__} takes the context of a pydantic-ai run. Add "
+            "agentrt.adapters.pydantic_ai.SpeculateTools(...) to the agent's capabilities."
+        )
+
+    described = SpeculableTool(function.__name__, bind=refuse, call=None, acall=None, options=options)
+    setattr(function, MARK, described)
+    return function

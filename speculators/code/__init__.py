@@ -1,0 +1,1 @@
+"""Predictor of the tool calls in code that the main model writes."""

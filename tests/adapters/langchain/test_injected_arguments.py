@@ -1,0 +1,237 @@
+"""Injected arguments with defaults: run speculatively, and claimed where the tool does not use them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
+from langgraph.prebuilt import InjectedState
+from pydantic import BaseModel
+
+from agentrt import SpeculationSession, ToolCall, speculable
+from agentrt.adapters.langchain import report_of, speculate
+from agentrt.adapters.langchain.injected_arguments import standing_in
+from agentrt.errors import NotSpeculableError, SpeculationError
+from agentrt.reports.report import SpeculationReport
+from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.adapters.doubles import ScriptedChat
+from tests.adapters.langchain.graphs import adrive, transcript
+
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
+LOOK = ("look", {"q": "a"})
+INJECTED = Annotated[Any, InjectedToolArg()]
+
+
+def ran(look: BaseTool) -> tuple[list[Any], SpeculationReport]:
+    """Let an agent make the call of ``look`` that was predicted; return its messages and the report."""
+
+    async def main() -> tuple[list[Any], SpeculationReport]:
+        predictor = ScriptedSpeculator([ToolCall(*LOOK)], delay=1)
+        model = speculate(ScriptedChat(script=[[LOOK]], delay=10), predictor)
+        messages = await adrive(create_agent(model, [look]), False)
+        return transcript(messages), report_of(model)
+
+    return run_in_virtual_time(main)
+
+
+def without_speculation(look: BaseTool) -> list[Any]:
+    async def main() -> list[Any]:
+        agent = create_agent(ScriptedChat(script=[[LOOK]], delay=10), [look])
+        return transcript(await adrive(agent, False))
+
+    return run_in_virtual_time(main)
+
+
+def test_an_argument_that_the_tool_does_not_use_is_no_part_of_the_call() -> None:
+    given: list[Any] = []
+
+    @tool
+    async def look(q: str, runtime: INJECTED = None) -> str:
+        """Look."""
+        given.append(runtime)
+        return f"found {q}"
+
+    messages, report = ran(speculable(look))
+    assert (len(given), report.total.claims) == (1, 1)
+    assert messages == without_speculation(look)
+    assert isinstance(given[1], ToolRuntime), "the real call has it"
+
+
+def swallowed(runtime: Any) -> Any:
+    try:
+        return runtime.tool_call_id
+    except Exception:  # noqa: BLE001 - as tools do
+        return "anonymous"
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "an attribute": lambda runtime: runtime.tool_call_id,
+    "an attribute, its error swallowed": swallowed,
+    "whether it is None": lambda runtime: "anonymous" if runtime is None else runtime.tool_call_id,
+    "its truth": lambda runtime: "known" if runtime else "anonymous",
+    "its class": lambda runtime: "known" if isinstance(runtime, ToolRuntime) else "anonymous",
+    "its text": lambda runtime: str(runtime)[:11],
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_speculation_that_uses_one_is_a_miss(use: Callable[[Any], Any]) -> None:
+    @tool
+    async def look(q: str, runtime: INJECTED = None) -> str:
+        """Look."""
+        return f"found {q} for {use(runtime)}"
+
+    messages, report = ran(speculable(look))
+    assert messages == without_speculation(look)
+    assert "anonymous" not in str(messages)
+    assert (report.total.claims, report.total.misses) == (0, 1)
+    assert report.turns[0].calls[0].reason == (
+        "the speculation failed: look uses runtime, which belongs to the real call. It runs when the model "
+        "calls it."
+    )
+
+
+OPERATIONS: list[Callable[[Any], Any]] = [
+    *(bool, len, iter, str, repr, hash, dir, copy.copy, copy.deepcopy, list, "{}".format),
+    *(lambda it: it == 3, lambda it: it != 3, lambda it: it in [3], lambda it: 3 in it, lambda it: it[0]),
+    *(lambda it: it(), lambda it: it.state, lambda it: setattr(it, "x", 1), lambda it: delattr(it, "x")),
+    *(lambda it: it.__class__, lambda it: isinstance(it, dict), lambda it: hasattr(it, "x")),
+]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_use_of_a_stand_in_fails_the_run(operation: Callable[[Any], Any]) -> None:
+    with (
+        pytest.raises(SpeculationError, match="look uses store"),
+        standing_in("look", frozenset({"store"})) as stand_ins,
+        contextlib.suppress(Exception),
+    ):
+        operation(stand_ins["store"])
+
+
+def test_a_stand_in_can_be_handed_on() -> None:
+    with standing_in("look", frozenset({"store"})) as stand_ins:
+        request = Request(**stand_ins)
+        assert id(dataclasses.replace(request).store) == id(stand_ins["store"])
+
+
+@dataclasses.dataclass
+class Request:
+    store: Any
+
+
+def test_a_sync_tool_is_speculated_on_with_a_stand_in_and_called_with_its_default() -> None:
+    given: list[Any] = []
+
+    @speculable
+    @tool
+    def look(q: str, limit: Annotated[int, InjectedToolArg] = 3) -> str:
+        """Look."""
+        given.append(limit)
+        return q
+
+    made = ToolCall("look", {"q": "a", "limit": 100}, "1")
+    with SpeculationSession([look], ScriptedSpeculator([made])) as session:
+        with session.turn([], []) as turn:
+            while not given:
+                time.sleep(0.001)
+            turn.bind([made])
+        assert session.call(made) == "a"
+        assert session.call(made) == "a"
+        assert session.report().total.claims == 1
+    assert len(given) == 2
+    assert given[1] == 3
+
+
+def test_guards_and_canonical_functions_do_not_see_them() -> None:
+    seen: list[Any] = []
+
+    def guard(arguments: Mapping[str, Any]) -> bool:
+        seen.append(dict(arguments))
+        return True
+
+    def canonical(**arguments: Any) -> Any:
+        seen.append(arguments)
+        return arguments
+
+    @speculable(guard=guard, canonical=canonical)
+    @tool
+    async def look(q: str, runtime: INJECTED = None) -> str:
+        """Look."""
+        return q
+
+    _, report = ran(look)
+    assert report.total.claims == 1
+    assert all(each == {"q": "a"} for each in seen)
+
+
+def test_calls_of_the_function_claim() -> None:
+    runs: list[Any] = []
+
+    async def look(runtime: INJECTED = None, **arguments: Any) -> str:
+        runs.append(arguments)
+        return f"found {arguments['q']}"
+
+    schema = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+    made = ToolCall("look", {"q": "a"})
+    shown = speculable(StructuredTool(name="look", description="Look.", args_schema=schema, coroutine=look))
+
+    async def main() -> None:
+        async with SpeculationSession([shown], ScriptedSpeculator([made])) as session:
+            with session.turn([], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([made])
+            assert shown.coroutine is not None
+            assert await shown.coroutine(runtime=object(), q="a") == "found a"
+            assert session.report().total.claims == 1
+
+    run_in_virtual_time(main)
+    assert runs == [{"q": "a"}]
+
+
+class WithId(BaseModel):
+    q: str
+    number: Annotated[str, InjectedToolCallId] = ""
+
+
+def with_id(q: str, number: str) -> str:
+    """Look."""
+    return q
+
+
+def test_a_call_id_with_a_default_is_refused() -> None:
+    with pytest.raises(NotSpeculableError, match="number"):
+        speculable(StructuredTool.from_function(with_id, args_schema=WithId))
+
+
+class Looking(BaseTool):
+    name: str = "look"
+    description: str = "Look."
+
+    def _run(self, q: str, state: Annotated[Any, InjectedState]) -> str:
+        return q
+
+
+def test_arguments_without_a_default_stay_refused() -> None:
+    with pytest.raises(NotSpeculableError, match=r"\['state'\] without a default"):
+        speculable(Looking())
+
+
+def test_a_preparation_has_no_injected_arguments() -> None:
+    @tool
+    def look(q: str, runtime: INJECTED = None) -> str:
+        """Look."""
+        return q
+
+    with pytest.raises(NotSpeculableError, match="prepare"):
+        speculable(look, prepare=print, commit=print, discard=print)

@@ -1,0 +1,240 @@
+"""`ChatAgentRT.with_structured_output`: a value of the schema, or a typed error."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from agentrt.adapters.langchain import ChatAgentRT
+from agentrt.adapters.langchain.response_format import response_format_of
+from agentrt.errors import ConfigurationError, InvalidRequestError, StructuredOutputError
+from agentrt.runtime import LocalRuntime
+
+
+class Place(BaseModel):
+    """A place that somebody asks about."""
+
+    city: str = Field(description="its name", max_length=20)  # nano does not end a text that is not a call
+
+
+class PlaceDict(TypedDict):
+    """A place that somebody asks about."""
+
+    city: Literal["Oslo", "Rome"]
+
+
+SCHEMAS: list[Any] = [Place, PlaceDict, Place.model_json_schema()]
+QUESTION = "What is the weather in Oslo?"
+schemas = pytest.mark.parametrize("schema", SCHEMAS, ids=["pydantic", "typed dict", "json schema"])
+methods = pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+
+
+@pytest.fixture
+def chat(exact_runtime: LocalRuntime) -> ChatAgentRT:
+    return ChatAgentRT(runtime=exact_runtime, max_tokens=64)
+
+
+def is_a_place(value: Any, schema: Any) -> bool:
+    if schema is Place:
+        return isinstance(value, Place)
+    return isinstance(value, dict) and value.keys() == {"city"} and isinstance(value["city"], str)
+
+
+@schemas
+@methods
+@pytest.mark.parametrize("strict", [None, True])
+def test_a_value_of_the_schema(chat: ChatAgentRT, schema: Any, method: Any, strict: bool | None) -> None:
+    structured = chat.with_structured_output(schema, method=method, strict=strict)
+    value = structured.invoke(QUESTION)
+    assert is_a_place(value, schema)
+    assert asyncio.run(structured.ainvoke(QUESTION)) == value
+    *_, last = structured.stream(QUESTION)
+    assert last == value
+
+    async def streamed() -> Any:
+        return [chunk async for chunk in structured.astream(QUESTION)][-1]
+
+    assert asyncio.run(streamed()) == value
+    raw = chat.with_structured_output(schema, method=method, strict=strict, include_raw=True).invoke(QUESTION)
+    assert (raw["parsed"], raw["parsing_error"]) == (value, None)
+    assert isinstance(raw["raw"], AIMessage)
+
+
+def test_any_json(chat: ChatAgentRT) -> None:
+    class Knowing(ChatAgentRT):
+        """A model that writes an object which suits the prompt."""
+
+        def _request(self, messages: Any, stop: Any, given: Any, **how: Any) -> Any:
+            assert given["response_format"] == {"type": "json_object"}
+            return super()._request(messages, stop, {**given, "response_format": Place}, **how)
+
+    knowing = Knowing(runtime=chat.runtime, max_tokens=64)
+    assert isinstance(knowing.with_structured_output(Place, method="json_mode").invoke(QUESTION), Place)
+    assert knowing.with_structured_output(None, method="json_mode").invoke(QUESTION).keys() == {"city"}
+
+
+Fail = Callable[[ChatAgentRT], ChatAgentRT]
+
+
+def cut_off(chat: ChatAgentRT) -> ChatAgentRT:
+    return chat.model_copy(update={"max_tokens": 3})
+
+
+class Silent(ChatAgentRT):
+    """A model that answers with text whatever it must."""
+
+    def _request(self, messages: Any, stop: Any, given: Any, **how: Any) -> Any:
+        free = {
+            name: given[name] for name in given if name not in ("tools", "tool_choice", "response_format")
+        }
+        return super()._request(messages, stop, free, **how)
+
+
+def silent(chat: ChatAgentRT) -> ChatAgentRT:
+    return Silent(runtime=chat.runtime, max_tokens=64)
+
+
+@pytest.mark.parametrize(("fail", "reason"), [(cut_off, "length"), (silent, "stop")])
+@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+def test_without_a_value_there_is_an_error(
+    chat: ChatAgentRT, fail: Fail, reason: str, method: Any, way: str
+) -> None:
+    structured = fail(chat).with_structured_output(Place, method=method)
+
+    async def streamed() -> list[Any]:
+        return [chunk async for chunk in structured.astream(QUESTION)]
+
+    ways: dict[str, Callable[[], Any]] = {
+        "invoke": lambda: structured.invoke(QUESTION),
+        "ainvoke": lambda: asyncio.run(structured.ainvoke(QUESTION)),
+        "stream": lambda: list(structured.stream(QUESTION)),
+        "astream": lambda: asyncio.run(streamed()),
+    }
+    with pytest.raises(StructuredOutputError) as caught:
+        ways[way]()
+    assert caught.value.finish_reason == reason
+    assert isinstance(caught.value, OutputParserException)  # what LangChain's retries look for
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), StructuredOutputError)
+    if way == "invoke":
+        raw = fail(chat).with_structured_output(Place, method=method, include_raw=True).invoke(QUESTION)
+        assert raw["parsed"] is None
+        assert isinstance(raw["parsing_error"], StructuredOutputError)
+        assert isinstance(raw["raw"], AIMessage)
+
+
+def test_json_that_was_cut_off_is_not_completed(chat: ChatAgentRT) -> None:
+    class Long(BaseModel):
+        """A story."""
+
+        title: str
+        pages: list[str] = Field(min_length=3)
+
+    structured = cut_off(chat).with_structured_output(Long.model_json_schema(), method="json_schema")
+    with pytest.raises(StructuredOutputError, match="Raise max_tokens"):
+        structured.invoke(QUESTION)
+
+
+@methods
+def test_errors_of_the_schemas_own_checks_stay(chat: ChatAgentRT, method: Any) -> None:
+    class Checked(BaseModel):
+        """A place that somebody asks about."""
+
+        city: Literal["Oslo", "Rome"]
+
+        @field_validator("city")
+        @classmethod
+        def _known(cls, city: str) -> str:
+            raise ValueError("not on the map")
+
+    with pytest.raises((ValidationError, OutputParserException), match="not on the map"):
+        chat.with_structured_output(Checked, method=method).invoke(QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (Place, {"method": "yaml"}, "json_mode"),
+        (None, {}, "needs a schema"),
+        (Place, {"method": "json_mode", "strict": True}, "Leave out strict"),
+    ],
+)
+def test_wrong_use(chat: ChatAgentRT, schema: Any, options: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        chat.with_structured_output(schema, **options)
+    with pytest.raises(InvalidRequestError, match="temprature"):
+        chat.with_structured_output(Place, temprature=1).invoke(QUESTION)
+
+
+def test_further_tools(chat: ChatAgentRT) -> None:
+    @tool
+    def get_weather(city: str) -> str:
+        """Get the weather in a city."""
+        return ""
+
+    structured = chat.with_structured_output(
+        Place, method="json_schema", tools=[get_weather], include_raw=True
+    )
+    found = structured.invoke(QUESTION)
+    assert [call["name"] for call in found["raw"].tool_calls] == ["get_weather"]
+    assert isinstance(found["parsing_error"], StructuredOutputError)
+    forced = chat.with_structured_output(Place, tools=[get_weather])
+    assert isinstance(forced.invoke(QUESTION), Place)
+
+
+@pytest.mark.parametrize("strategy", [Place, ToolStrategy(Place), ProviderStrategy(Place, strict=True)])
+def test_agents_with_a_response_format(chat: ChatAgentRT, strategy: Any) -> None:
+    agent = create_agent(chat, [], response_format=strategy)
+    found: Any = agent.invoke({"messages": [HumanMessage(QUESTION)]})
+    assert isinstance(found["structured_response"], Place)
+
+
+def test_objects_have_no_other_properties() -> None:
+    class Inner(BaseModel):
+        """A part."""
+
+        size: int
+
+    class Outer(BaseModel):
+        """A whole."""
+
+        one: Inner | None
+        many: list[Inner]
+        properties: dict[str, int]
+
+    wanted = response_format_of(Outer)["json_schema"]
+    schema = wanted["schema"]
+    assert (wanted["name"], schema["additionalProperties"]) == ("Outer", False)
+    assert schema["properties"].keys() == {"one", "many", "properties"}
+    assert schema["properties"]["many"]["items"]["additionalProperties"] is False
+    assert schema["properties"]["one"]["anyOf"][0]["additionalProperties"] is False
+    assert schema["properties"]["properties"]["additionalProperties"] == {"type": "integer"}
+    assert schema["required"] == ["one", "many", "properties"]
+    both = {
+        "type": "object",
+        "properties": {"a": {}},
+        "allOf": [{"properties": {"b": {}}, "required": ["b"]}],
+    }
+    for given in (both, {**both, "allOf": [], "$ref": "#/$defs/x"}, {**Outer.model_json_schema(), "if": {}}):
+        named = {"type": "json_schema", "json_schema": {"name": "x", "schema": given}}
+        assert "additionalProperties" not in response_format_of(named)["json_schema"]["schema"]
+    assert response_format_of({"type": "json_object"}) == {"type": "json_object"}
+
+
+@methods
+def test_a_response_format_may_be_bound_as_a_class(chat: ChatAgentRT, method: str) -> None:
+    if method == "json_schema":
+        answer = chat.bind(response_format=Place).invoke(QUESTION)
+    else:
+        answer = chat.bind_tools([], response_format=Place, strict=True).invoke(QUESTION)
+    assert isinstance(Place.model_validate_json(answer.text), Place)

@@ -1,0 +1,138 @@
+"""Agents of the Agents SDK on scripted models, whose answers wait for what is run speculatively."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from agents import Agent, RunConfig, Runner, RunResult
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
+
+from agentrt import DraftRequest, ToolCall
+
+SILENT = RunConfig(tracing_disabled=True)
+_PATIENCE_S = 20.0
+
+
+class Runs:
+    """Notes the runs of tools; a model's answer can wait for one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self._changed = threading.Condition()
+
+    def note(self, run: str) -> str:
+        with self._changed:
+            self.made.append(run)
+            self._changed.notify_all()
+        return f"found {run}"
+
+    def until(self, *runs: str) -> Callable[[], Awaitable[None]]:
+        """Return an async function that waits until all of these runs have begun."""
+
+        def wait() -> None:
+            with self._changed:
+                if not self._changed.wait_for(lambda: set(runs) <= set(self.made), _PATIENCE_S):
+                    raise TimeoutError(f"{runs} were not run speculatively. See the report for the reason.")
+
+        async def until() -> None:
+            await asyncio.to_thread(wait)
+
+        return until
+
+
+class Drafts:
+    """Drafts the calls of each turn of a script. The turn is the number of answers in the history."""
+
+    name = "drafts"
+
+    def __init__(self, *turns: Sequence[ToolCall]) -> None:
+        self.requests: dict[int, DraftRequest] = {}
+        self._turns = turns
+        self._asked = asyncio.Event()
+
+    async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        turn = sum(message["role"] == "assistant" for message in request.messages)
+        self.requests[turn] = request
+        self._asked.set()
+        for call in self._turns[turn] if turn < len(self._turns) else ():
+            yield call
+
+    async def until_asked(self) -> None:
+        """Wait until it is asked for a turn."""
+        self._asked.clear()
+        await asyncio.wait_for(self._asked.wait(), _PATIENCE_S)
+
+
+def look(q: str) -> ToolCall:
+    """Return a draft of ``look``."""
+    return ToolCall("look", {"q": q})
+
+
+def calling(*calls: ToolCall, after: Callable[[], Awaitable[object]] | None = None) -> ModelStep:
+    """Return an answer with these calls, whose ids are their names and arguments, once ``after`` has come."""
+    return _answering([_item(call) for call in calls], after)
+
+
+def saying(text: str = "done", after: Callable[[], Awaitable[object]] | None = None) -> ModelStep:
+    """Return an answer of text."""
+    return _answering([assistant_message(text)], after)
+
+
+def _item(call: ToolCall) -> Any:
+    call_id = call.id or f"{call.name} {dict(call.arguments)}"
+    return function_call(call.name, call.arguments, call_id=call_id, item_id=f"item of {call_id}")
+
+
+def _answering(items: Sequence[Any], after: Callable[[], Awaitable[object]] | None) -> ModelStep:
+    async def respond(_: Any) -> Sequence[Any]:
+        if after is not None:
+            await after()
+        return items
+
+    return ModelStep.respond(respond)
+
+
+def after(event: asyncio.Event) -> Callable[[], Awaitable[None]]:
+    """Return an async function that waits for ``event`` and for what it sets going on the loop."""
+
+    async def wait() -> None:
+        await event.wait()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+
+    return wait
+
+
+def model(*steps: Any) -> ScriptedModel:
+    """Return a model that answers with these steps."""
+    return ScriptedModel(steps)
+
+
+def agent(model: Any, *tools: Any, name: str = "agent", **settings: Any) -> Agent[Any]:
+    """Return an agent with these tools."""
+    return Agent(name=name, model=model, tools=list(tools), **settings)
+
+
+async def run(agent: Agent[Any], *, streamed: bool = False, input: Any = "hi", **options: Any) -> Any:
+    """Run an agent, without traces; return its result, which is complete."""
+    config = options.pop("run_config", SILENT)
+    if not streamed:
+        return await Runner.run(agent, input, run_config=config, **options)
+    result = Runner.run_streamed(agent, input, run_config=config, **options)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+def transcript(result: RunResult) -> list[Any]:
+    """Return the input and all items of a run."""
+    return result.to_input_list()
+
+
+def outputs(result: RunResult) -> list[str]:
+    """Return the outputs of the tools of a run."""
+    items: Any = result.to_input_list()
+    return [str(item["output"]) for item in items if item.get("type") == "function_call_output"]

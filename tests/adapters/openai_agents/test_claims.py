@@ -1,0 +1,388 @@
+"""An agent of the Agents SDK claims each call that was run speculatively; its transcript stays the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="needs the extra openai-agents")
+
+from agents import ModelSettings, RunHooks, Runner, SQLiteSession, function_tool
+from agents.models.interface import Model
+from agents.testing import ScriptedModel
+
+from agentrt import SpeculationConfig, ToolCall, run_scope, speculable
+from agentrt.adapters.openai_agents import report_of, speculate
+from agentrt.config import TurnAhead
+from agentrt.errors import ConfigurationError
+from agentrt.speculators import StreamSpeculator
+from tests.adapters.openai_agents.doubles import (
+    SILENT,
+    Drafts,
+    Runs,
+    agent,
+    calling,
+    look,
+    model,
+    outputs,
+    run,
+    saying,
+    transcript,
+)
+
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+KINDS = pytest.mark.parametrize("is_async", [False, True], ids=["function", "coroutine"])
+
+
+def look_tool(runs: Runs, *, is_async: bool = False, **options: Any) -> Any:
+    def look(q: str, limit: int = 3) -> str:
+        """Look something up."""
+        return runs.note(q)
+
+    async def alook(q: str, limit: int = 3) -> str:
+        """Look something up."""
+        return runs.note(q)
+
+    return function_tool(alook if is_async else look, name_override="look", **options)
+
+
+@STREAMED
+@KINDS
+def test_each_call_runs_once_and_the_transcript_is_the_plain_one(streamed: bool, is_async: bool) -> None:
+    runs = Runs()
+    tool = look_tool(runs, is_async=is_async)
+
+    async def main(speculates: bool) -> Any:
+        awaited = [runs.until(str(turn)) if speculates else None for turn in range(3)]
+        chat: Model = model(*[calling(look(str(turn)), after=awaited[turn]) for turn in range(3)], saying())
+        if not speculates:
+            return await run(agent(chat, tool), streamed=streamed), None
+        chat = speculate(chat, Drafts(*[[look(str(turn))] for turn in range(3)]))
+        return await run(agent(chat, speculable(tool)), streamed=streamed), report_of(chat)
+
+    plain, _ = asyncio.run(main(speculates=False))
+    assert runs.made == ["0", "1", "2"]
+    runs.made.clear()
+    speculative, report = asyncio.run(main(speculates=True))
+
+    assert runs.made == ["0", "1", "2"]
+    assert transcript(speculative) == transcript(plain)
+    assert speculative.final_output == "done"
+    total = report.total
+    assert (total.claims, total.misses, total.unclaimed, total.wasted) == (3, 0, 0, 0)
+
+
+@pytest.fixture
+def loop_of_the_thread() -> Iterator[None]:
+    """``run_sync`` runs on this loop, and leaves it open for further runs."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    asyncio.set_event_loop(None)
+
+
+@pytest.mark.usefixtures("loop_of_the_thread")
+def test_run_sync() -> None:
+    runs = Runs()
+    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
+
+    result = Runner.run_sync(agent(chat, speculable(look_tool(runs))), "hi", run_config=SILENT)
+
+    assert outputs(result) == ["found a"]
+    assert runs.made == ["a"]
+    assert report_of(chat).total.claims == 1
+
+
+@STREAMED
+def test_parallel_calls_of_one_answer(streamed: bool) -> None:
+    runs = Runs()
+    drafts = Drafts([look("a"), look("b"), look("x")])
+    step = calling(look("b"), look("c"), look("a"), after=runs.until("a", "b", "x"))
+    chat = speculate(model(step, saying()), drafts)
+
+    result = asyncio.run(run(agent(chat, speculable(look_tool(runs))), streamed=streamed))
+
+    assert outputs(result) == ["found b", "found c", "found a"]
+    assert sorted(runs.made) == ["a", "b", "c", "x"]
+    total = report_of(chat).total
+    assert (total.claims, total.misses, total.wasted) == (2, 1, 1)
+
+
+def test_defaults_and_coercions_agree() -> None:
+    runs = Runs()
+    draft = ToolCall("look", {"limit": 3, "q": "a"})
+    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([draft]))
+
+    asyncio.run(run(agent(chat, speculable(look_tool(runs, strict_mode=False)))))
+
+    assert runs.made == ["a"]
+    assert report_of(chat).total.claims == 1
+
+
+def test_predictors_get_the_request_as_chat_messages_and_function_tools() -> None:
+    runs = Runs()
+    drafts = Drafts()
+    chat = speculate(model(calling(look("a")), saying(after=drafts.until_asked)), drafts)
+
+    helper = agent(model(), name="helper")
+    asyncio.run(run(agent(chat, speculable(look_tool(runs)), instructions="Look.", handoffs=[helper])))
+
+    last = drafts.requests[1]
+    assert [message["role"] for message in last.messages] == ["system", "user", "assistant", "tool"]
+    assert last.messages[0]["content"] == "Look."
+    assert last.messages[3]["content"] == "found a"
+    schema, handoff = last.tools
+    assert handoff["function"]["name"] == "transfer_to_helper"
+    assert schema["function"]["name"] == "look"
+    assert set(schema["function"]["parameters"]["properties"]) == {"q", "limit"}
+
+
+def test_a_call_starts_as_soon_as_it_is_complete_in_the_stream() -> None:
+    runs = Runs()
+
+    class Slow(ScriptedModel):
+        """Ends an answer with calls when the first of them has been run."""
+
+        async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            async for event in super().stream_response(*args, **kwargs):
+                if event.type == "response.completed" and event.response.output[0].type == "function_call":
+                    await runs.until("a")()
+                yield event
+
+    chat = speculate(Slow([calling(look("a"), look("b")), saying()]), StreamSpeculator())
+
+    asyncio.run(run(agent(chat, speculable(look_tool(runs))), streamed=True))
+
+    assert sorted(runs.made) == ["a", "b"]
+    assert report_of(chat).total.claims == 2
+
+
+@STREAMED
+def test_hooks_are_called_once_for_each_call(streamed: bool) -> None:
+    class Recorder(RunHooks[Any]):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            self.seen.append(f"start {tool.name} {context.tool_call_id}")
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
+            self.seen.append(f"end {tool.name} {result}")
+
+    runs, hooks = Runs(), Recorder()
+    step = calling(ToolCall("look", {"q": "a"}, "call_a"), after=runs.until("a", "x"))
+    chat = speculate(model(step, saying()), Drafts([look("a"), look("x")]))
+
+    asyncio.run(run(agent(chat, speculable(look_tool(runs))), streamed=streamed, hooks=hooks))
+
+    assert hooks.seen == ["start look call_a", "end look found a"]
+
+
+@pytest.mark.parametrize("behaviour", ["stop_on_first_tool", {"stop_at_tool_names": ["look"]}])
+def test_a_run_may_end_with_the_claimed_result(behaviour: Any) -> None:
+    runs = Runs()
+    chat = speculate(model(calling(look("a"), after=runs.until("a"))), Drafts([look("a")]))
+
+    result = asyncio.run(run(agent(chat, speculable(look_tool(runs)), tool_use_behavior=behaviour)))
+
+    assert result.final_output == "found a"
+    assert runs.made == ["a"]
+
+
+def test_sessions_hold_the_same_items() -> None:
+    async def items(speculates: bool) -> Any:
+        runs, session = Runs(), SQLiteSession("conversation")
+        after = runs.until if speculates else lambda *_: None
+        plain = model(
+            *(calling(look("a"), after=after("a")), saying("A"), calling(look("b"), after=after("b"))),
+            saying("B"),
+        )
+        tool: Any = look_tool(runs)
+        chat: Model = plain
+        if speculates:
+            tool = speculable(tool)
+            chat = speculate(plain, Drafts([look("a")], [], [look("b")]))
+        for question in ("first", "second"):
+            await run(agent(chat, tool), input=question, session=session)
+        assert runs.made == ["a", "b"]
+        found = await session.get_items()
+        session.close()
+        return found
+
+    assert asyncio.run(items(speculates=True)) == asyncio.run(items(speculates=False))
+
+
+@STREAMED
+def test_a_time_limit_of_the_model_does_not_prevent_claims(streamed: bool) -> None:
+    """With one, the SDK sends the request in a task of its own."""
+    runs = Runs()
+    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
+    limited = agent(chat, speculable(look_tool(runs)), model_settings=ModelSettings(timeout=60.0))
+
+    asyncio.run(run(limited, streamed=streamed))
+
+    assert runs.made == ["a"]
+    assert report_of(chat).total.claims == 1
+
+
+@STREAMED
+def test_without_the_run_and_its_context_the_id_tells_the_call(
+    streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a time limit of the model in a version of the SDK that does not show its runs."""
+    monkeypatch.setattr("agentrt.adapters.openai_agents.runs._run_variable", lambda: None)
+    runs = Runs()
+    chat = speculate(
+        model(calling(look("a")), calling(look("b"), after=runs.until("b")), saying()),
+        Drafts([], [look("b")]),
+    )
+    limited = agent(chat, speculable(look_tool(runs)), model_settings=ModelSettings(timeout=60.0))
+
+    asyncio.run(run(limited, streamed=streamed))
+
+    assert runs.made == ["a", "b"]
+    assert report_of(chat).total.claims == 1
+
+
+@STREAMED
+def test_runs_at_one_time_claim_their_own_although_the_ids_are_equal(streamed: bool) -> None:
+    runs = Runs()
+    tool = speculable(look_tool(runs))
+
+    class Mirror:
+        """Drafts the call that the user's words name."""
+
+        name = "mirror"
+
+        async def drafts(self, request: Any) -> Any:
+            if request.messages[-1]["role"] == "user":
+                yield look(request.messages[-1]["content"])
+
+    async def main() -> None:
+        names = [str(number) for number in range(8)]
+        until_all = runs.until(*names)  # all answers come when all tools have been run
+        predictor = Mirror()
+        chats = {
+            name: speculate(
+                model(calling(ToolCall("look", {"q": name}, "call_0"), after=until_all), saying()), predictor
+            )
+            for name in names
+        }
+        results = await asyncio.gather(
+            *(run(agent(chats[name], tool), streamed=streamed, input=name) for name in names)
+        )
+        assert [outputs(result) for result in results] == [[f"found {name}"] for name in names]
+        assert sum(report_of(chat).total.claims for chat in chats.values()) == len(names)
+
+    asyncio.run(main())
+    assert len(runs.made) == 8
+
+
+def test_a_failing_predictor_changes_nothing() -> None:
+    runs = Runs()
+
+    class Broken:
+        name = "broken"
+
+        def __init__(self) -> None:
+            self.asked = asyncio.Event()
+
+        async def drafts(self, request: Any) -> AsyncIterator[ToolCall]:
+            self.asked.set()
+            raise RuntimeError("no")
+            yield
+
+    predictor = Broken()
+    chat = speculate(model(calling(look("a"), after=predictor.asked.wait), saying()), predictor)
+
+    result = asyncio.run(run(agent(chat, speculable(look_tool(runs)))))
+
+    assert outputs(result) == ["found a"]
+    assert report_of(chat).predictors["broken"].failures == 1
+
+
+def test_an_error_of_the_model_drops_its_speculations() -> None:
+    runs = Runs()
+
+    async def fail() -> None:
+        await runs.until("a")()
+        raise RuntimeError("the endpoint is down")
+
+    chat = speculate(model(calling(look("a"), after=fail)), Drafts([look("a")]))
+
+    with pytest.raises(RuntimeError, match="the endpoint is down"):
+        asyncio.run(run(agent(chat, speculable(look_tool(runs)))))
+
+    assert report_of(chat).total.wasted == 1
+
+
+@STREAMED
+def test_a_cancelled_run_leaves_nothing_running(streamed: bool) -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @speculable
+    @function_tool
+    async def look(q: str) -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return q
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    chat = speculate(model(saying(after=forever)), Drafts([ToolCall("look", {"q": "a"})]))
+
+    async def main() -> None:
+        task = asyncio.create_task(run(agent(chat, look), streamed=streamed))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(stopped.wait(), 20)
+
+    asyncio.run(main())
+    assert report_of(chat).total.wasted == 1
+
+
+def test_a_scope_of_the_users_own_comes_first() -> None:
+    runs = Runs()
+    chat = speculate(model(calling(look("a"), after=runs.until("a")), saying()), Drafts([look("a")]))
+
+    async def main() -> None:
+        with run_scope("user 7"):
+            await run(agent(chat, speculable(look_tool(runs))))
+
+    asyncio.run(main())
+    assert report_of(chat).total.claims == 1
+
+
+def test_a_speculating_model_is_the_model_under_another_class() -> None:
+    plain = model(saying())
+    chat = speculate(plain, Drafts())
+
+    assert isinstance(chat, ScriptedModel)
+    assert type(chat).__name__ == "ScriptedModel"
+    assert chat.__dict__ is plain.__dict__
+    assert not hasattr(plain, "_agentrt_state")
+    assert report_of(speculate(chat, Drafts())) is not None  # a second time: with a state of its own
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ConfigurationError, match=r"model: an object of type str.*MultiProvider"):
+        speculate("gpt-5", Drafts())  # type: ignore[type-var]
+    with pytest.raises(ConfigurationError, match="at least one predictor"):
+        speculate(model(), [])
+    with pytest.raises(ConfigurationError, match="turn_ahead is not supported"):
+        speculate(model(), Drafts(), config=SpeculationConfig(turn_ahead=TurnAhead()))
+    with pytest.raises(ConfigurationError, match=r"does not speculate.*speculate\(\) first"):
+        report_of(model())

@@ -1,0 +1,385 @@
+"""The patterns of the Agents SDK's examples, with the transcripts that they have without speculation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("agents", reason="needs the extra openai-agents")
+
+from agents import (
+    Agent,
+    GuardrailFunctionOutput,
+    InputGuardrailTripwireTriggered,
+    ItemHelpers,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    ToolExecutionConfig,
+    function_tool,
+    handoff,
+    input_guardrail,
+    trace,
+)
+from agents.models.interface import Model, ModelProvider
+from pydantic import BaseModel
+
+from agentrt import ToolCall, speculable
+from agentrt.adapters.openai_agents import report_of, speculate
+from tests.adapters.openai_agents.doubles import (
+    SILENT,
+    Drafts,
+    Runs,
+    after,
+    calling,
+    model,
+    outputs,
+    run,
+    saying,
+    transcript,
+)
+
+pytestmark = pytest.mark.usefixtures("prediction_is_free")
+
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+class Weather(BaseModel):
+    city: str
+    degrees: int
+
+
+class Advice(BaseModel):
+    umbrella: bool
+
+
+class Homework(BaseModel):
+    is_homework: bool
+
+
+def weather(city: str) -> ToolCall:
+    return ToolCall("get_weather", {"city": city})
+
+
+def faq(question: str) -> ToolCall:
+    return ToolCall("look_up_faq", {"question": question})
+
+
+@STREAMED
+def test_a_model_with_a_typed_result(streamed: bool) -> None:
+    """A tool that returns a model, and an answer that has to have a type."""
+
+    async def main(speculates: bool) -> Any:
+        runs = Runs()
+
+        @function_tool
+        def get_weather(city: str) -> Weather:
+            """Get the weather."""
+            runs.note(city)
+            return Weather(city=city, degrees=7)
+
+        after = runs.until("Oslo") if speculates else None
+        chat: Model = model(calling(weather("Oslo"), after=after), saying('{"umbrella": true}'))
+        tool: Any = get_weather
+        if speculates:
+            chat, tool = speculate(chat, Drafts([weather("Oslo")])), speculable(tool)
+        adviser = Agent(name="adviser", model=chat, tools=[tool], output_type=Advice)
+        result = await run(adviser, streamed=streamed)
+        assert result.final_output == Advice(umbrella=True)
+        assert runs.made == ["Oslo"]
+        return transcript(result)
+
+    assert asyncio.run(main(speculates=True)) == asyncio.run(main(speculates=False))
+
+
+def test_items_of_a_stream() -> None:
+    """The events that a user interface reads, of calls that were run speculatively and of others."""
+
+    async def main(speculates: bool) -> list[str]:
+        runs = Runs()
+
+        @function_tool
+        def get_weather(city: str) -> str:
+            return runs.note(city)
+
+        after = runs.until("Oslo", "Rome") if speculates else None
+        steps = calling(weather("Rome"), weather("Oslo"), after=after), saying("It rains.")
+        chat: Model = model(*steps)
+        tool: Any = get_weather
+        if speculates:
+            chat, tool = speculate(chat, Drafts([weather("Oslo"), weather("Rome")])), speculable(tool)
+        result = Runner.run_streamed(Agent(name="a", model=chat, tools=[tool]), "hi", run_config=SILENT)
+        seen: list[str] = []
+        async for event in result.stream_events():
+            if event.type == "raw_response_event":
+                seen.append(event.data.type)
+            elif event.type == "run_item_stream_event":
+                seen.append(f"{event.name} {getattr(event.item, 'output', '')}")
+            else:
+                seen.append(event.type)
+        assert ItemHelpers.text_message_outputs(result.new_items) == "It rains."
+        return seen
+
+    assert asyncio.run(main(speculates=True)) == asyncio.run(main(speculates=False))
+
+
+class Passenger(BaseModel):
+    """The context of an airline's conversation."""
+
+    seat: str = ""
+
+
+@STREAMED
+def test_customer_service(streamed: bool) -> None:
+    """A triage agent hands over to one that answers questions and one that changes a seat, and back."""
+
+    async def main(speculates: bool) -> tuple[Any, Passenger, list[str], Any]:
+        runs = Runs()
+
+        @function_tool
+        async def look_up_faq(question: str) -> str:
+            """Look up a question."""
+            return runs.note(question)
+
+        @function_tool
+        async def change_seat(context: RunContextWrapper[Passenger], seat: str) -> str:
+            """Change the seat."""
+            context.context.seat = seat
+            return runs.note(f"seat {seat}")
+
+        after: Callable[..., Any] = runs.until if speculates else lambda *_: None
+        chat: Model = model(
+            calling(ToolCall("transfer_to_faq", {}, "1")),
+            calling(faq("bags"), after=after("bags")),
+            saying("Two bags."),
+            calling(ToolCall("transfer_to_triage", {}, "2")),
+            calling(ToolCall("transfer_to_seats", {}, "3")),
+            calling(ToolCall("change_seat", {"seat": "1A"}, "4")),
+            saying("You have 1A."),
+        )
+        question: Any = look_up_faq
+        if speculates:
+            # In the first turn the tool is drafted as well, but the triage agent does not have it.
+            chat = speculate(chat, Drafts([faq("bags")], [faq("bags")]))
+            question = speculable(question)
+        triage: Agent[Passenger] = Agent(name="triage", model=chat, tools=[])
+        helper: Agent[Passenger] = Agent(name="faq", model=chat, tools=[question], handoffs=[triage])
+
+        async def on_handoff(context: RunContextWrapper[Passenger]) -> None:
+            runs.note("handed over")
+
+        seats: Agent[Passenger] = Agent(name="seats", model=chat, tools=[change_seat], handoffs=[triage])
+        triage.handoffs = [helper, handoff(seats, on_handoff=on_handoff)]
+
+        passenger = Passenger()
+        first = await run(triage, streamed=streamed, input="How many bags?", context=passenger)
+        assert first.last_agent is helper
+        second = await run(
+            first.last_agent,
+            streamed=streamed,
+            input=[*first.to_input_list(), {"role": "user", "content": "Give me seat 1A"}],
+            context=passenger,
+        )
+        assert second.last_agent is seats
+        return transcript(second), passenger, runs.made, report_of(chat).total.claims if speculates else 0
+
+    speculative, plain = asyncio.run(main(speculates=True)), asyncio.run(main(speculates=False))
+    assert speculative[:3] == plain[:3]
+    assert speculative[2] == ["bags", "handed over", "seat 1A"]
+    assert speculative[3] == 1
+
+
+@STREAMED
+def test_agents_as_tools(streamed: bool) -> None:
+    """An orchestrator calls another agent and a tool in one answer; both agents have the tool."""
+
+    async def main(speculates: bool) -> tuple[Any, list[str], Any]:
+        runs = Runs()
+
+        @function_tool
+        async def get_weather(city: str) -> str:
+            """Get the weather."""
+            return runs.note(city)
+
+        after: Callable[..., Any] = runs.until if speculates else lambda *_: None
+        inner: Model = model(calling(weather("Rome"), after=after("Rome")), saying("Rome: sun"))
+        outer: Model = model(
+            calling(ToolCall("ask_traveller", {"input": "Rome?"}, "1"), weather("Oslo"), after=after("Oslo")),
+            saying("Go to Rome."),
+        )
+        tool: Any = get_weather
+        if speculates:
+            tool = speculable(tool)
+            inner = speculate(inner, Drafts([weather("Rome")]))
+            outer = speculate(outer, Drafts([weather("Oslo")]))
+        traveller = Agent(name="traveller", model=inner, tools=[tool])
+        planner = Agent(
+            name="planner", model=outer, tools=[traveller.as_tool("ask_traveller", "Ask a traveller."), tool]
+        )
+        result = await run(planner, streamed=streamed)
+        assert outputs(result) == ["Rome: sun", "found Oslo"]
+        claims = [report_of(each).total.claims for each in (inner, outer)] if speculates else None
+        return transcript(result), sorted(runs.made), claims
+
+    speculative, plain = asyncio.run(main(speculates=True)), asyncio.run(main(speculates=False))
+    assert speculative[:2] == plain[:2]
+    assert speculative[2] == [1, 1]
+
+
+@STREAMED
+def test_a_call_beside_an_agent_that_is_a_tool(streamed: bool) -> None:
+    """The run of the inner agent, on the same predictors, is over before the other call is made."""
+    runs = Runs()
+
+    @speculable
+    @function_tool
+    async def get_weather(city: str) -> str:
+        return runs.note(city)
+
+    ask = ToolCall("ask_traveller", {"input": "Rome?"}, "1")
+    models = {
+        "outer": model(calling(ask, weather("Oslo"), after=runs.until("Oslo")), saying("Go.")),
+        "inner": model(calling(weather("Rome"), after=runs.until("Rome")), saying("sun")),
+    }
+
+    class Provider(ModelProvider):
+        def get_model(self, model_name: str | None) -> Model:
+            return models[model_name or ""]
+
+    class Predictor:
+        name = "by user"
+
+        async def drafts(self, request: Any) -> Any:
+            if request.messages[-1]["role"] == "user":
+                yield weather(request.messages[-1]["content"].strip("?"))
+
+    provider = speculate(Provider(), Predictor())
+    config = RunConfig(
+        model_provider=provider,
+        tracing_disabled=True,
+        tool_execution=ToolExecutionConfig(max_function_tool_concurrency=1),
+    )
+    traveller = Agent(name="traveller", model="inner", tools=[get_weather])
+    asking = traveller.as_tool("ask_traveller", "Ask.", run_config=config)
+    planner = Agent(name="planner", model="outer", tools=[asking, get_weather])
+
+    result = asyncio.run(run(planner, streamed=streamed, input="Oslo", run_config=config))
+
+    assert outputs(result) == ["sun", "found Oslo"]
+    assert sorted(runs.made) == ["Oslo", "Rome"]
+    assert report_of(provider).total.claims == 2
+
+
+def test_parallelization() -> None:
+    """One agent runs several times at once, and another chooses among the results."""
+    runs = Runs()
+
+    @speculable
+    @function_tool
+    async def get_weather(city: str) -> str:
+        return runs.note(city)
+
+    cities = ["Oslo", "Rome", "Bern"]
+    states = {city: model(calling(weather(city), after=runs.until(*cities)), saying(city)) for city in cities}
+
+    class Provider(ModelProvider):
+        """Has a model for each city."""
+
+        def get_model(self, model_name: str | None) -> Model:
+            return states[model_name or ""]
+
+    class Predictor:
+        name = "by user"
+
+        async def drafts(self, request: Any) -> Any:
+            yield weather(request.messages[-1]["content"])
+
+    provider = speculate(Provider(), Predictor())
+
+    async def main() -> list[str]:
+        config = RunConfig(model_provider=provider, tracing_disabled=True)
+        with trace("parallel", disabled=True):
+            results = await asyncio.gather(
+                *(
+                    Runner.run(Agent(name=city, model=city, tools=[get_weather]), city, run_config=config)
+                    for city in cities
+                )
+            )
+        return [result.final_output for result in results]
+
+    assert asyncio.run(main()) == cities
+    assert sorted(runs.made) == sorted(cities)
+    assert report_of(provider).total.claims == 3
+
+
+@STREAMED
+def test_an_input_guardrail_that_is_an_agent(streamed: bool) -> None:
+    """Another agent decides whether the input is a student's homework."""
+
+    runs = Runs()
+
+    @speculable
+    @function_tool
+    def get_weather(city: str) -> str:
+        return runs.note(city)
+
+    judge = Agent(name="judge", model=model(saying('{"is_homework": true}')), output_type=Homework)
+
+    decided = asyncio.Event()
+
+    @input_guardrail
+    async def no_homework(context: Any, agent: Any, input: Any) -> GuardrailFunctionOutput:
+        decided.set()
+        found = await Runner.run(judge, input, context=context.context, run_config=SILENT)
+        return GuardrailFunctionOutput(found.final_output, found.final_output.is_homework)
+
+    chat = speculate(model(calling(weather("Oslo"), after=after(decided))), Drafts([weather("Oslo")]))
+    tutor = Agent(name="tutor", model=chat, tools=[get_weather], input_guardrails=[no_homework])
+
+    async def main() -> None:
+        with pytest.raises(InputGuardrailTripwireTriggered):
+            await run(tutor, streamed=streamed, input="Solve x + 5 = 7.")
+
+    asyncio.run(main())
+    assert runs.made == []
+
+
+@STREAMED
+def test_a_person_in_the_loop(streamed: bool) -> None:
+    """A tool that only reads and one that a person has to approve, in one answer; the state is saved."""
+
+    async def main(speculates: bool) -> tuple[Any, list[str], Any]:
+        from agents import RunState
+
+        runs = Runs()
+
+        @function_tool
+        async def get_weather(city: str) -> str:
+            return runs.note(city)
+
+        @function_tool(needs_approval=True)
+        async def cancel_order(order: int) -> str:
+            return runs.note(f"cancelled {order}")
+
+        after = runs.until("Oslo") if speculates else None
+        cancel = ToolCall("cancel_order", {"order": 7}, "cancel")
+        chat: Model = model(calling(weather("Oslo"), cancel, after=after), saying("Cancelled."))
+        tools: list[Any] = [get_weather, cancel_order]
+        if speculates:
+            chat = speculate(chat, Drafts([cancel, weather("Oslo")]))
+            tools = [speculable(tool) for tool in tools]
+        clerk = Agent(name="clerk", model=chat, tools=tools)
+        paused = await run(clerk, streamed=streamed)
+        assert runs.made == ["Oslo"]
+        state = await RunState.from_string(clerk, paused.to_state().to_string())
+        for interruption in state.get_interruptions():
+            state.approve(interruption)
+        result = await run(clerk, streamed=streamed, input=state)
+        return transcript(result), runs.made, report_of(chat).total.claims if speculates else None
+
+    speculative, plain = asyncio.run(main(speculates=True)), asyncio.run(main(speculates=False))
+    assert speculative[:2] == plain[:2]
+    assert speculative[1:] == (["Oslo", "cancelled 7"], 1)

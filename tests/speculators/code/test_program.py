@@ -1,0 +1,168 @@
+"""Which calls in code are surely made, with literal arguments, by the tool itself."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from agentrt.speculators.code.program import Program
+from agentrt.speculators.code.statements import Statements
+
+TOOLS = {"search": ("query", "limit"), "read": ("name",), "send": ("to", "text")}
+
+
+def found(code: str, speculable: Any = ("search", "read")) -> list[tuple[str, dict[str, Any]]]:
+    statements, program = Statements(), Program(TOOLS, speculable)
+    complete = [*statements.feed(code), *statements.finish()]
+    return [(call.name, dict(call.arguments)) for statement in complete for call in program.take(statement)]
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        ('search("a")', {"query": "a"}),
+        ('x = search(query="a", limit=3)', {"query": "a", "limit": 3}),
+        ('search("a", limit=-1.5)', {"query": "a", "limit": -1.5}),
+        ('search("a", limit=None)', {"query": "a", "limit": None}),
+        ('search(["a", {"b": [True]}])', {"query": ["a", {"b": [True]}]}),
+        ('search("a" "b")', {"query": "ab"}),
+        ('search(f"a b")', {"query": "a b"}),
+        ("search('''a\nb''')", {"query": "a\nb"}),
+        (r'search("\d+ \n \'")', {"query": "\\d+ \n '"}),
+        (r'search(r"\d+")', {"query": r"\d+"}),
+        ('await search("a")', {"query": "a"}),
+        ('x: str = search("a")', {"query": "a"}),
+        ('x += search("a")', {"query": "a"}),
+        ('print(search("a")["b"][:3].upper())', {"query": "a"}),
+        ("f\"{search('a')}\"", {"query": "a"}),
+        ('x if search("a") else y', {"query": "a"}),
+        ('search("a") or y', {"query": "a"}),
+        ('x = [search("a"), 1]', {"query": "a"}),
+    ],
+)
+def test_a_call_with_literal_arguments_is_found(code: str, arguments: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert found(code) == [("search", arguments)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "search(x)",
+        'search("a" + x)',
+        'search(f"a {x}")',
+        "search(*x)",
+        "search(**x)",
+        'search("a", 1, 2)',
+        'search("a", query="b")',
+        'search("a", **{"limit": 1})',
+        'search(("a", "b"))',
+        'search({"a", "b"})',
+        'search(b"a")',
+        "search({1: 2})",
+        "search(1j)",
+        'other("a")',
+        'tools.search("a")',
+        'lambda: search("a")',
+        '[search("a") for x in y]',
+        '(search("a") for x in y)',
+        'y or search("a")',
+        'y if x else search("a")',
+        'x < y < search("a")',
+        'if x:\n    search("a")',
+        'for x in y:\n    search("a")',
+        'while x:\n    search("a")',
+        'try:\n    search("a")\nexcept E:\n    pass',
+        'with x:\n    search("a")',
+        'def f():\n    search("a")',
+        'async def f():\n    search("a")',
+        'class C:\n    x = search("a")',
+        'match x:\n    case 1:\n        search("a")',
+        'assert search("a")',
+        'search("a"',
+        'x = = 1\nsearch("a")',
+    ],
+)
+def test_another_call_is_not_found(code: str) -> None:
+    assert found(code) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "search = other",
+        "search: int = 1",
+        "(search := other)",
+        "x, search = other",
+        "for search in x: pass",
+        "def search(q): pass",
+        "class search: pass",
+        "import search",
+        "import x as search",
+        "from x import search",
+        "from x import *",
+        "del search",
+        "try:\n    pass\nexcept E as search:\n    pass",
+        "with x as search:\n    pass",
+        "if x:\n    search = y",
+        "match x:\n    case {**search}:\n        pass",
+    ],
+)
+def test_a_name_that_is_bound_anew_is_not_the_tool(code: str) -> None:
+    assert found(f'search("before")\n{code}\nsearch("after")') == [("search", {"query": "before"})]
+
+
+def test_a_call_is_the_tool_until_its_own_statement_binds_the_name() -> None:
+    assert found('search = search("a")\nsearch("b")') == [("search", {"query": "a"})]
+
+
+def test_calls_come_in_the_order_in_which_they_are_made() -> None:
+    code = 'x = search(read("a"), limit=1)\nprint(gather(search("b"), read("c")))\nread("d")'
+
+    assert [arguments for _, arguments in found(code)] == [
+        {"name": "a"},
+        {"query": "b"},
+        {"name": "c"},
+        {"name": "d"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        'send("ann", "hi")',
+        "send(x, y)",
+        'if x:\n    send("ann", "hi")',
+        "def later():\n    send(x, y)",
+        "later = send",
+        "list(map(send, x))",
+    ],
+)
+def test_what_is_read_after_a_write_is_not_found(write: str) -> None:
+    assert found(f'search("before")\n{write}\nsearch("after")') == [("search", {"query": "before"})]
+
+
+def test_within_a_statement_the_order_counts_too() -> None:
+    assert found('f(search("a"), send("ann", "hi"), search("b"))') == [("search", {"query": "a"})]
+
+
+def test_a_write_that_is_no_tool_any_more_is_none() -> None:
+    assert found('send = print\nsend("a")\nsearch("b")') == [("search", {"query": "b"})]
+
+
+def test_without_names_all_tools_are_speculable() -> None:
+    assert [name for name, _ in found('send("ann", "hi")\nread("a")', None)] == ["send", "read"]
+
+
+def test_a_tool_without_known_parameters_is_found_by_keywords_only() -> None:
+    program = Program({}, ["look"])
+
+    assert program.take('look("a")') == []
+    assert [call.arguments for call in program.take('look(q="a")')] == [{"q": "a"}]
+
+
+def test_deep_nesting_ends_the_program() -> None:
+    assert found("x = " + "-" * 5000 + '1\nsearch("a")') == []

@@ -6,9 +6,14 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from .model_names import complete_model
+
 AssistantModel: TypeAlias = Annotated[
     str,
-    typer.Option(help="A folder with an OpenVINO model, a GGUF file, or nano, the demonstration model."),
+    typer.Option(
+        help="A folder with an OpenVINO model, a GGUF file, a pulled name, or nano, the demonstration model.",
+        autocompletion=complete_model,
+    ),
 ]
 WeatherDelay: TypeAlias = Annotated[
     float, typer.Option(help="Seconds that the local weather service takes to answer.")

@@ -1,16 +1,28 @@
-"""``agentrt demo``: the personal assistant with and without speculation, side by side."""
+"""``agentrt demo``: the personal assistant plain and with agentrt, side by side."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..extras import require_extra
-from .assistant_options import AssistantModel, WeatherDelay
+from .assistant_options import AssistantModel
+from .json_file import JsonFile, write_errors
+
+if TYPE_CHECKING:
+    from agentrt.examples.demo.run import Result
+
+_METHOD = (
+    "The same requests by a plain agent and by one with agentrt, on one engine with the same tools and "
+    "servers. "
+    "Waiting: from each request to its complete answer, summed. TTFT: the median of the user's questions "
+    "beside background digests, under the policies fcfs and agent-xpu. "
+    "Model {model}, {pace}; latencies times {latency:g}."
+)
 
 
 def demo(
@@ -24,7 +36,12 @@ def demo(
         ),
     ] = None,
     model: AssistantModel = "nano",
-    weather_delay: WeatherDelay = 0.5,
+    latency: Annotated[
+        float,
+        typer.Option(
+            help="Multiplies the times that the servers wait before they answer; 0 adds nothing.", min=0
+        ),
+    ] = 1.0,
     pace: Annotated[
         float | None,
         typer.Option(
@@ -33,9 +50,10 @@ def demo(
             min=0.0,
         ),
     ] = None,
-    live: Annotated[bool, typer.Option(help="Draw a live view if the output is a terminal.")] = True,
+    live: Annotated[bool, typer.Option(help="Draw two panes if the output is a terminal.")] = True,
+    json_file: JsonFile = None,
 ) -> None:
-    """Run a personal assistant on a local model, with and without speculation, and compare.
+    """Run a personal assistant on a local model, plain and with agentrt, and compare.
 
     Exits with 1 if no tool was called, or if the two gave different answers in full precision (nano).
     """
@@ -43,27 +61,43 @@ def demo(
     from rich.console import Console
 
     from agentrt.examples.assistant.data import require_parts, workspace
+    from agentrt.examples.assistant.latencies import Latencies
     from agentrt.examples.assistant.sample_data import write_sample_data
-    from agentrt.examples.assistant.view import LiveView, PlainView, View
-    from agentrt.examples.demo.comparison import compare
+    from agentrt.examples.demo.run import run_demo
     from agentrt.examples.demo.summary import introduce, summarize
+    from agentrt.examples.demo.view import DemoView, LiveView, PlainView
 
     console = Console(highlight=False)
     if data is not None:
         require_parts(data)
     if pace is None:
         pace = 50.0 if model == "nano" else 0.0
-    introduce(model, weather_delay, pace, console)
+    latencies = Latencies().times(latency)
+    introduce(model, latencies, pace, console)
     with contextlib.ExitStack() as stack:
         if data is None:
             data = stack.enter_context(workspace()) / "sample"
             write_sample_data(data, dt.date.today())
-        view: View = PlainView(console)
+        view: DemoView = PlainView(console)
         if live and console.is_terminal:
             live_view = LiveView(console)
             stack.enter_context(live_view.live)
             view = live_view
-        comparison = compare(data, weather_delay, view, model=model, pace=pace)
-    summarize(comparison, console)
+        result = run_demo(data, latencies, view, model=model, pace=pace)
+    summarize(result, console)
+    if json_file is not None:
+        held = f"at most {pace:g} tokens/s" if pace else "not slowed down"
+        _write_report(result, json_file, _METHOD.format(model=model, pace=held, latency=latency))
+    comparison = result.comparison
     if not comparison.tools_ran or (comparison.exact and comparison.differences()):
         raise typer.Exit(1)
+
+
+def _write_report(result: Result, path: Path, method: str) -> None:
+    from agentrt.bench.common.machine import describe_machine
+    from agentrt.bench.common.report import BenchReport
+    from agentrt.examples.demo.figures import figures_of
+
+    report = BenchReport(bench="demo", machine=describe_machine(), figures=figures_of(result), method=method)
+    with write_errors(path):
+        report.write(path)

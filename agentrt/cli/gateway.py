@@ -10,6 +10,7 @@ import typer
 from ..errors import ConfigurationError
 from ..extras import require_extra
 from .serving import (
+    CorsOrigins,
     Drain,
     Host,
     NoAuth,
@@ -17,41 +18,60 @@ from .serving import (
     TokenFile,
     Uds,
     announce,
+    begin_serving,
     choose_tokens,
-    exit_on_sigterm,
     say,
     say_waiting,
 )
 
+_PANEL = "Engine"
+
 
 def gateway(
     upstream: Annotated[
-        str, typer.Option(help="The engine's base URL, such as http://127.0.0.1:8000/v1.", show_default=False)
+        str,
+        typer.Option(
+            help="The engine's base URL, such as http://127.0.0.1:8000/v1.",
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
     ],
     upstream_key_file: Annotated[
         Path | None,
-        typer.Option(help="A file with the engine's API key. Clients then need not have it.", dir_okay=False),
+        typer.Option(
+            help="A file with the engine's API key. Clients then need not have it.",
+            dir_okay=False,
+            show_default=False,
+            rich_help_panel=_PANEL,
+        ),
     ] = None,
     upstream_timeout: Annotated[
-        float, typer.Option(help="Seconds without data from the engine after which a request fails.", min=0.1)
+        float,
+        typer.Option(
+            help="Seconds without data from the engine after which a request fails.",
+            min=0.1,
+            rich_help_panel=_PANEL,
+        ),
     ] = 600,
     host: Host = "127.0.0.1",
     port: Port = 8001,
     uds: Uds = None,
     token_file: TokenFile = None,
     no_auth: NoAuth = False,
+    cors_origin: CorsOrigins = None,
     drain: Drain = 30,
 ) -> None:
     """Put the tool cache in front of an OpenAI-compatible engine until Ctrl-C or SIGTERM.
 
-    Without --token-file or --no-auth, a token is created for this run and printed. A Unix socket needs none.
+    Requests need a token: that of agentrt config --init, or one that is created for this run and printed. A
+    Unix socket needs none.
     Where the gateway requires no token and has no key file, the clients' own API keys reach the engine.
     """
     require_extra("gateway")
     from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
 
-    exit_on_sigterm()
-    tokens, created = choose_tokens(token_file, no_auth, uds)
+    begin_serving()
+    tokens, access = choose_tokens(token_file, no_auth, uds)
     config = GatewayConfig(
         upstream=upstream,
         upstream_key=None if upstream_key_file is None else _read_key(upstream_key_file),
@@ -60,6 +80,7 @@ def gateway(
         port=port,
         uds=uds,
         tokens=tokens,
+        cors_origins=frozenset(cors_origin or ()),
         drain_s=drain,
     )
     with bind(config) as listener:
@@ -67,7 +88,7 @@ def gateway(
             create_gateway(config),
             config,
             listener,
-            lambda: announce(f"the engine at {upstream}", config, listener, created),
+            lambda: announce(f"the engine at {upstream}", config, listener, access),
             say_waiting,
         )
     say("stopped")

@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from .bench import bench
-from .chat import chat
+from .chat.command import chat
+from .config import config
+from .configured_command import ConfiguredCommand
 from .demo import demo
 from .doctor import doctor
 from .gateway import gateway
@@ -20,7 +22,7 @@ from .profile import profile
 from .pull import pull
 from .serve import serve
 
-app = typer.Typer(name="agentrt", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(wanted: bool) -> None:
@@ -42,12 +44,15 @@ def agentrt(
     """Faster, private AI agents: speculative tool calls for existing agents, and a local LLM runtime."""
 
 
-app.command()(demo)
-app.command()(chat)
-app.command()(serve)
-app.command()(gateway)
-app.command()(doctor)
-app.command()(profile)
-app.command()(models)
-app.command()(pull)
-app.command()(bench)
+_TRY, _SERVE, _MODELS, _MEASURE = "Try it", "Serve", "Models", "Measure"
+
+app.command(rich_help_panel=_TRY)(demo)
+app.command(rich_help_panel=_TRY, cls=ConfiguredCommand)(chat)
+app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(serve)
+app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(gateway)
+app.command(rich_help_panel=_SERVE)(config)
+app.command(rich_help_panel=_MODELS)(models)
+app.command(rich_help_panel=_MODELS)(pull)
+app.command(rich_help_panel=_MEASURE)(doctor)
+app.command(rich_help_panel=_MEASURE)(profile)
+app.command(rich_help_panel=_MEASURE)(bench)

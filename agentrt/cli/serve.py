@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ..extras import require_extra
+from .model_names import complete_model
 from .opening_bar import opening_bar
 from .served_names import names_of_models
 from .serving import (
+    CorsOrigins,
     Drain,
     Host,
     NoAuth,
@@ -18,8 +20,8 @@ from .serving import (
     TokenFile,
     Uds,
     announce,
+    begin_serving,
     choose_tokens,
-    exit_on_sigterm,
     say,
     say_waiting,
 )
@@ -27,6 +29,10 @@ from .serving import (
 _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
 _YEAR_S = 365 * 86_400
+
+_MODELS = "Models"
+_CONTEXTS = "Contexts"
+_DRAFTS = "Drafts"
 
 
 def serve(
@@ -37,6 +43,8 @@ def serve(
             "model, which is the default. May be given several times: requests choose by name. The first "
             "model is loaded at once, the others by their first requests.",
             show_default=False,
+            autocompletion=complete_model,
+            rich_help_panel=_MODELS,
         ),
     ] = None,
     served_model_name: Annotated[
@@ -45,6 +53,7 @@ def serve(
             help="A name of the model for requests, instead of its own; may be given several times. With "
             "several models: NAME=MODEL, where MODEL is a value of --model.",
             show_default=False,
+            rich_help_panel=_MODELS,
         ),
     ] = None,
     host: Host = "127.0.0.1",
@@ -52,12 +61,14 @@ def serve(
     uds: Uds = None,
     token_file: TokenFile = None,
     no_auth: NoAuth = False,
+    cors_origin: CorsOrigins = None,
     memory_mib: Annotated[
         int,
         typer.Option(
             help="Memory of the KV cache of each loaded model, besides the weights.",
             min=1,
             max=_MAX_MEMORY_MIB,
+            rich_help_panel=_MODELS,
         ),
     ] = 256,
     memory_budget_mib: Annotated[
@@ -67,6 +78,7 @@ def serve(
             "are unloaded for others. By default the memory that is available at the start.",
             min=1,
             max=_MAX_MEMORY_MIB,
+            rich_help_panel=_MODELS,
         ),
     ] = None,
     idle_unload: Annotated[
@@ -75,22 +87,26 @@ def serve(
             help="Seconds without requests after which a model is unloaded. By default models stay loaded.",
             min=1,
             max=_YEAR_S,
+            rich_help_panel=_MODELS,
         ),
     ] = None,
     drafts: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--drafts",
+            "--drafts/--no-drafts",
             help="Draft tokens from prompts, earlier answers and grammars, and verify several in one forward "
-            "pass.",
+            "pass. --no-drafts also leaves the history folder of the config file alone.",
+            show_default=False,
+            rich_help_panel=_DRAFTS,
         ),
-    ] = False,
+    ] = None,
     history_folder: Annotated[
         Path | None,
         typer.Option(
             help="Folder that keeps the answers of each app, as token ids, to draft later ones from after a "
             "restart, with --drafts. By default they are kept in memory only.",
             show_default=False,
+            rich_help_panel=_DRAFTS,
         ),
     ] = None,
     context_folder: Annotated[
@@ -99,6 +115,7 @@ def serve(
             help="Folder that keeps the contexts of each app, also after a restart: texts, and what the "
             "model has computed for them. By default they are kept in memory only.",
             show_default=False,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_disk_mib: Annotated[
@@ -108,6 +125,7 @@ def serve(
             min=1,
             max=_MAX_MEMORY_MIB,
             show_default=False,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_app_mib: Annotated[
@@ -117,14 +135,16 @@ def serve(
             min=1,
             max=_MAX_MEMORY_MIB,
             show_default=False,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_key: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="Encrypts --context-folder: a file with the key, which is created with the folder, or "
             "'keyring' for the keyring of the system.",
             show_default=False,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     contexts_per_app: Annotated[
@@ -134,6 +154,7 @@ def serve(
             "are kept besides.",
             min=1,
             max=_MAX_CONTEXTS,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = 256,
     max_context_tokens: Annotated[
@@ -142,6 +163,7 @@ def serve(
             help="Tokens of one context, prompts and answers together. By default what the model takes.",
             min=1,
             show_default=False,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_compression: Annotated[
@@ -152,12 +174,16 @@ def serve(
             min=0,
             max=1,
             show_default=False,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = None,
     context_tolerance: Annotated[
         float,
         typer.Option(
-            help="Share by which --context-compression may increase the model's perplexity.", min=0, max=1
+            help="Share by which --context-compression may increase the model's perplexity.",
+            min=0,
+            max=1,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = 0.005,
     context_memory_mib: Annotated[
@@ -166,36 +192,67 @@ def serve(
             help="Memory, beside the KV cache, for contexts of each loaded model that it has no room for.",
             min=0,
             max=_MAX_MEMORY_MIB,
+            rich_help_panel=_CONTEXTS,
         ),
     ] = 0,
+    embedding_model: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder with an OpenVINO embedding model, or a pulled name, for requests of embeddings.",
+            show_default=False,
+            rich_help_panel=_MODELS,
+        ),
+    ] = None,
+    embedding_pooling: Annotated[
+        Literal["cls", "mean", "last"] | None,
+        typer.Option(
+            help="How the embedding model's vectors of tokens become one. By default as the file "
+            "1_Pooling/config.json in its folder says.",
+            show_default=False,
+            rich_help_panel=_MODELS,
+        ),
+    ] = None,
     drain: Drain = 30,
 ) -> None:
     """Serve models to OpenAI clients until Ctrl-C or SIGTERM.
 
-    Without --token-file or --no-auth, a token is created for this run and printed. A Unix socket needs none.
+    Requests need a token: that of agentrt config --init, or one that is created for this run and printed. A
+    Unix socket needs none.
     """
     require_extra("serve")
-    from agentrt.runtime import ModelPool, PoolConfig, PooledModel, RuntimeConfig
+    from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app
 
-    if history_folder is not None and not drafts:
+    if history_folder is not None and drafts is None:
         raise typer.BadParameter("only --drafts needs one. Add it.", param_hint="--history-folder")
-    if context_key is not None and context_folder is None:
-        raise typer.BadParameter("only --context-folder needs one. Add it.", param_hint="--context-key")
-    exit_on_sigterm()
+    if embedding_pooling is not None and embedding_model is None:
+        raise typer.BadParameter(
+            "only --embedding-model needs one. Add it.", param_hint="--embedding-pooling"
+        )
+    of_the_folder = {
+        "--context-key": context_key,
+        "--context-disk-mib": context_disk_mib,
+        "--context-app-mib": context_app_mib,
+    }
+    for option, value in of_the_folder.items():
+        if value is not None and context_folder is None:
+            raise typer.BadParameter("only --context-folder needs one. Add it.", param_hint=option)
+    begin_serving()
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])
-    tokens, created = choose_tokens(token_file, no_auth, uds)
-    config = ServerConfig(host=host, port=port, uds=uds, tokens=tokens, drain_s=drain)
+    tokens, access = choose_tokens(token_file, no_auth, uds)
+    config = ServerConfig(
+        host=host, port=port, uds=uds, tokens=tokens, cors_origins=frozenset(cors_origin or ()), drain_s=drain
+    )
     runtime_config = RuntimeConfig(
         memory_bytes=memory_mib * 2**20,
-        drafts=drafts,
-        history_folder=history_folder,
+        drafts=bool(drafts),
+        history_folder=history_folder if drafts else None,
         context_folder=context_folder,
         context_disk_bytes=None if context_disk_mib is None else context_disk_mib * 2**20,
         context_app_bytes=None if context_app_mib is None else context_app_mib * 2**20,
-        context_key="keyring" if context_key == Path("keyring") else context_key,
+        context_key=_key(context_key),
         context_memory_bytes=context_memory_mib * 2**20,
         context_compression=context_compression,
         context_tolerance=context_tolerance,
@@ -204,6 +261,11 @@ def serve(
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
     with bind(config) as listener:
+        embedding = None
+        if embedding_model is not None:
+            say(f"opening {embedding_model}")
+            pooling = None if embedding_pooling is None else Pooling(embedding_pooling)
+            embedding = EmbeddingModel.open(embedding_model, pooling)
         models = [PooledModel.find(each, runtime_config, own) for each, own in zip(given, names, strict=True)]
         pool = ModelPool(models, PoolConfig(memory_budget_bytes=budget, idle_unload_s=idle_unload))
         with pool:
@@ -212,10 +274,16 @@ def serve(
                 pool.open_first(show)
             served = ", ".join(name for each in pool.models for name in each.names)
             serve_app(
-                create_app(pool, config),
+                create_app(pool, config, embedding),
                 config,
                 listener,
-                lambda: announce(served, config, listener, created),
+                lambda: announce(served, config, listener, access),
                 say_waiting,
             )
     say("stopped")
+
+
+def _key(given: str | None) -> Path | Literal["keyring"] | None:
+    if given == "keyring":
+        return "keyring"
+    return None if given is None else Path(given).expanduser()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -10,26 +11,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .allocator import share_arenas
+from .config_file import tokens_path
+
 if TYPE_CHECKING:
     from agentrt.runtime.http.config import ListenConfig
     from agentrt.runtime.http.identity import Tokens
 
 _DAY_S = 86_400
 
-Host = Annotated[str, typer.Option(help="The address to listen on.")]
-Port = Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)]
+_PANEL = "Address and access"
+
+Host = Annotated[str, typer.Option(help="The address to listen on.", rich_help_panel=_PANEL)]
+Port = Annotated[
+    int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535, rich_help_panel=_PANEL)
+]
 Uds = Annotated[
     Path | None,
-    typer.Option(help="A Unix socket to listen on instead of host and port; only you can connect."),
+    typer.Option(
+        help="A Unix socket to listen on instead of host and port; only you can connect.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
 ]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        help="A file with a line APP TOKEN for each app. A missing file is created with a fresh token.",
+        help="A file with a line APP TOKEN for each app. A missing file is created with a fresh token. By "
+        "default the file 'tokens' beside the config file, if there is one.",
         dir_okay=False,
+        show_default=False,
+        rich_help_panel=_PANEL,
     ),
 ]
-NoAuth = Annotated[bool, typer.Option("--no-auth", help="Accept requests without a token.")]
+CorsOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cors-origin",
+        help="An origin such as https://chat.example whose web pages may send requests, with a token like "
+        "other programs. May be given several times.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
+NoAuth = Annotated[
+    bool, typer.Option("--no-auth", help="Accept requests without a token.", rich_help_panel=_PANEL)
+]
 Drain = Annotated[
     int,
     typer.Option(help="Seconds that requests may continue after SIGTERM or Ctrl-C.", min=0, max=_DAY_S),
@@ -41,18 +68,22 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def exit_on_sigterm() -> None:
-    """Make SIGTERM raise :class:`SystemExit` until the server installs its own handler."""
+def begin_serving() -> None:
+    """Prepare this process, before it opens or starts anything.
+
+    SIGTERM raises :class:`SystemExit` until the server installs its own handler.
+    """
     signal.signal(signal.SIGTERM, _exit)
+    share_arenas()
 
 
 def choose_tokens(
     token_file: Path | None, no_auth: bool, uds: Path | None
 ) -> tuple[Tokens | None, str | None]:
-    """Return the accepted tokens, and the token created for this run.
+    """Return the accepted tokens, and a line for the user that says where they are, or None.
 
-    The tokens are None if none is required: with ``no_auth``, or on a Unix socket. The token is None if none
-    was created.
+    The tokens are None if none is required: with ``no_auth``, or on a Unix socket without a token file.
+    Without any of the three they are those of the user's own token file, or one that is created for this run.
 
     Raises:
         BadParameter: both a token file and ``no_auth`` are given.
@@ -62,22 +93,25 @@ def choose_tokens(
 
     if token_file is not None and no_auth:
         raise typer.BadParameter("cannot be combined with --token-file", param_hint="--no-auth")
-    if token_file is not None:
-        return Tokens.read(token_file), None
-    if no_auth or uds is not None:
+    if token_file is None and (no_auth or uds is not None):
         return None, None
-    return Tokens.mint()
+    if token_file is None and os.path.lexists(tokens_path()):
+        token_file = tokens_path()
+    if token_file is not None:
+        return Tokens.read(token_file), f"tokens: those of {token_file}"
+    tokens, created = Tokens.mint()
+    return tokens, f"token for this run: {created}"
 
 
-def announce(served: str, config: ListenConfig, listener: socket.socket, token: str | None) -> None:
-    """Print where ``served`` can be reached, and the token created for this run, if any."""
+def announce(served: str, config: ListenConfig, listener: socket.socket, access: str | None) -> None:
+    """Print where ``served`` can be reached, and the line about its tokens, if any."""
     if config.uds is not None:
         say(f"serving {served} on the socket {config.uds}")
     else:
         host = f"[{config.host}]" if ":" in config.host else config.host
         say(f"serving {served} at http://{host}:{listener.getsockname()[1]}/v1")
-    if token is not None:
-        say(f"token for this run: {token}")
+    if access is not None:
+        say(access)
 
 
 def say_waiting(requests: int) -> None:

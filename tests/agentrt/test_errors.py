@@ -16,6 +16,10 @@ from agentrt import errors
         errors.InvalidRequestError("top_p", "is 3. Use less."),
         errors.PromptTooLongError(9, 8, "the context", "Shorten it."),
         errors.EngineFailedError("it stopped."),
+        errors.DeadlineExceededError("it took too long."),
+        errors.ContextNotFoundError("ctx_1"),
+        errors.HistoryLockedError("it is locked."),
+        errors.StructuredOutputError("it was cut off.", "length"),
     ],
 )
 def test_errors_travel_between_processes(error: errors.AgentRTError) -> None:

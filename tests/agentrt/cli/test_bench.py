@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentrt.bench.common.context_parts import Part
 from agentrt.bench.common.machine import describe_machine
+from agentrt.bench.common.parts import ContextPart
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.cli.main import app
 from agentrt.errors import ModelNotFoundError, WorkloadNotFoundError
@@ -120,7 +120,7 @@ def test_parts_are_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     result = CliRunner().invoke(app, ["bench", "context", "--part", "restarts", "--part", "storage"])
     assert result.exit_code == 0, result.output
-    assert given == [Part.RESTARTS, Part.STORAGE]
+    assert given == [ContextPart.RESTARTS, ContextPart.STORAGE]
     for bench, known in (("context", "compression"), ("attack", "soak")):
         result = CliRunner().invoke(app, ["bench", bench, "--part", "nothing"])
         assert result.exit_code == 2

@@ -85,9 +85,9 @@ def test_without_what_a_bench_needs_it_says_how_to_get_it(name: str, module: str
 
 
 def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2() -> None:
-    ended = run(START, "demo", "--weather-delay", "-1")
+    ended = run(START, "demo", "--latency", "1000")
     assert ended.returncode == 2
-    assert ended.stderr == "agentrt: the weather delay is -1.0 s; choose between 0 and 60 seconds.\n"
+    assert ended.stderr == "agentrt: the mail delay is 85.0 s; choose between 0 and 60 seconds.\n"
 
 
 def test_an_unexpected_error_keeps_its_traceback() -> None:
@@ -112,9 +112,15 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["serve", "--drain", "9" * 400], "--drain"),
         (["serve", "--history-folder", "x"], "--history-folder"),
         (["serve", "--context-key", "x"], "--context-key"),
+        (["serve", "--context-disk-mib", "3"], "--context-disk-mib"),
+        (["serve", "--context-app-mib", "3"], "--context-app-mib"),
         (["serve", "--no-auth", "--token-file", "x"], "--token-file"),
         (["serve", "--host", "no such host"], "cannot listen"),
         (["serve", "--uds", "FILE/socket"], "cannot listen"),
+        (["serve", "--cors-origin", "*"], "is no origin"),
+        (["serve", "--embedding-pooling", "cls"], "--embedding-pooling"),
+        (["serve", "--embedding-model", "FILE", "--port", "0"], "is no directory"),
+        (["gateway", "--upstream", "http://x", "--cors-origin", "http://x/y"], "is no origin"),
         (["serve", "--token-file", "FILE/tokens"], "cannot use"),
         (["serve", "--model", "FILE", "--port", "0"], "is a file, but a model is"),
         (["gateway", "--upstream", "x"], "is not the address of an engine"),
@@ -126,7 +132,7 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["profile", "--json", "FILE/x"], "there is no folder"),
         (["bench", "engine", "--json", "FILE/x"], "there is no folder"),
         (["demo", "--pace", "nan"], "--pace"),
-        (["demo", "--weather-delay", "nan"], "choose between"),
+        (["demo", "--latency", "nan"], "greater than or equal to 0"),
     ],
 )
 def test_a_value_that_cannot_work_is_explained_without_a_traceback(

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_group
 from typer.testing import CliRunner
 
+from agentrt.cli.configured_command import ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import PooledModel, RuntimeConfig
@@ -29,7 +31,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RuntimeConfig]
         raise FoundError
 
     monkeypatch.setattr(PooledModel, "find", find)
-    monkeypatch.setattr("agentrt.cli.serve.exit_on_sigterm", lambda: None)
+    monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
 
     def run(*options: str) -> RuntimeConfig:
         result = CliRunner().invoke(app, ["serve", "--no-auth", "--port", "0", *options])
@@ -62,7 +64,19 @@ def test_without_options_the_settings_are_the_runtimes_own(
 def test_settings_of_contexts(
     settings_of: Callable[..., RuntimeConfig], option: str, value: str, field: str, setting: Any
 ) -> None:
-    assert settings_of(option, value) == RuntimeConfig(**{field: setting})
+    expected = RuntimeConfig(**{"context_folder": "contexts", field: setting})
+    assert settings_of("--context-folder", "contexts", option, value) == expected
+
+
+def test_the_home_folder_is_expanded_in_every_path_of_the_command_line() -> None:
+    small = typer.Typer()
+
+    @small.command("serve", cls=ConfiguredCommand)
+    def show(token_file: Path | None = None) -> None:
+        print(token_file)
+
+    printed = CliRunner().invoke(small, ["--token-file=~/tokens"]).stdout
+    assert printed.strip() == str(Path.home() / "tokens")
 
 
 def test_every_setting_of_contexts_has_an_option() -> None:

@@ -1,0 +1,1 @@
+"""``agentrt chat``: one question, or a conversation on the terminal."""

@@ -1,0 +1,94 @@
+"""The personal assistant of ``examples/``, opened for a chat."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from ..opening_bar import opening_bar
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain_core.tools import BaseTool
+
+    from agentrt.examples.personal_assistant import Agent
+    from agentrt.reports import SpeculationReport
+    from agentrt.runtime import LocalRuntime
+
+_MOST_TOKENS = 1024
+"""Tokens of an answer of any model but nano."""
+
+
+@dataclass(frozen=True)
+class Assistant:
+    """An agent, what it works with, and the event loop of its requests."""
+
+    agent: Agent
+    tools: Sequence[BaseTool]
+    runtime: LocalRuntime
+    runner: asyncio.Runner
+    examples: Sequence[str]
+    """Questions that its data can answer."""
+    report: Callable[[], SpeculationReport]
+
+
+@contextlib.contextmanager
+def open_assistant(
+    model: str,
+    runner: asyncio.Runner,
+    *,
+    data: Path | None,
+    max_tokens: int | None,
+    weather_delay: float,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+) -> Iterator[Assistant]:
+    """Open the assistant on the folder ``data``, or on sample data that is deleted at the end.
+
+    Its requests are sent on the event loop of ``runner``.
+
+    Raises:
+        ConfigurationError: ``data`` lacks a part, or the delay is out of range.
+        ModelError: the model cannot be opened.
+    """
+    from agentrt.adapters.langchain import ChatAgentRT, report_of
+    from agentrt.examples.assistant.data import PersonalData, workspace
+    from agentrt.examples.assistant.requests import requests_about
+    from agentrt.examples.assistant.sample_data import write_sample_data
+    from agentrt.examples.assistant.weather import WeatherService
+    from agentrt.examples.personal_assistant import (
+        MOST_TOKENS,
+        assistant_agent,
+        assistant_tools,
+        open_runtime,
+        speculative,
+    )
+
+    if max_tokens is None:
+        max_tokens = MOST_TOKENS if model == "nano" else _MOST_TOKENS
+    with contextlib.ExitStack() as stack:
+        if data is None:
+            data = stack.enter_context(workspace()) / "sample"
+            write_sample_data(data, dt.date.today())
+        opened = stack.enter_context(contextlib.closing(PersonalData.open(data)))
+        weather = stack.enter_context(WeatherService(weather_delay))
+        with opening_bar() as show:
+            runtime = stack.enter_context(open_runtime(model, show))
+        client = httpx.AsyncClient(base_url=weather.url)
+        stack.callback(lambda: runner.run(client.aclose()))
+        with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
+        tools = assistant_tools(opened, client)
+        yield Assistant(
+            agent=assistant_agent(with_drafts, tools, middleware),
+            tools=tools,
+            runtime=runtime,
+            runner=runner,
+            examples=requests_about(opened),
+            report=lambda: report_of(with_drafts),
+        )

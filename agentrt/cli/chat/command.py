@@ -1,0 +1,94 @@
+"""``agentrt chat``: ask the personal assistant one question, or talk with it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from ...extras import require_extra
+from ..assistant_options import AssistantModel, WeatherDelay
+
+
+def chat(
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            help="Answer this and exit. Text that is piped in is read with it, or is the question itself. "
+            "Without either, a conversation begins.",
+            show_default=False,
+        ),
+    ] = None,
+    model: AssistantModel = "nano",
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder with notes.db, calendar.ics, mail.mbox and files/. New notes and events are "
+            "written to it. Without it, sample data is used and deleted at the end.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens that the model may write at once; 256 by default for nano, 1024 for other models.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the answer to one question as JSON, with its tool calls."),
+    ] = False,
+    weather_delay: WeatherDelay = 0.2,
+) -> None:
+    """Ask the personal assistant one question, or talk with it.
+
+    One question: the answer alone goes to standard output. Exits with 1 if the answer is empty or cut off,
+    with 2 on an error, with 130 after Ctrl-C.
+
+    Conversation: /help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.
+    """
+    require_extra("demo")
+    from rich.console import Console
+
+    from .approval import ask_before_writes
+    from .assistant import open_assistant
+    from .line_editor import LineEditor
+    from .one_shot import answer_once, read_question
+    from .session import ChatSession
+    from .slash_commands import DESCRIPTIONS
+
+    if isinstance(sys.stdout, io.TextIOWrapper):  # an answer may have characters that its encoding lacks
+        sys.stdout.reconfigure(errors="replace")
+    talk = question is None and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
+    if talk and as_json:
+        raise typer.BadParameter("needs a question: agentrt chat --json QUESTION", param_hint="--json")
+    asked = "" if talk else read_question(question, sys.stdin)
+    with asyncio.Runner() as runner:
+        editor = LineEditor(runner, DESCRIPTIONS) if talk else None
+        middleware = [] if editor is None else [ask_before_writes(editor.confirm)]
+        with open_assistant(
+            model,
+            runner,
+            data=data,
+            max_tokens=max_tokens,
+            weather_delay=weather_delay,
+            middleware=middleware,
+        ) as assistant:
+            if editor is None:
+                answer_once(assistant, asked, as_json=as_json)
+            else:
+                session = ChatSession(assistant, Console(highlight=False, emoji=False), editor.read)
+                session.introduce()
+                session.run()
+
+
+def _is_terminal(file: TextIO | None) -> bool:
+    """Whether ``file`` is a terminal; a closed one is None."""
+    return file is not None and file.isatty()

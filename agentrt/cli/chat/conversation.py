@@ -1,0 +1,94 @@
+"""The turns of a conversation, of which the latest go into the next request."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import AIMessage, HumanMessage
+
+from ...errors import PromptTooLongError
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AnyMessage
+
+    from agentrt.examples.assistant.view import TurnView
+    from agentrt.examples.personal_assistant import Agent
+
+# A quarter of the model's context may be history; the rest is for instructions, tools and the new turn. Every
+# tokenizer has at least about two characters per token.
+_HISTORY_SHARE = 1 / 4
+_CHARACTERS_PER_TOKEN = 2
+
+
+@dataclass
+class Totals:
+    """Sums over the answered turns of a conversation."""
+
+    answers: int = 0
+    seconds: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens that were not computed, because their keys and values were in memory."""
+    answer_tokens: int = 0
+
+    def add(self, seconds: float, messages: list[AnyMessage]) -> None:
+        """Add a turn that took ``seconds`` and added ``messages``."""
+        self.answers += 1
+        self.seconds += seconds
+        for message in messages:
+            if isinstance(message, AIMessage) and (usage := message.usage_metadata) is not None:
+                self.prompt_tokens += usage["input_tokens"]
+                self.cached_tokens += usage.get("input_token_details", {}).get("cache_read", 0)
+                self.answer_tokens += usage["output_tokens"]
+
+
+class Conversation:
+    """A conversation with an agent. A turn that fails or is stopped leaves no trace in it."""
+
+    def __init__(self, agent: Agent, context_tokens: int) -> None:
+        """``context_tokens`` is the length of the model's context."""
+        self._agent = agent
+        self._characters = int(context_tokens * _HISTORY_SHARE * _CHARACTERS_PER_TOKEN)
+        self._turns: list[list[AnyMessage]] = []
+        self.totals = Totals()
+
+    async def ask(self, text: str, view: TurnView) -> list[AnyMessage]:
+        """Take a turn and return the messages that it added behind the question.
+
+        Raises:
+            PromptTooLongError: the turn does not fit the model's context; all earlier turns are forgotten.
+            RequestError: the turn cannot be answered.
+        """
+        from agentrt.examples.personal_assistant import ask
+
+        question = HumanMessage(text)
+        started = time.perf_counter()
+        try:
+            messages = await ask(self._agent, [*self._recent(), question], view)
+        except PromptTooLongError:
+            self.forget()
+            raise
+        self._turns.append([question, *messages])
+        self.totals.add(time.perf_counter() - started, messages)
+        return messages
+
+    def __len__(self) -> int:
+        """Return the number of turns, of which the latest go into the next request."""
+        return len(self._turns)
+
+    def forget(self) -> None:
+        """Begin a new conversation."""
+        self._turns.clear()
+
+    def _recent(self) -> list[AnyMessage]:
+        """Return the latest whole turns that fit into the history's share of the context."""
+        kept: list[AnyMessage] = []
+        room = self._characters
+        for turn in reversed(self._turns):
+            room -= sum(len(message.model_dump_json(include={"content", "tool_calls"})) for message in turn)
+            if room < 0:
+                break
+            kept = [*turn, *kept]
+        return kept

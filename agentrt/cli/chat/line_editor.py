@@ -1,0 +1,160 @@
+"""The questions that the user types: several lines, a history, completion of commands."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.shortcuts import CompleteStyle
+
+_log = logging.getLogger(__name__)
+
+
+class LineEditor:
+    """A prompt on the terminal. Enter sends, Alt-Enter begins a line, pasted lines stay lines."""
+
+    def __init__(self, runner: asyncio.Runner, commands: Mapping[str, str]) -> None:
+        """Prompt on the event loop of ``runner``; ``commands`` are completed: names with descriptions."""
+        self._runner = runner
+        self._confirmation: PromptSession[str] = PromptSession(
+            key_bindings=_key_bindings(), interrupt_exception=_InterruptedError
+        )
+        self._one_at_a_time = asyncio.Lock()
+        self._session: PromptSession[str] = PromptSession(
+            multiline=True,
+            completer=_CommandCompleter(commands),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,  # a menu would keep lines free below each prompt
+            history=open_history(),
+            key_bindings=_key_bindings(),
+            interrupt_exception=_InterruptedError,
+        )
+
+    def read(self) -> str:
+        """Read a question; bytes that are no UTF-8 become replacement characters.
+
+        Raises:
+            EOFError: the user has pressed Ctrl-D, or the terminal is gone.
+            KeyboardInterrupt: the user has pressed Ctrl-C on an empty line; on another, it is begun anew.
+        """
+        while True:
+            try:
+                text = self._runner.run(self._session.prompt_async("> ", handle_sigint=False))
+            except _InterruptedError as interrupted:
+                if interrupted.text:
+                    continue
+                raise KeyboardInterrupt from None
+            return _clean(text.strip())
+
+    async def confirm(self, call: str) -> bool:
+        """Ask whether ``call`` may run, during an answer; anything but yes is no. Ctrl-C ends the answer."""
+        async with self._one_at_a_time:
+            try:
+                said = await self._confirmation.prompt_async(f"  run {call}? [y/N] ", handle_sigint=False)
+            except EOFError:
+                return False
+            except _InterruptedError:
+                # The runner cancels the answer, as it does where no prompt is open.
+                signal.raise_signal(signal.SIGINT)
+                await asyncio.Event().wait()
+            return said.strip().lower() in ("y", "yes")
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C was pressed; ``text`` had been typed."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class _CommandCompleter(Completer):
+    """Completes the names of commands at the beginning of a line."""
+
+    def __init__(self, commands: Mapping[str, str]) -> None:
+        self._commands = commands
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        """Yield the commands that begin with what is typed."""
+        typed = document.text_before_cursor
+        if typed.startswith("/"):
+            for name, description in self._commands.items():
+                if name.startswith(typed):
+                    yield Completion(name, start_position=-len(typed), display_meta=description)
+
+
+class _PrivateHistory(FileHistory):
+    """A history in a file; what cannot be read or written is left out of it."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Return the questions in the file, the latest first."""
+        try:
+            return super().load_history_strings()
+        except OSError as error:
+            _log.warning("the history is not read: %s", error)
+            return ()
+
+    def store_string(self, string: str) -> None:
+        """Append a question to the file."""
+        try:
+            super().store_string(_clean(string))
+        except OSError as error:
+            _log.warning("the history is not written: %s", error)
+
+
+def open_history() -> History:
+    """Return the history in the user's state folder, which only the user can read.
+
+    Where it cannot be read and written, the history lasts as long as the program.
+    """
+    import platformdirs
+
+    path = platformdirs.user_state_path("agentrt") / "chat_history"
+    try:
+        _create_private(path)
+    except OSError as error:
+        _log.warning("there is no history: %s cannot be used (%s)", path, error.strerror)
+        return InMemoryHistory()
+    return _PrivateHistory(path)
+
+
+def _create_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.name == "posix":
+            os.fchmod(descriptor, 0o600)  # of a file that was there already
+    finally:
+        os.close(descriptor)
+
+
+def _key_bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter")
+    def begin_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @bindings.add("c-c")
+    def interrupt(event: KeyPressEvent) -> None:
+        event.app.exit(exception=_InterruptedError(event.current_buffer.text), style="class:aborting")
+
+    return bindings
+
+
+def _clean(text: str) -> str:
+    # Terminals' bytes that are no UTF-8 arrive as surrogates.
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

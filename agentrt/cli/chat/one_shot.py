@@ -1,0 +1,115 @@
+"""One question and its answer, for scripts and pipes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any, TextIO
+
+import typer
+from langchain_core.messages import AIMessage, ToolMessage
+
+from ...errors import ConfigurationError
+from .conversation import Conversation
+from .views import SilentView, StreamView
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AnyMessage
+
+    from .assistant import Assistant
+
+_MOST_PIPED_BYTES = 8 * 2**20
+
+
+def read_question(question: str | None, stdin: TextIO | None) -> str:
+    """Return ``question`` with what is piped in behind it, or what is piped in alone.
+
+    A terminal is read only if there is no question. Bytes that are no UTF-8 become replacement characters.
+
+    Raises:
+        BadParameter: there is neither a question nor piped text.
+        ConfigurationError: what is piped in is too long, or is not text.
+    """
+    piped = ""
+    if stdin is not None and not (question and stdin.isatty()):
+        piped = _read_text(stdin.buffer)
+    parts = [part.strip() for part in (question or "", piped) if part.strip()]
+    if not parts:
+        raise typer.BadParameter(
+            "there is none. Give one, such as agentrt chat 'How warm is it in Oslo?', or pipe it in.",
+            param_hint="QUESTION",
+        )
+    return "\n\n".join(parts)
+
+
+def _read_text(file: IO[bytes]) -> str:
+    data = file.read(_MOST_PIPED_BYTES + 1)
+    if len(data) > _MOST_PIPED_BYTES:
+        raise ConfigurationError(
+            f"standard input has more than {_MOST_PIPED_BYTES // 2**20} MiB. Pipe in a part of it, such as "
+            "with head."
+        )
+    if b"\0" in data:
+        raise ConfigurationError("standard input is not text. Pipe in a text file.")
+    return data.decode("utf-8-sig", "replace")
+
+
+def answer_once(assistant: Assistant, question: str, *, as_json: bool) -> None:
+    """Print the answer alone on standard output: while it is generated on a terminal, else at its end.
+
+    Raises:
+        Exit: with 130 after Ctrl-C, with 1 if the model has written no answer or not its end.
+        RequestError: the question cannot be answered.
+    """
+    conversation = Conversation(assistant.agent, assistant.runtime.context_length)
+    stream = sys.stdout.isatty() and not as_json
+    view = StreamView(sys.stdout) if stream else SilentView()
+    started = time.perf_counter()
+    try:
+        messages = assistant.runner.run(conversation.ask(question, view))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    seconds = time.perf_counter() - started
+    last = messages[-1]
+    if as_json:
+        print(json.dumps(_report(assistant, conversation, messages, seconds)), flush=True)
+    elif not stream and last.text:
+        print(last.text, flush=True)  # a reader that has gone is an error now, and not when Python ends
+    _check_complete(last)
+
+
+def _check_complete(message: AnyMessage) -> None:
+    if _finish_reason(message) == "length":
+        problem = "the answer was cut off. Raise --max-tokens."
+    elif not message.text.strip():
+        problem = "the model has written no answer. Ask in other words, or choose another --model."
+    else:
+        return
+    print(f"agentrt: {problem}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _report(
+    assistant: Assistant, conversation: Conversation, messages: list[AnyMessage], seconds: float
+) -> dict[str, Any]:
+    outputs = {message.tool_call_id: message.text for message in messages if isinstance(message, ToolMessage)}
+    calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
+    return {
+        "model": assistant.runtime.model_id,
+        "answer": messages[-1].text,
+        "finish_reason": _finish_reason(messages[-1]),
+        "tool_calls": [
+            {"name": call["name"], "arguments": call["args"], "output": outputs.get(call["id"] or "")}
+            for call in calls
+        ],
+        "predicted_tool_calls": assistant.report().total.claims,
+        "prompt_tokens": conversation.totals.prompt_tokens,
+        "answer_tokens": conversation.totals.answer_tokens,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _finish_reason(message: AnyMessage) -> str | None:
+    reason: str | None = message.response_metadata.get("finish_reason")
+    return reason

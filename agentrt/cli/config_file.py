@@ -1,0 +1,115 @@
+"""The config file: a TOML table for each command, with values for its options."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ..errors import ConfigFileError
+from .nearest import did_you_mean
+
+_MOST_BYTES = 2**20
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's settings of agentrt, which need not exist."""
+    import platformdirs
+
+    return platformdirs.user_config_path("agentrt")
+
+
+def config_path() -> Path:
+    """Return the path of the user's config file, which need not exist."""
+    return config_folder() / "config.toml"
+
+
+def tokens_path() -> Path:
+    """Return the path of the token file that servers use by default, which need not exist."""
+    return config_folder() / "tokens"
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A config file. Its keys are not checked."""
+
+    path: Path
+    text: str
+    tables: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read the file; return None if there is none.
+
+        Raises:
+            ConfigFileError: the file cannot be read, is not TOML, or can be changed by other users.
+        """
+        if not os.path.lexists(path):
+            return None
+        try:
+            text = _read_own_file(path).replace("\r\n", "\n")
+            return cls(path, text, tomllib.loads(text))
+        except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
+            if isinstance(error, ConfigFileError):
+                raise
+            raise ConfigFileError(path, 0, f"it cannot be read ({error}). Correct or remove it") from error
+
+    def table(self, name: str, known: Iterable[str]) -> Mapping[str, Any]:
+        """Return the table ``name``, empty if there is none.
+
+        Raises:
+            ConfigFileError: a table is not among ``known``, or a value stands outside of the tables.
+        """
+        names = sorted(known)
+        for found, value in self.tables.items():
+            if found not in names:
+                hint = did_you_mean(found, names)
+                tables = ", ".join(f"[{each}]" for each in names)
+                raise self.error([found], f"{found!r} is none of the tables {tables}.{hint} Correct it")
+            if not isinstance(value, dict):
+                raise self.error([found], f"{found!r} is a value. Write a table, [{found}]")
+        table: Mapping[str, Any] = self.tables.get(name, {})
+        return table
+
+    def error(self, keys: Sequence[str], problem: str) -> ConfigFileError:
+        """Return an error in the value at ``keys``, the names of a table and of a key in it."""
+        return ConfigFileError(self.path, self._line(keys), problem)
+
+    def _line(self, keys: Sequence[str]) -> int:
+        """Return the line on which the value at ``keys`` begins, counted from 1."""
+        # The parser does not say where a value stands: it is in the first lines that, parsed alone, have it.
+        lines, begin = self.text.split("\n"), 1
+        for end in range(1, len(lines) + 1):
+            try:
+                found: Any = tomllib.loads("\n".join(lines[:end]))
+            except tomllib.TOMLDecodeError:
+                continue  # in the middle of a value of several lines
+            for key in keys:
+                found = found.get(key) if isinstance(found, dict) else None
+            if found is not None:
+                return begin
+            begin = end + 1
+        return 0
+
+
+def _read_own_file(path: Path) -> str:
+    """Return the text of a file that no other user can change: it decides who may use the server."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a FIFO would be waited for
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigFileError(path, 0, "it is no regular file. Remove it, or write a text file")
+        if os.name == "posix" and status.st_uid not in (os.geteuid(), 0):
+            raise ConfigFileError(path, 0, "it belongs to another user. Write one of your own")
+        if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigFileError(path, 0, f"other users may change it. Run: chmod go-w {path}")
+        data = os.read(descriptor, _MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > _MOST_BYTES:
+        raise ConfigFileError(path, 0, f"it has more than {_MOST_BYTES} bytes. Shorten it")
+    return data.decode("utf-8")

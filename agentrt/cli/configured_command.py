@@ -1,0 +1,134 @@
+"""Commands whose options have the values of the config file where the command line has none."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from typer.core import TyperCommand
+
+from .config_file import ConfigFile, config_path
+from .nearest import did_you_mean
+
+CONFIGURED: Final = ("chat", "gateway", "serve")
+"""The commands that have a table in the config file."""
+
+# An option of the command line replaces these of the file, which contradict it or belong to its value.
+_REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "host": ("uds",),
+    "model": ("served_model_name",),
+    "no_auth": ("token_file",),
+    "port": ("uds",),
+    "token_file": ("no_auth",),
+}
+
+
+class ConfiguredCommand(TyperCommand):
+    """A command with a table of its name in the config file.
+
+    The keys of the table are the long names of the options, without dashes. The command line takes
+    precedence over the file, and the file over the defaults.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line, with the file's values as defaults.
+
+        Raises:
+            ConfigFileError: the file cannot be used. ``--help`` works all the same.
+        """
+        file = None
+        if not ctx.resilient_parsing and not {*ctx.help_option_names} & {*args}:
+            file = ConfigFile.read(config_path())
+        if file is None:
+            return super().parse_args(ctx, args)
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        replaced = {name for option in given for name in _REPLACES.get(option, ())}
+        ctx.default_map = {
+            name: value for name, value in self.values_of(file).items() if name not in replaced
+        }
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            name = "" if error.param is None else str(error.param.name)
+            if name in given or name not in ctx.default_map:
+                raise
+            key = self._keys[name]
+            problem = f"{key}: {error.message.removesuffix('.')}. Correct it"
+            raise file.error([str(self.name), key], problem) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; the shell leaves the ``~`` of ``--option=~/path`` to it."""
+        for name, value in ctx.params.items():
+            if isinstance(value, Path):
+                ctx.params[name] = value.expanduser()
+        return super().invoke(ctx)
+
+    def values_of(self, file: ConfigFile) -> dict[str, Any]:
+        """Return the values of this command's table in ``file``, by the names of the parameters.
+
+        Raises:
+            ConfigFileError: a key is unknown, or a value has another type than its option.
+        """
+        names = {key: name for name, key in self._keys.items()}
+        hints = typing.get_type_hints(inspect.unwrap(self.callback or _nothing))
+        values = {}
+        for key, value in file.table(str(self.name), CONFIGURED).items():
+            if key not in names:
+                hint = did_you_mean(key, names)
+                problem = f"{key!r} is no option of agentrt {self.name}.{hint} Correct or remove it"
+                raise file.error([str(self.name), key], problem)
+            try:
+                values[names[key]] = _converted(value, hints[names[key]])
+            except ValueError as error:
+                raise file.error([str(self.name), key], f"{key}: {error}. Correct it") from None
+        return values
+
+    def settings(self, file: ConfigFile | None) -> Iterator[tuple[str, Any, bool]]:
+        """Yield each key, its value in effect, and whether the value comes from ``file``.
+
+        Raises:
+            ConfigFileError: as :meth:`values_of`.
+        """
+        if file is not None:
+            self.values_of(file)
+        table = {} if file is None else file.table(str(self.name), CONFIGURED)
+        defaults = {parameter.name: parameter.default for parameter in self.params}
+        for name, key in self._keys.items():
+            yield key, table.get(key, defaults[name]), key in table
+
+    @property
+    def _keys(self) -> dict[str, str]:
+        """The keys of the file by the names of the parameters."""
+        options = [parameter for parameter in self.params if parameter.param_type_name == "option"]
+        return {str(option.name): option.opts[0].removeprefix("--") for option in options}
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    """Return a value of the file as what its option takes.
+
+    Raises:
+        ValueError: it is of another type, or a relative path.
+    """
+    if isinstance(value, str) and list[str] in (hint, *typing.get_args(hint)):
+        value = [value]
+    try:
+        # As JSON, a path is a string, but true is no number and "8" is none.
+        converted = TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"]) from None
+    if not isinstance(converted, Path):
+        return converted
+    path = converted.expanduser()
+    if not path.is_absolute():
+        raise ValueError(f"{value!r} is a relative path. Write it from / or ~")
+    return path
+
+
+def _nothing() -> None:
+    """Stand for the function of a command that has none."""

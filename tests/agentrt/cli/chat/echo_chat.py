@@ -1,0 +1,20 @@
+"""A chat with an echo, as a program of its own: ``python -m tests.agentrt.cli.chat.echo_chat``."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.console import Console
+
+from agentrt.cli.chat.approval import ask_before_writes
+from agentrt.cli.chat.line_editor import LineEditor
+from agentrt.cli.chat.session import ChatSession
+from agentrt.cli.chat.slash_commands import DESCRIPTIONS
+from tests.agentrt.cli.chat.echo import Streaming, echo_assistant
+
+if __name__ == "__main__":
+    with asyncio.Runner() as runner:
+        editor = LineEditor(runner, DESCRIPTIONS)
+        ask_first = ask_before_writes(editor.confirm)
+        assistant = echo_assistant(runner, Streaming(requests=[]), middleware=[ask_first])
+        ChatSession(assistant, Console(highlight=False, emoji=False), editor.read).run()

@@ -1,0 +1,125 @@
+"""Keys, completion and history of the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from agentrt.cli.chat.line_editor import LineEditor, _CommandCompleter, open_history
+from agentrt.cli.chat.slash_commands import DESCRIPTIONS
+
+Editor = Callable[[bytes], LineEditor]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("platformdirs.user_state_path", lambda name: tmp_path / name)
+    return tmp_path / "agentrt"
+
+
+@pytest.fixture
+def typed(folder: Path) -> Iterator[Editor]:
+    """Returns an editor in which these keys are pressed."""
+    with (
+        create_pipe_input() as keys,
+        create_app_session(input=keys, output=DummyOutput()),
+        asyncio.Runner() as runner,
+    ):
+
+        def press(pressed: bytes) -> LineEditor:
+            keys.send_bytes(pressed)
+            return LineEditor(runner, DESCRIPTIONS)
+
+        yield press
+
+
+def test_enter_sends(typed: Editor) -> None:
+    editor = typed(b"one\rtwo\r")
+    assert [editor.read(), editor.read()] == ["one", "two"]
+
+
+def test_alt_enter_begins_a_line(typed: Editor) -> None:
+    assert typed(b"one\x1b\rtwo\r").read() == "one\ntwo"
+
+
+def test_pasted_lines_are_one_question(typed: Editor) -> None:
+    assert typed(b"\x1b[200~one\r\ntwo\n\x1b[201~\r").read() == "one\ntwo"
+
+
+def test_bytes_that_are_no_utf8_are_replaced(typed: Editor, folder: Path) -> None:
+    assert typed(b"caf\xe9!\r").read() == "caf\ufffd!"
+    assert "+caf\ufffd!" in (folder / "chat_history").read_text(encoding="utf-8")
+
+
+def test_ctrl_c_on_an_empty_line_is_an_interrupt(typed: Editor) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        typed(b"\x03").read()
+
+
+def test_ctrl_c_on_another_line_begins_it_anew(typed: Editor) -> None:
+    assert typed(b"one\x03two\r").read() == "two"
+
+
+def test_ctrl_d_is_the_end(typed: Editor) -> None:
+    with pytest.raises(EOFError):
+        typed(b"\x04").read()
+
+
+def test_the_history_of_another_run_is_there(typed: Editor) -> None:
+    typed(b"one\r").read()
+    assert typed(b"\x1b[A!\r").read() == "one!"
+
+
+def test_only_the_user_can_read_the_history(typed: Editor, folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    (folder / "chat_history").touch(0o644)
+    typed(b"one\r").read()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "chat_history").stat().st_mode) == 0o600
+
+
+def test_without_a_usable_folder_the_history_lasts_as_long_as_the_program(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.write_text("no folder")
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(open_history(), InMemoryHistory)
+    assert "there is no history" in caplog.text
+
+
+def test_a_history_that_cannot_be_written_does_not_end_the_chat(
+    typed: Editor, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    editor = typed(b"one\rtwo\r")
+    (folder / "chat_history").unlink()
+    (folder / "chat_history").mkdir()
+    with caplog.at_level(logging.WARNING):
+        assert [editor.read(), editor.read()] == ["one", "two"]
+    assert "the history is not written" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "completions"),
+    [
+        ("/", list(DESCRIPTIONS)),
+        ("/st", ["/stats"]),
+        ("/x", []),
+        ("what about /st", []),
+        ("", []),
+        ("/model x", []),
+    ],
+)
+def test_commands_are_completed(text: str, completions: list[str]) -> None:
+    offered = _CommandCompleter(DESCRIPTIONS).get_completions(Document(text), CompleteEvent())
+    assert [each.text for each in offered] == completions

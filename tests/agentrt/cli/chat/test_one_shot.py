@@ -1,0 +1,183 @@
+"""One question: what is read, what is printed where, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from agentrt.cli.chat.one_shot import answer_once, read_question
+from agentrt.errors import ConfigurationError, PromptTooLongError
+from tests.agentrt.cli.chat.echo import ESCAPES, LONG, Echo, Streaming, echo_assistant
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def piped(data: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+def ask(runner: asyncio.Runner, question: str, *, as_json: bool = False) -> int:
+    """Print the answer of an echo; return the exit code."""
+    try:
+        answer_once(echo_assistant(runner, Streaming(requests=[])), question, as_json=as_json)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+def test_the_question_is_the_argument_or_what_is_piped_in_or_both() -> None:
+    assert read_question("why?", Terminal()) == "why?"
+    assert read_question("why?", None) == "why?"
+    assert read_question("why?", piped(b"")) == "why?"
+    assert read_question(None, piped(b"why?\n")) == "why?"
+    assert read_question("summarise", piped(b"one\ntwo\n")) == "summarise\n\none\ntwo"
+
+
+def test_no_question_is_an_error_of_usage() -> None:
+    for stdin in (None, piped(b""), piped(b" \n")):
+        with pytest.raises(typer.BadParameter, match="there is none"):
+            read_question(None, stdin)
+
+
+def test_bytes_that_are_no_utf8_are_replaced() -> None:
+    assert read_question(None, piped(b"caf\xe9")) == "caf\ufffd"
+    assert read_question(None, piped(b"\xef\xbb\xbfwhy?")) == "why?"
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="not text"):
+        read_question("what is this?", piped(b"\x7fELF\0\0"))
+
+
+def test_no_more_than_8_mib_are_read() -> None:
+    stdin = piped(b"x" * (8 * 2**20 + 100))
+    with pytest.raises(ConfigurationError, match="more than 8 MiB"):
+        read_question("summarise", stdin)
+    assert len(stdin.buffer.read()) == 99
+
+
+def test_the_answer_alone_is_printed(runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(runner, "why?") == 0
+    assert capsys.readouterr() == ("you said why?\n", "")
+
+
+def test_tool_calls_are_not_printed(runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(runner, "look") == 0
+    assert capsys.readouterr() == ("you said roof is a word\n", "")
+
+
+def test_a_pipe_receives_the_answer_as_it_is(
+    runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask(runner, "escapes")
+    ask(runner, "long")
+    assert capsys.readouterr().out == f"{ESCAPES}\n{LONG}\n"
+
+
+def test_a_terminal_receives_text_as_it_comes_without_escape_sequences(
+    runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    ask(runner, "look")
+    ask(runner, "escapes")
+    assert terminal.getvalue() == (
+        "you said roof is a word\n\u241b]0;title\u2407\u241b[31mred\\x9b2J\\u202eknil\n"
+    )
+
+
+@pytest.mark.parametrize(("question", "problem"), [("silent", "no answer"), ("cut off", "--max-tokens")])
+def test_an_answer_that_is_empty_or_cut_off_has_exit_code_1(
+    question: str, problem: str, runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(runner, question) == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_ctrl_c_has_exit_code_130(runner: asyncio.Runner) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(typer.Exit) as ended:
+            answer_once(echo_assistant(runner, Echo(requests=[])), "interrupt", as_json=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.exit_code == 130
+
+
+def test_a_request_that_cannot_be_answered_is_an_error(runner: asyncio.Runner) -> None:
+    with pytest.raises(PromptTooLongError):
+        ask(runner, "too long")
+
+
+def test_json_has_the_answer_and_its_calls(
+    runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(runner, "look", as_json=True) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer.pop("seconds") >= 0
+    assert answer == {
+        "model": "echo",
+        "answer": "you said roof is a word",
+        "finish_reason": "stop",
+        "tool_calls": [
+            {"name": "look_up", "arguments": {"word": "roof"}, "output": "roof is a word"},
+        ],
+        "predicted_tool_calls": 0,
+        "prompt_tokens": 14,
+        "answer_tokens": 6,
+    }
+
+
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run ``python -m agentrt chat``."""
+    command = [sys.executable, "-m", "agentrt", "chat", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_an_argument() -> None:
+    ended = run("What is the weather in Oslo?", "--weather-delay", "0")
+    assert ended.stdout.startswith("In Oslo it is ")
+    assert ended.stdout.count("\n") == 1
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_what_is_piped_in() -> None:
+    ended = run("--json", stdin="Hello!\n")
+    answer = json.loads(ended.stdout)
+    assert answer["answer"]
+    assert answer["answer_tokens"] > 0
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
+@pytest.mark.slow
+def test_a_text_that_is_too_long_is_one_line_on_standard_error() -> None:
+    ended = run("Summarise this", stdin="a long text " * 10_000)
+    assert (ended.stdout, ended.returncode) == ("", 2)
+    assert ended.stderr.startswith("agentrt: the prompt is too long: ")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    command = f"{sys.executable} -m agentrt chat 'Hello!' | true"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stderr == ""

@@ -1,0 +1,216 @@
+import asyncio
+import dataclasses
+import io
+import itertools
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from langchain.agents import create_agent
+from rich.console import Console
+
+from agentrt import SpeculationReport
+from agentrt.cli.chat.session import ChatSession
+from agentrt.reports.report import ToolReport
+from tests.agentrt.cli.chat.echo import LONG, Echo, Streaming, echo_assistant
+
+
+@pytest.fixture(autouse=True)
+def interrupts_reach_python() -> Iterator[None]:
+    """Where the tests run in the background, a shell may have had this process ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class Chat:
+    """A conversation with an echo; ``say`` runs it on some lines and returns what was printed."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self.model = Echo(requests=[])
+        self._runner = runner
+        self._printed = io.StringIO()
+
+    def say(
+        self,
+        *lines: str | type[BaseException],
+        context_tokens: int = 20_000,
+        interrupt_after: int | None = None,
+    ) -> str:
+        """Read these lines, or raise these exceptions in their place, and then end the input.
+
+        The note behind turn ``interrupt_after`` is interrupted.
+        """
+        assistant = echo_assistant(self._runner, self.model, context_tokens=context_tokens)
+        counts = itertools.count()
+
+        def report() -> SpeculationReport:
+            count = next(counts)
+            if interrupt_after is not None and count == 2 * interrupt_after - 1:
+                signal.raise_signal(signal.SIGINT)
+            return SpeculationReport(total=ToolReport(claims=count))
+
+        waiting = iter(lines)
+
+        def read() -> str:
+            line = next(waiting, EOFError)
+            if isinstance(line, str):
+                return line
+            raise line
+
+        assistant = dataclasses.replace(assistant, report=report)
+        console = Console(file=self._printed, width=200, highlight=False, emoji=False)
+        ChatSession(assistant, console, read).run()
+        return self._printed.getvalue()
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    with asyncio.Runner() as runner:
+        yield Chat(runner)
+
+
+def test_it_answers_line_by_line_until_the_input_ends(chat: Chat) -> None:
+    printed = chat.say("hello", "", "bye")
+    assert "you said hello" in printed
+    assert "you said bye" in printed
+    assert " s, 1 tool call predicted)" in printed
+    assert len(chat.model.requests) == 2  # no request for the empty lines
+
+
+def test_it_shows_tool_calls(chat: Chat) -> None:
+    printed = chat.say("look")
+    assert '* look_up(word="roof")' in printed
+    assert "= roof is a word" in printed
+    assert "you said roof is a word" in printed
+
+
+def test_the_conversation_is_remembered(chat: Chat) -> None:
+    chat.say("one", "two")
+    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "two"]
+
+
+def test_only_as_many_whole_turns_as_fit_are_remembered(chat: Chat) -> None:
+    chat.say("x" * 300, "two", "three", context_tokens=600)
+    assert [message.text for message in chat.model.requests[1]] == ["two"]
+    assert [message.text for message in chat.model.requests[2]] == ["two", "you said two", "three"]
+
+
+def test_an_interrupt_stops_the_answer_and_not_the_chat(chat: Chat) -> None:
+    printed = chat.say("interrupt", "next")
+    assert "(stopped)" in printed
+    assert "you said next" in printed
+    assert [message.text for message in chat.model.requests[-1]] == ["next"]
+
+
+def test_a_second_interrupt_stops_the_answer_and_not_the_chat(chat: Chat) -> None:
+    printed = chat.say("one", "interrupt twice", "next")
+    assert "(stopped)" in printed
+    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "next"]
+
+
+def test_an_interrupt_outside_of_an_answer_does_not_end_the_chat(chat: Chat) -> None:
+    printed = chat.say("one", "next", interrupt_after=1)
+    assert "you said next" in printed
+
+
+def test_a_request_that_is_refused_keeps_the_conversation(chat: Chat) -> None:
+    printed = chat.say("one", "refused", "next")
+    assert "cannot be read" in printed
+    assert [message.text for message in chat.model.requests[-1]] == ["one", "you said one", "next"]
+
+
+def test_a_prompt_that_is_too_long_is_explained_and_the_chat_goes_on(chat: Chat) -> None:
+    printed = chat.say("one", "too long", "next")
+    assert "the prompt is too long: it has 9000 tokens" in printed
+    assert [message.text for message in chat.model.requests[-1]] == ["next"]
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_leave(chat: Chat) -> None:
+    printed = chat.say(KeyboardInterrupt, "next")
+    assert "Ctrl-D leaves" in printed
+    assert "you said next" in printed
+
+
+def test_exit_leaves(chat: Chat) -> None:
+    chat.say("/exit", "next")
+    assert chat.model.requests == []
+
+
+def test_new_begins_a_new_conversation(chat: Chat) -> None:
+    chat.say("one", "/new", "two")
+    assert [message.text for message in chat.model.requests[-1]] == ["two"]
+
+
+def test_help_lists_every_command(chat: Chat) -> None:
+    printed = chat.say("/help")
+    for name in ("/help", "/model", "/tools", "/stats", "/new", "/exit"):
+        assert name in printed
+
+
+def test_the_model_is_shown(chat: Chat) -> None:
+    printed = chat.say("/model")
+    assert "echo, 20000 tokens" in printed
+    assert "agentrt chat --model" in printed
+
+
+def test_the_tools_are_shown(chat: Chat) -> None:
+    assert "look_up  Look up a word." in chat.say("/tools")
+
+
+def test_the_totals_are_shown(chat: Chat) -> None:
+    printed = chat.say("one", "two", "/stats")
+    assert "answers:    2 in" in printed
+    assert "14 of prompts" in printed
+    assert "6 of answers" in printed
+    assert "8 blocks, 7 of them free; 3 requests in progress" in printed
+
+
+def test_an_unknown_command_names_the_nearest(chat: Chat) -> None:
+    printed = chat.say("/modle")
+    assert "no command /modle. Did you mean /model?" in printed
+    assert chat.model.requests == []
+
+
+def test_a_path_is_no_command(chat: Chat) -> None:
+    assert "you said /etc/hosts is short" in chat.say("/etc/hosts is short")
+
+
+@pytest.mark.parametrize("model", [Echo, Streaming])
+def test_escape_sequences_of_the_model_are_shown_and_not_obeyed(chat: Chat, model: type[Echo]) -> None:
+    chat.model = model(requests=[])
+    printed = chat.say("escapes")
+    assert "\u241b]0;title\u2407\u241b[31mred\\x9b2J\\u202eknil" in printed
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed)
+
+
+def test_text_is_shown_as_it_is_without_markup_and_emoji(chat: Chat) -> None:
+    chat.model = Streaming(requests=[])
+    assert "you said [bold]:cat:\tx\n" in chat.say("[bold]:cat:\tx")
+
+
+def test_a_very_long_answer_is_whole(chat: Chat) -> None:
+    chat.model = Streaming(requests=[])
+    assert LONG in chat.say("long")
+
+
+def test_an_interrupt_frees_the_memory_of_the_generation() -> None:
+    from agentrt.adapters.langchain import ChatAgentRT
+    from agentrt.cli.chat.conversation import Conversation
+    from agentrt.cli.chat.views import SilentView
+    from agentrt.runtime import LocalRuntime
+
+    class InterruptingView(SilentView):
+        def token(self, text: str) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with LocalRuntime.open("nano") as runtime, asyncio.Runner() as runner:
+        agent = create_agent(ChatAgentRT(runtime=runtime, max_tokens=1000), [])
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(Conversation(agent, runtime.context_length).ask("Hello!", InterruptingView()))
+        while runtime.statistics().engine.running:
+            time.sleep(0.001)
+        statistics = runtime.statistics()
+        assert statistics.engine.cancelled == 1
+        assert statistics.free_blocks == statistics.blocks

@@ -1,0 +1,97 @@
+"""``agentrt config``, and the token that stays."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agentrt.cli.configured_command import CONFIGURED
+from agentrt.cli.main import app
+from agentrt.cli.serving import choose_tokens
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("platformdirs.user_config_path", lambda name: tmp_path / name)
+    return tmp_path / "agentrt"
+
+
+def config(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["config", *arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def test_without_a_file_it_shows_the_defaults_and_how_to_create_one(folder: Path) -> None:
+    shown = config().stdout
+    assert f"{folder / 'config.toml'}: no such file. Create it: agentrt config --init" in shown
+    assert "# port = 8000" in shown
+    assert tomllib.loads(shown) == {name: {} for name in CONFIGURED}
+    assert not folder.exists()
+
+
+def test_it_shows_the_settings_of_the_file_and_is_a_file_itself(folder: Path) -> None:
+    folder.mkdir()
+    path = folder / "config.toml"
+    path.write_text(
+        '[serve]\nport = 9000\nmodel = ["nano", "b"]\ncontext-folder = "~/\\"x\\""\ndrafts = false\n'
+    )
+    path.chmod(0o600)
+    shown = config().stdout
+    assert tomllib.loads(shown) == {**tomllib.loads(path.read_text()), "chat": {}, "gateway": {}}
+    assert "# memory-mib = 256" in shown
+
+
+def test_init_creates_what_is_missing(folder: Path) -> None:
+    shown = config("--init").stdout
+    assert str(folder / "config.toml") in shown
+    assert str(folder / "tokens") in shown
+    for path, mode in ((folder, 0o700), (folder / "config.toml", 0o600), (folder / "tokens", 0o600)):
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+    created = (folder / "config.toml").read_text()
+    assert tomllib.loads(created) == {name: {} for name in CONFIGURED}
+    every_option = created.replace("# ", "").replace(" =\n", " = ''\n")
+    assert set(tomllib.loads(every_option)["gateway"]) >= {"upstream", "port", "token-file"}
+
+
+def test_init_leaves_what_is_there(folder: Path) -> None:
+    config("--init")
+    token = (folder / "tokens").read_text()
+    (folder / "config.toml").write_text("[serve]\nport = 1\n")
+    assert config("--init").stdout == ""
+    assert (folder / "tokens").read_text() == token
+    assert (folder / "config.toml").read_text() == "[serve]\nport = 1\n"
+
+
+def test_servers_accept_the_same_token_after_each_start(folder: Path) -> None:
+    config("--init")
+    token = (folder / "tokens").read_text().split()[-1]
+    for _ in range(2):
+        tokens, access = choose_tokens(None, no_auth=False, uds=None)
+        assert tokens is not None
+        assert tokens.app_of(f"Bearer {token}") == "default"
+        assert access == f"tokens: those of {folder / 'tokens'}"
+
+
+def test_without_the_file_a_token_is_created_for_the_run() -> None:
+    _, first = choose_tokens(None, no_auth=False, uds=None)
+    _, second = choose_tokens(None, no_auth=False, uds=None)
+    assert first is not None
+    assert first.startswith("token for this run: agentrt-")
+    assert first != second
+
+
+def test_the_file_is_for_servers_that_would_otherwise_create_a_token(folder: Path) -> None:
+    config("--init")
+    other = folder / "other"
+    assert choose_tokens(None, no_auth=True, uds=None) == (None, None)
+    assert choose_tokens(None, no_auth=False, uds=folder / "socket") == (None, None)
+    tokens, access = choose_tokens(other, no_auth=False, uds=None)
+    assert access == f"tokens: those of {other}"
+    assert tokens is not None
+    assert tokens.app_of(f"Bearer {other.read_text().split()[-1]}") == "default"

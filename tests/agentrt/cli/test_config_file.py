@@ -1,0 +1,121 @@
+"""The config file: where it is, who may write it, and on which line a value stands."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agentrt.cli.config_file import ConfigFile, config_path, tokens_path
+from agentrt.errors import ConfigFileError
+
+KNOWN = ("chat", "gateway", "serve")
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "config.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    path.chmod(0o600)
+    return path
+
+
+def read(folder: Path, text: str | bytes) -> ConfigFile:
+    file = ConfigFile.read(written(folder, text))
+    assert file is not None
+    return file
+
+
+def test_it_lies_in_the_users_config_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_config_path", lambda name: tmp_path / name)
+    assert config_path() == tmp_path / "agentrt" / "config.toml"
+    assert tokens_path() == tmp_path / "agentrt" / "tokens"
+
+
+def test_no_file_is_none(tmp_path: Path) -> None:
+    assert ConfigFile.read(tmp_path / "config.toml") is None
+
+
+def test_a_table_may_be_missing(tmp_path: Path) -> None:
+    file = read(tmp_path, "[serve]\nport = 1\n")
+    assert file.table("serve", KNOWN) == {"port": 1}
+    assert file.table("chat", KNOWN) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("\n[server]\nport = 1\n", 2, r"\[serve\]\. Did you mean serve\?"),
+        ("# settings\nport = 8000\n", 2, "'port' is none of the tables"),
+        ("serve = 1\n", 1, "is a value"),
+    ],
+)
+def test_what_is_no_table_of_a_command_is_named(tmp_path: Path, text: str, line: int, problem: str) -> None:
+    with pytest.raises(ConfigFileError, match=problem) as raised:
+        read(tmp_path, text).table("serve", KNOWN)
+    assert raised.value.line == line
+    assert raised.value.path == str(tmp_path / "config.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[serve]\nport = 1\n", 2),
+        ("[serve]\r\n\r\nport = 1\r\n", 3),
+        ("[chat]\nport = 1\n[serve]\n# port = 1\n'port' = 2\n", 5),
+        ('[serve]\nmodel = [\n  "a",\n]\nport = [\n 1,\n 2,\n]\n', 5),
+        ('[serve]\nhost = """\nport = 3\n"""\nport = 1\n', 5),
+        ("\nserve.port = 1", 2),
+        ("serve = {port = 1}", 1),
+    ],
+)
+def test_the_line_of_a_key(tmp_path: Path, text: str, line: int) -> None:
+    assert read(tmp_path, text).error(["serve", "port"], "it is wrong").line == line
+
+
+def test_the_message_has_path_line_and_problem(tmp_path: Path) -> None:
+    error = read(tmp_path, "[serve]\nport = 1\n").error(["serve", "port"], "port: it is taken. Wait")
+    assert str(error) == f"{tmp_path / 'config.toml'}, line 2: port: it is taken. Wait."
+
+
+@pytest.mark.parametrize("text", [b"[serve\n", b"[serve]\nport = \n", b"\xff", b"[chat]\na = 1\na = 2\n"])
+def test_a_file_that_is_not_toml_is_an_error(tmp_path: Path, text: bytes) -> None:
+    with pytest.raises(ConfigFileError, match="cannot be read"):
+        read(tmp_path, text)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the system has no modes")
+@pytest.mark.parametrize(("mode", "usable"), [(0o600, True), (0o644, True), (0o620, False), (0o602, False)])
+def test_a_file_that_others_may_change_is_refused(tmp_path: Path, mode: int, usable: bool) -> None:
+    path = written(tmp_path, "[serve]\nno-auth = true\n")
+    path.chmod(mode)
+    if usable:
+        assert ConfigFile.read(path)
+        return
+    with pytest.raises(ConfigFileError, match=f"chmod go-w {path}"):
+        ConfigFile.read(path)
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, "[serve]\n")
+    if os.name != "posix" or path.stat().st_uid != 0:
+        monkeypatch.setattr("os.geteuid", lambda: 12345, raising=False)
+    else:
+        os.chown(path, 12345, -1)
+    if os.name == "posix":
+        with pytest.raises(ConfigFileError, match="another user"):
+            ConfigFile.read(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError):
+        ConfigFile.read(tmp_path)
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(ConfigFileError, match="no regular file"):
+            ConfigFile.read(tmp_path / "pipe")
+
+
+def test_a_very_long_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError, match="more than"):
+        read(tmp_path, "#" * (2**20 + 1))

@@ -1,5 +1,8 @@
 """A personal assistant that runs on this machine: LangGraph's agent, a local model, real tools.
 
+    python examples/personal_assistant.py
+    python examples/personal_assistant.py --model model.gguf "What is the weather in Paris and Rome?"
+
 Read this file from top to bottom. An agent that speculates has these parts:
 
 1. the tools: ordinary LangChain tools, with ``@speculable`` on those that only read;
@@ -7,45 +10,55 @@ Read this file from top to bottom. An agent that speculates has these parts:
 3. the agent: ``create_agent`` as always;
 4. speculation: one line around the model;
 5. a turn of the agent;
-6. background work that gives way to the user.
+6. background work that gives way to the user;
+7. all of it together.
 
-The data behind the tools is in ``assistant/`` beside this file; ``demo/comparison.py`` runs the
-agent plain and speculative, which is what ``agentrt demo`` shows.
+The data and the servers behind the tools are in ``assistant/`` beside this file; ``demo/comparison.py`` runs
+the agent plain and speculative, which is what ``agentrt demo`` shows.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import datetime as dt
 import functools
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
 import httpx
+import typer
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, wrap_tool_call
+from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddleware, ToolErrorMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessageChunk, AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command
 
-from agentrt import Priority, priority, speculable
-from agentrt.adapters.langchain import allow_speculation, speculate
+from agentrt import Priority, SpeculationConfig, priority, speculable
+from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+from agentrt.config import TurnAhead
+from agentrt.examples.assistant.data import PersonalData, workspace
+from agentrt.examples.assistant.errors import ToolError
+from agentrt.examples.assistant.folder_index import FolderIndex
+from agentrt.examples.assistant.latencies import Latencies
+from agentrt.examples.assistant.requests import requests_about
+from agentrt.examples.assistant.sample_data import write_sample_data
+from agentrt.examples.assistant.services import Services, running_services
+from agentrt.examples.assistant.view import BackgroundView, TurnView, describe
+from agentrt.examples.assistant.weather import fetch_weather
+from agentrt.examples.assistant.website import look_up
 from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
-from agentrt.speculators import LocalSpeculator
-
-from .assistant.data import PersonalData
-from .assistant.errors import ToolError
-from .assistant.folder_index import FolderIndex
-from .assistant.view import TurnView, View
-from .assistant.weather import fetch_weather
+from agentrt.speculators import LocalSpeculator, PatternSpeculator
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,8 +77,13 @@ _log = logging.getLogger(__name__)
 # something up, so it may run before the model has called it; the two that write are not marked.
 
 
-def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[BaseTool]:
-    """Return the ten tools over ``data`` and the weather service at the base URL of ``weather``."""
+def assistant_tools(
+    data: PersonalData, weather: httpx.AsyncClient, web: httpx.AsyncClient | None = None
+) -> list[BaseTool]:
+    """Return the tools over ``data`` and the weather service at the base URL of ``weather``.
+
+    With ``web``, whose base URL is a site to look things up on, there is a tool for that, too.
+    """
 
     @speculable
     @tool
@@ -143,75 +161,86 @@ def assistant_tools(data: PersonalData, weather: httpx.AsyncClient) -> list[Base
         """Get the weather in a city."""
         return json.dumps(await fetch_weather(weather, city), ensure_ascii=False)
 
-    return [
+    tools = [
         search_notes, read_note, create_note, list_events, add_event,
         search_mail, read_mail, search_files, read_file, get_weather,
     ]  # fmt: skip
+    return tools if web is None else [*tools, _web_tool(web)]
+
+
+def _web_tool(web: httpx.AsyncClient) -> BaseTool:
+    @speculable
+    @tool
+    async def search_web(query: str) -> str:
+        """Search the web."""
+        page = await look_up(web, query)
+        return f"{page.title}: {_shorten(page.text)}"
+
+    return search_web
 
 
 # 2. The model. Everything below shares one runtime: one copy of the weights, one batch.
 
 
-def open_runtime(model: str, on_step: Callable[[OpeningStep], None] = lambda step: None) -> LocalRuntime:
-    """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file."""
+def open_runtime(
+    model: str,
+    on_step: Callable[[OpeningStep], None] = lambda step: None,
+    policy: Literal["agent-xpu", "fcfs"] = "agent-xpu",
+) -> LocalRuntime:
+    """Load ``"nano"``, a pulled model, the OpenVINO model in a folder or a GGUF file.
+
+    With the ``policy`` ``"fcfs"`` requests are served in order of arrival, for comparison.
+    """
     if model != "nano":
-        return LocalRuntime.open(model, on_step=on_step)
+        return LocalRuntime.open(model, RuntimeConfig(policy=policy), on_step=on_step)
     # On a model as small as nano more threads only wait for each other. Which requests share a batch depends
     # on timing, and in low precision the batch changes the last bits of the logits: the demo promises equal
     # transcripts of nano, so it computes in full precision.
-    config = RuntimeConfig(threads=1, inference_precision="f32", kv_cache_precision="f32")
+    config = RuntimeConfig(threads=1, inference_precision="f32", kv_cache_precision="f32", policy=policy)
     return LocalRuntime.open(model, config, on_step=on_step)
 
 
 # 3. The agent. By default LangChain ends the run when a tool raises. This middleware returns the error to
-# the model instead, which can try something else or explain it: for a tool that raises, for one that hangs
-# and for arguments that do not validate. Unexpected exceptions are logged.
+# the model instead, which can try something else or explain it. Unexpected exceptions are logged.
 
 
-def assistant_agent(model: BaseChatModel, tools: Sequence[BaseTool]) -> Agent:
-    """Return a LangGraph agent that answers with ``tools``."""
-    middleware: list[AgentMiddleware[Any, Any]] = [
-        _report_tool_errors,
+def assistant_agent(
+    model: BaseChatModel, tools: Sequence[BaseTool], middleware: Sequence[AgentMiddleware[Any, Any]] = ()
+) -> Agent:
+    """Return a LangGraph agent that answers with ``tools``; ``middleware`` is around its own."""
+    own: list[AgentMiddleware[Any, Any]] = [
+        ToolErrorMiddleware(_explain_error),
         ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end"),
     ]
-    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=middleware)
+    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=[*middleware, *own])
 
 
-@allow_speculation  # it decides nothing: it passes every call on and reports its error
-@wrap_tool_call
-async def _report_tool_errors(
-    request: ToolCallRequest, run: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
-) -> ToolMessage | Command[Any]:
+def _explain_error(error: Exception, request: ToolCallRequest) -> str:
     name = request.tool_call["name"]
-    message = f"{name} took longer than {TOOL_TIMEOUT:g} seconds and was stopped"
-    try:
-        with anyio.move_on_after(TOOL_TIMEOUT):
-            result = await run(request)
-            if not isinstance(result, ToolMessage) or result.status == "success":
-                return result
-            message = " ".join(result.text.split())
-    except ToolError as error:
+    if isinstance(error, ToolError):
         message = str(error)
-    except Exception as error:  # noqa: BLE001 - any failure of a tool is reported to the model
-        _log.warning("the tool %s failed", name, exc_info=True)
+    elif isinstance(error, TimeoutError):
+        message = f"{name} took longer than {TOOL_TIMEOUT:g} seconds and was stopped"
+    else:
+        _log.warning("the tool %s failed", name, exc_info=error)
         message = f"{name} failed: {error or type(error).__name__}"
-    return ToolMessage(
-        json.dumps({"error": message}, ensure_ascii=False),
-        name=name,
-        tool_call_id=request.tool_call["id"],
-        status="error",
-    )
+    return json.dumps({"error": message}, ensure_ascii=False)
 
 
-# 4. Speculation. While the model generates, a much smaller one drafts its next tool call, and drafted calls
-# of @speculable tools start at once. When the model makes such a call, its result is ready or on its way. A
-# wrong draft costs a little work and changes nothing.
+# 4. Speculation. While the model generates, its next tool call is predicted: by a much smaller model, and by
+# what it has called before in such places, which is learned on the way. Predicted calls of @speculable tools
+# start at once; when the model makes such a call, its result is ready or on its way. When a tool is done
+# before the model has written the call, the next model request is sent ahead, too. A wrong prediction costs a
+# little work and changes nothing.
 
 
 def speculative(model: BaseChatModel, observers: Sequence[SpeculationObserver] = ()) -> BaseChatModel:
-    """Return ``model`` with the nano draft model predicting its calls; ``observers`` receive the events."""
-    # One thread is enough for a model of that size, and leaves the other cores to the main model.
-    return speculate(model, LocalSpeculator(DRAFT_DIRECTORY, threads=1), observers=observers)
+    """Return ``model`` with its calls predicted; ``observers`` receive the events."""
+    # A model of a million parameters takes some milliseconds of one core, and leaves the others to the model.
+    draft_model = LocalSpeculator(DRAFT_DIRECTORY, threads=1, shares_cores=False)
+    config = SpeculationConfig(turn_ahead=TurnAhead(depth=2))
+    learner = PatternSpeculator(max_drafts=1, min_probability=0.5)  # only what it is rather sure of
+    return speculate(model, [learner, draft_model], config=config, observers=observers)
 
 
 # 5. A turn of the agent.
@@ -250,7 +279,7 @@ async def ask_quietly(agent: Agent, request: str) -> str:
 # time from the one who does.
 
 
-async def digest_mail(agent: Agent, data: PersonalData, view: View) -> dict[str, str]:
+async def digest_mail(agent: Agent, data: PersonalData, view: BackgroundView) -> dict[str, str]:
     """Have the agent read every new mail; return its answers by mail id."""
     digest: dict[str, str] = {}
     mails = await _in_thread(data.mail.unread)
@@ -262,7 +291,9 @@ async def digest_mail(agent: Agent, data: PersonalData, view: View) -> dict[str,
     return digest
 
 
-async def index_files(agent: Agent, data: PersonalData, index: FolderIndex, view: View) -> dict[str, str]:
+async def index_files(
+    agent: Agent, data: PersonalData, index: FolderIndex, view: BackgroundView
+) -> dict[str, str]:
     """Have the agent read every new or changed file; return all its answers by path."""
     versions = await _in_thread(data.files.versions)
     paths = await _in_thread(index.outdated, versions)
@@ -277,10 +308,81 @@ async def index_files(agent: Agent, data: PersonalData, index: FolderIndex, view
 
 async def _in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     # Tools read files, which would block the event loop. A call that hangs is abandoned in its thread.
-    return await anyio.to_thread.run_sync(
-        functools.partial(function, *args, **kwargs), abandon_on_cancel=True
-    )
+    call = functools.partial(function, *args, **kwargs)
+    with anyio.fail_after(TOOL_TIMEOUT):
+        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT].rsplit(" ", 1)[0] + " ..."
+
+
+# 7. All of it together, on sample data: a person's questions, with new mail read in the background.
+
+
+def run(model: str, questions: Sequence[str]) -> None:
+    """Answer ``questions``, or some about the sample data, and print what happens."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(workspace()) / "sample"
+        write_sample_data(folder, dt.date.today())
+        local = stack.enter_context(contextlib.closing(PersonalData.open(folder)))
+        services = stack.enter_context(running_services(folder / "mail.mbox", Latencies()))
+        data = replace(local, mail=stack.enter_context(services.mail()))
+        runtime = stack.enter_context(open_runtime(model))
+        plain = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+        faster = speculative(plain)
+        asyncio.run(_converse(plain, faster, data, services, questions or requests_about(local)))
+    total = report_of(faster).total
+    print(f"\n{total.claims} calls were answered by speculation, {total.misses} were not predicted;")
+    print(f"{total.wasted} speculations were wasted.")
+
+
+async def _converse(
+    plain: BaseChatModel,
+    faster: BaseChatModel,
+    data: PersonalData,
+    services: Services,
+    questions: Sequence[str],
+) -> None:
+    async with (
+        httpx.AsyncClient(base_url=services.weather_url) as weather,
+        httpx.AsyncClient(base_url=services.web_url) as web,
+    ):
+        tools = assistant_tools(data, weather, web)
+        background = asyncio.create_task(digest_mail(assistant_agent(plain, tools), data, _Printer()))
+        agent = assistant_agent(faster, tools)
+        for question in questions:
+            print(f"\n> {question}")
+            await ask(agent, [HumanMessage(question)], _Printer())
+        print(f"\n{len(await background)} new mails were read in the background.")
+
+
+class _Printer:
+    """Prints calls, results and answers."""
+
+    def token(self, text: str) -> None:
+        """Answers are printed when they are complete."""
+
+    def message(self, message: AnyMessage) -> None:
+        for line in describe(message):
+            print(f"  {line}")
+
+    def background(self, task: str, done: int, total: int) -> None:
+        """Printed when all of it is done."""
+
+
+def main(
+    questions: Annotated[
+        list[str] | None, typer.Argument(help="What to ask; by default some examples.")
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(help="A folder with an OpenVINO model, a GGUF file, or nano, the demonstration model."),
+    ] = "nano",
+) -> None:
+    """Answer questions about sample notes, mail, calendar and files, with speculative tool calls."""
+    run(model, questions or [])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -17,6 +17,7 @@ from agentrt.errors import ConfigurationError
 from .calendar import Calendar
 from .files import Folder
 from .mail import MailBox
+from .mail_message import Mailbox
 from .notes import Notes
 
 _PARTS = {
@@ -36,7 +37,7 @@ class PersonalData:
 
     notes: Notes
     calendar: Calendar
-    mail: MailBox
+    mail: Mailbox
     files: Folder
 
     @classmethod

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
-import html.parser
 import mailbox
 import sqlite3
 import threading
-from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
 from typing import IO, Any
@@ -17,20 +13,11 @@ from agentrt.errors import ConfigurationError
 
 from . import search
 from .errors import ToolError
-
-
-@dataclass(frozen=True)
-class Mail:
-    """One mail; ``id`` is its place in the mbox, counted from one: ``m12``."""
-
-    id: str
-    sender: str
-    subject: str
-    body: str
+from .mail_message import Mail, mail_number, parse_message, read_message
 
 
 class MailBox:
-    """The mails in ``path``, read again when the file has changed."""
+    """The mails in ``path``, read again when the file has changed; a :class:`Mailbox`."""
 
     def __init__(self, path: Path) -> None:
         """Read and index the mails; :class:`ConfigurationError` if the file is not an mbox."""
@@ -54,11 +41,10 @@ class MailBox:
 
     def read(self, mail_id: str) -> Mail:
         """The mail with that id; :class:`ToolError` if there is none."""
-        asked = mail_id.strip()
-        for mail in self.all():
-            if mail.id in (asked, f"m{asked}"):
-                return mail
-        raise ToolError(f"no mail with id {mail_id}")
+        number, mails = mail_number(mail_id), self.all()
+        if number is None or not 1 <= number <= len(mails):
+            raise ToolError(f"no mail with id {mail_id}")
+        return mails[number - 1]
 
     def all(self) -> list[Mail]:
         """Every mail, oldest first."""
@@ -91,10 +77,7 @@ class MailBox:
             messages: list[Any] = [box[key] for key in box.iterkeys()]
         finally:
             box.close()
-        self._mails = [
-            Mail(f"m{number}", _sender(message), str(message.get("Subject", "no subject")), _body(message))
-            for number, message in enumerate(messages, 1)
-        ]
+        self._mails = [read_message(number, message) for number, message in enumerate(messages, 1)]
         self._unread = [
             mail
             for mail, message in zip(self._mails, messages, strict=True)
@@ -115,53 +98,4 @@ class MailBox:
 
 
 def _parse(file: IO[bytes]) -> EmailMessage:
-    return email.message_from_binary_file(file, policy=email.policy.default)
-
-
-def _sender(message: EmailMessage) -> str:
-    addresses = getattr(message.get("From"), "addresses", ())
-    return (
-        (addresses[0].display_name or addresses[0].addr_spec)
-        if addresses
-        else str(message.get("From", "unknown"))
-    )
-
-
-def _body(message: EmailMessage) -> str:
-    part = message.get_body(preferencelist=("plain", "html"))
-    if part is None:
-        return ""
-    try:
-        text = str(part.get_content())
-    except LookupError:  # a charset that Python does not know
-        text = bytes(part.get_payload(decode=True)).decode("ascii", "replace")
-    if part.get_content_subtype() == "html":
-        collector = _TextCollector()
-        collector.feed(text)
-        text = "".join(collector.pieces)
-    return " ".join(text.split())
-
-
-class _TextCollector(html.parser.HTMLParser):
-    """The text of an HTML mail without tags, styles and scripts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in ("style", "script", "head")
-        self._separate(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("style", "script", "head") and self._hidden > 0
-        self._separate(tag)
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.pieces.append(data)
-
-    def _separate(self, tag: str) -> None:
-        if tag not in ("a", "b", "em", "font", "i", "span", "strong", "u"):  # these stand inside words
-            self.pieces.append(" ")
+    return parse_message(file.read())

@@ -1,11 +1,14 @@
-"""Counts claims, misses and wasted speculations from the events that speculation reports."""
+"""Counts what speculation did, from the events that it reports."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from agentrt.reports import (
+    AheadKept,
+    AheadStarted,
+    AheadWasted,
     CallClaimed,
     CallMissed,
     SpeculationEvent,
@@ -22,29 +25,27 @@ class SpeculationCounts:
 
     ``hits`` are calls whose tool was running, or done, when the model made them; ``misses`` are calls of
     speculable tools without a speculation; ``wasted`` are speculations that no call claimed; ``hidden_s`` is
-    the time of the hits' tools that the user did not wait for, in seconds.
+    the time of the hits' tools that the user did not wait for, in seconds. ``ahead_kept`` and
+    ``ahead_wasted`` are model requests that were sent ahead.
     """
 
     hits: int = 0
     misses: int = 0
     wasted: int = 0
     hidden_s: float = 0.0
+    ahead_kept: int = 0
+    ahead_wasted: int = 0
 
     def __add__(self, other: SpeculationCounts) -> SpeculationCounts:
         """Return the sum, field by field."""
-        return SpeculationCounts(
-            self.hits + other.hits,
-            self.misses + other.misses,
-            self.wasted + other.wasted,
-            self.hidden_s + other.hidden_s,
-        )
+        return SpeculationCounts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 class SpeculationCounter:
     """Observer that counts and shows speculations. Thread-safe: events come from any thread."""
 
     def __init__(self, view: SpeculationView) -> None:
-        """``view`` shows each tool that starts speculatively."""
+        """``view`` shows each tool that starts speculatively, and each request sent ahead."""
         self._view = view
         self._lock = threading.Lock()
         self._counts = SpeculationCounts()
@@ -54,12 +55,18 @@ class SpeculationCounter:
         match event:
             case SpeculationStarted(tool=tool):
                 self._view.speculation(tool)
+            case AheadStarted():
+                self._view.ahead()
             case CallClaimed():
                 self._add(SpeculationCounts(hits=1, hidden_s=event.saved_s))
             case CallMissed():
                 self._add(SpeculationCounts(misses=1))
             case SpeculationWasted():
                 self._add(SpeculationCounts(wasted=1))
+            case AheadKept():
+                self._add(SpeculationCounts(ahead_kept=1))
+            case AheadWasted():
+                self._add(SpeculationCounts(ahead_wasted=1))
 
     def take(self) -> SpeculationCounts:
         """Return the counts since the last call, and start again from zero."""

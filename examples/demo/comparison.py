@@ -1,21 +1,18 @@
-"""Runs the same requests through a plain and a speculative agent, beside the same background work.
+"""Runs the same requests through a plain and a speculative agent.
 
-Both agents share one runtime; each has a fresh copy of the data. Both answer every request, one right after
-the other, so that other load on the machine affects both alike. Background tasks run during all of it.
-Speculation may change when things happen, never what is said: the transcripts must be equal.
+Both agents share one runtime and ask the same servers; each has a fresh copy of the data. Speculation may
+change when things happen, never what is said: the transcripts must be equal.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import datetime as dt
 import difflib
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 
 import httpx
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -23,14 +20,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from agentrt.adapters.langchain import ChatAgentRT
 from agentrt.runtime import LocalRuntime
 
-from ..assistant.data import PersonalData, copy_data, workspace
-from ..assistant.folder_index import FolderIndex
-from ..assistant.paced import PacedChatAgentRT
-from ..assistant.requests import requests_about
+from ..assistant.data import PersonalData
+from ..assistant.paced import CHARACTERS_PER_TOKEN, PacedChatAgentRT
+from ..assistant.services import Services
 from ..assistant.speculation_counter import SpeculationCounter, SpeculationCounts
 from ..assistant.stopwatch import Stopwatch
-from ..assistant.view import View
-from ..assistant.weather import WeatherService
 from ..personal_assistant import (
     MOST_TOKENS,
     Agent,
@@ -38,13 +32,12 @@ from ..personal_assistant import (
     ask_quietly,
     assistant_agent,
     assistant_tools,
-    digest_mail,
-    index_files,
-    open_runtime,
     speculative,
 )
+from .view import DemoView, SideName, SideView
 
-_WARM_UP = "What is the weather in Oslo?"
+_WARM_UP = "Hello!"  # it calls no tool, so that the predictor that learns starts empty
+_LONGEST_S = 60.0  # after which no further request is asked; a large model on a small machine takes minutes
 
 
 @dataclass(frozen=True)
@@ -63,16 +56,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same requests answered by both agents, and the results of the background tasks."""
+    """The same requests answered by both agents."""
 
     plain: tuple[Turn, ...]
     speculative: tuple[Turn, ...]
-    digest: dict[str, str]
-    """The agent's answer about each new mail, by id."""
-    index: dict[str, str]
-    """The agent's answer about each file, by path."""
-    tokens_per_second: float
-    """Tokens that the model sampled for all requests together."""
     exact: bool
     """Whether the model computes in full precision, so that equal transcripts are promised."""
 
@@ -80,6 +67,28 @@ class Comparison:
     def tools_ran(self) -> bool:
         """Whether the model called any tool."""
         return any(turn.tool_calls for turn in (*self.plain, *self.speculative))
+
+    @property
+    def waited_s(self) -> tuple[float, float]:
+        """Seconds that the user waited for the plain and for the speculative agent."""
+        return sum(turn.seconds for turn in self.plain), sum(turn.seconds for turn in self.speculative)
+
+    @property
+    def saved_share(self) -> float:
+        """Share of the waiting for the plain agent that speculation saved; negative if it took longer."""
+        plain, speculative = self.waited_s
+        return 1 - speculative / plain
+
+    @property
+    def counts(self) -> SpeculationCounts:
+        """What speculation did in all requests."""
+        return sum((turn.counts for turn in self.speculative), SpeculationCounts())
+
+    @property
+    def different(self) -> tuple[str, ...]:
+        """The requests in which the agents said or did different things."""
+        turns = zip(self.plain, self.speculative, strict=True)
+        return tuple(one.request for one, other in turns if one.transcript != other.transcript)
 
     def differences(self) -> str:
         """Return a diff of both transcripts; empty if they are equal, as they must be."""
@@ -90,107 +99,89 @@ class Comparison:
         return "\n".join(difflib.unified_diff(plain, speculative, "plain", "speculative", lineterm=""))
 
 
-def compare(
-    source: Path,
-    weather_delay: float,
-    view: View,
-    *,
-    model: str = "nano",
-    pace: float = 0.0,
-    requests: Sequence[str] | None = None,
-) -> Comparison:
-    """Run ``requests`` through both agents, by default questions about the data in ``source``.
-
-    The data in ``source`` is copied, not changed. ``weather_delay`` is the latency of the weather service in
-    seconds; ``model`` is what :func:`open_runtime` takes; ``pace`` limits the model to that many tokens per
-    second for the user's requests, 0 sets no limit.
-    """
-    with (
-        contextlib.ExitStack() as stack,
-        workspace() as folder,
-        WeatherService(weather_delay) as weather,
-        open_runtime(model) as runtime,
-    ):
-        today = dt.date.today()  # one date for the whole run, also past midnight
-        copies = {}
-        for name in ("plain", "speculative"):
-            copy_data(source, folder / name)
-            copies[name] = PersonalData.open(folder / name, lambda: today)
-            stack.callback(copies[name].close)
-        index = FolderIndex(folder / "index.db")
-        chosen = requests_about(copies["plain"]) if requests is None else requests
-        return asyncio.run(
-            _compare(copies["plain"], copies["speculative"], index, weather.url, runtime, pace, chosen, view)
-        )
+@dataclass
+class _Side:
+    name: SideName
+    agent: Agent
+    view: SideView
+    counter: SpeculationCounter
+    turns: list[Turn] = field(default_factory=list)
 
 
-async def _compare(
-    data: PersonalData,
-    other_data: PersonalData,
-    index: FolderIndex,
-    weather_url: str,
+async def compare(
     runtime: LocalRuntime,
-    pace: float,
+    data: tuple[PersonalData, PersonalData],
+    services: Services,
     requests: Sequence[str],
-    view: View,
+    view: DemoView,
+    *,
+    pace: float = 0.0,
 ) -> Comparison:
-    free = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
-    model = (
-        PacedChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS, tokens_per_second=pace) if pace else free
-    )
-    counter = SpeculationCounter(view)
-    speculating = await asyncio.to_thread(speculative, model, [counter])
-    async with httpx.AsyncClient(base_url=weather_url) as client:
-        plain_agent = assistant_agent(model, assistant_tools(data, client))
-        speculative_agent = assistant_agent(speculating, assistant_tools(other_data, client))
-        background_agent = assistant_agent(free, assistant_tools(data, client))
-        for agent in (plain_agent, speculative_agent):
-            await ask_quietly(agent, _WARM_UP)
-        counter.take()
-        view.begin(len(requests))
-        began, written = time.perf_counter(), runtime.statistics().engine.sampled_tokens
-        plain: list[Turn] = []
-        speculated: list[Turn] = []
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                background = tasks.create_task(_background(background_agent, data, index, view))
-                for number, request in enumerate(requests, 1):
-                    pair = [("plain", plain_agent, plain), ("speculative", speculative_agent, speculated)]
-                    # Alternate who goes first, in case the first run warms a cache for the second.
-                    for name, agent, turns in pair if number % 2 else reversed(pair):
-                        view.request(number, request, name)
-                        turns.append(await _turn(agent, request, view, counter))
-        except ExceptionGroup as failures:
-            # The first failure has cancelled the rest; callers should see it as itself.
-            raise failures.exceptions[0] from failures
-        written = runtime.statistics().engine.sampled_tokens - written
-        rate = written / (time.perf_counter() - began)
+    """Answer ``requests`` by both agents; ``data`` is the plain agent's copy and the other one's.
+
+    ``pace`` limits the model to that many tokens per second of each request; 0 sets no limit. With a pace the
+    engine is idle most of the time, and both agents answer at once. Without one they take turns, so that none
+    slows the other down, and alternate in who is first, in case the first warms a cache for the second.
+    """
+    async with AsyncExitStack() as stack:
+        weather = await stack.enter_async_context(httpx.AsyncClient(base_url=services.weather_url))
+        web = await stack.enter_async_context(httpx.AsyncClient(base_url=services.web_url))
+        model = (
+            PacedChatAgentRT(
+                runtime=runtime,
+                max_tokens=MOST_TOKENS,
+                tokens_per_second=pace,
+                characters_per_token=CHARACTERS_PER_TOKEN,
+            )
+            if pace
+            else ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
+        )
+        counters = [SpeculationCounter(view.side(name)) for name in ("plain", "agentrt")]
+        faster = await asyncio.to_thread(speculative, model, counters[1:])
+        agents = [
+            assistant_agent(model, assistant_tools(data[0], weather, web)),
+            assistant_agent(faster, assistant_tools(data[1], weather, web)),
+        ]
+        sides = [
+            _Side("plain", agents[0], view.side("plain"), counters[0]),
+            _Side("agentrt", agents[1], view.side("agentrt"), counters[1]),
+        ]
+        for side in sides:
+            await ask_quietly(side.agent, _WARM_UP)
+            side.counter.take()
+        began = time.perf_counter()
+        for number, request in enumerate(requests, 1):
+            if number > 1 and time.perf_counter() - began > _LONGEST_S:
+                break
+            view.request(number, len(requests), request)
+            if pace:
+                await asyncio.gather(*(_answer(side, request) for side in sides))
+            else:
+                for side in sides if number % 2 else reversed(sides):
+                    await _answer(side, request)
+            view.answered()
     exact = runtime.config.inference_precision == "f32"
-    return Comparison(tuple(plain), tuple(speculated), *background.result(), rate, exact)
+    return Comparison(tuple(sides[0].turns), tuple(sides[1].turns), exact)
 
 
-async def _background(
-    agent: Agent, data: PersonalData, index: FolderIndex, view: View
-) -> tuple[dict[str, str], dict[str, str]]:
-    digest = await digest_mail(agent, data, view)
-    return digest, await index_files(agent, data, index, view)
-
-
-async def _turn(agent: Agent, request: str, view: View, counter: SpeculationCounter) -> Turn:
+async def _answer(side: _Side, request: str) -> None:
     stopwatch = Stopwatch()
+    side.view.begin()
     began = time.perf_counter()
-    messages = await ask(agent, [HumanMessage(request)], view, [stopwatch])
+    messages = await ask(side.agent, [HumanMessage(request)], side.view, [stopwatch])
     seconds = time.perf_counter() - began
-    view.turn(seconds)
-    return Turn(
-        request,
-        _transcript(messages),
-        seconds,
-        stopwatch.model_calls,
-        stopwatch.model_seconds,
-        stopwatch.tool_seconds,
-        sum(isinstance(message, ToolMessage) for message in messages),
-        counter.take(),
+    side.view.answered(seconds)
+    side.turns.append(
+        Turn(
+            request,
+            _transcript(messages),
+            seconds,
+            stopwatch.model_calls,
+            stopwatch.model_seconds,
+            stopwatch.tool_seconds,
+            sum(isinstance(message, ToolMessage) for message in messages),
+            side.counter.take(),
+        )
     )
 
 

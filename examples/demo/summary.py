@@ -1,4 +1,4 @@
-"""The table and the summary that the demo prints at its end."""
+"""What the demo prints before it begins and at its end."""
 
 from __future__ import annotations
 
@@ -6,85 +6,112 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from ..assistant.speculation_counter import SpeculationCounts
+from ..assistant.latencies import Latencies
 from .comparison import Comparison, Turn
+from .run import Result
 
 _INTRODUCTION = (
-    "A personal assistant that looks into notes, calendar, mail and files and asks a weather service. "
-    "Nothing leaves this machine. {model} The weather is made up by a service on this machine, which waits "
-    "{delay:.2f} s before it answers, as one far away might (--weather-delay). Every request is put to a "
-    "plain agent and to one that drafts its next tool call and runs it speculatively, in turns, beside "
-    "background tasks."
+    "A personal assistant with notes, calendar, mail and files, which asks a weather service and the web. "
+    "Nothing leaves this machine. {model}\n"
+    "The mail is on an IMAP server, weather and web are HTTP servers, all on this machine. As real ones do, "
+    "an IMAP command takes {mail:.0f} ms, the weather {weather:.0f} ms and a web page {web:.0f} ms, for "
+    "both agents alike (--latency 0 adds nothing); docs/demo.md says where these times are from.\n"
+    "Each request goes to a plain agent and to one with agentrt: same engine, tools and servers.{order}"
 )
 _NANO = (
     "Its model is a demonstration model: small enough to ship with agentrt, it knows little but these tools. "
     "Use a real one with --model."
 )
 _PACE = (
-    " It could write some thousand tokens per second, too fast to hide a tool behind; for your requests it "
-    "is held to {pace:g}, as a larger model would be (--pace 0 lets it run free)."
+    " For your requests it is held to {pace:g} tokens per second, as a larger model would be (--pace 0 lets "
+    "it run free), and both agents answer at once."
 )
+_TURNS = " They answer one after the other, since they share the engine."
 
 
-def introduce(model: str, weather_delay: float, pace: float, console: Console) -> None:
+def introduce(model: str, latencies: Latencies, pace: float, console: Console) -> None:
     """Print what the demo does, and what of it is made up."""
-    about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model predicts the calls."
-    if pace:
-        about += _PACE.format(pace=pace)
-    console.print(_INTRODUCTION.format(model=about, delay=weather_delay), markup=False)
+    about = _NANO if model == "nano" else f"Its model is {model}; the nano draft model predicts its calls."
+    console.print(
+        _INTRODUCTION.format(
+            model=about,
+            mail=1e3 * latencies.mail,
+            weather=1e3 * latencies.weather,
+            web=1e3 * latencies.web,
+            order=_PACE.format(pace=pace) if pace else _TURNS,
+        ),
+        markup=False,
+    )
 
 
-def summarize(comparison: Comparison, console: Console) -> None:
-    """Print each request's time with both agents, the time saved, and whether the transcripts are equal."""
+def summarize(result: Result, console: Console) -> None:
+    """Print each request's time with both agents, how it came about, and three numbers to remember."""
+    comparison = result.comparison
     console.print(_table(comparison))
-    plain = sum(turn.seconds for turn in comparison.plain)
-    speculative = sum(turn.seconds for turn in comparison.speculative)
-    counts = sum((turn.counts for turn in comparison.speculative), SpeculationCounts())
-    tools = sum(turn.tool_seconds for turn in comparison.plain)
-    console.print(
-        "G is the plain agent's time for the model, T that for its tools. A hit is a call whose tool was "
-        "running, or done, before the model had made it; hidden is the time of such tools that the user did "
-        "not wait for. A miss is a call that was not predicted. "
-        f"{counts.wasted} speculative runs were wasted.\n"
-    )
-    change = f"{abs(plain - speculative):.2f} s ({abs(plain - speculative) / plain:.0%})"
-    console.print(
-        f"The user waited {plain:.2f} s for the plain agent and {speculative:.2f} s for the speculative one: "
-        f"{change} {'less' if speculative < plain else 'more'}. Claimed speculations hid "
-        f"{counts.hidden_s:.2f} of the tools' {tools:.2f} s; the rest of the difference is the cost of "
-        "drafting and other load on this machine."
-    )
-    each = sum(turn.model_seconds for turn in comparison.plain) / sum(
-        turn.model_calls for turn in comparison.plain
-    )
-    console.print(
-        "A hit can hide no more than the time the model takes to write the call. This one takes "
-        f"{each:.2f} s per call or answer; the slower the model and the tools, the more there is to save."
-    )
-    console.print(
-        f"Beside that, {len(comparison.digest)} new mails were digested and {len(comparison.index)} "
-        f"files indexed. The model wrote {comparison.tokens_per_second:.0f} tokens per second in all."
-    )
+    console.print(_explanation(result))
+    difference = comparison.differences()
+    if difference:
+        _explain(difference, exact=comparison.exact, console=console)
     if not comparison.tools_ran:
         console.print(
             "The model called no tool, so there was nothing to speculate on. Use a model that was trained to "
             "call tools: agentrt pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:q4_k_m",
             style="bold red",
         )
-    difference = comparison.differences()
-    if difference and comparison.exact:
+    for number, meaning in _three_numbers(result):
+        console.print(Text.assemble((f"{number:>8}", "bold green"), f"  {meaning}"), soft_wrap=True)
+
+
+def _explanation(result: Result) -> str:
+    plain, counts = result.comparison.plain, result.comparison.counts
+    model, tools = sum(turn.model_seconds for turn in plain), sum(turn.tool_seconds for turn in plain)
+    return (
+        f"G is the plain agent's time for the model ({model:.1f} s), T that for its tools ({tools:.1f} s). A "
+        "hit is a call whose tool was running, or done, before the model had made it: this hid "
+        f"{counts.hidden_s:.1f} s of tools. A request ahead is a model request that was sent before the "
+        "call that it follows was written: it hides the model's own time. An answer itself cannot be hidden, "
+        "so the time that the model takes for it is the least to wait. Beside the user's questions "
+        f"{result.agentrt.digests_per_s:.0f} digests a second were written, in order of arrival "
+        f"{result.fcfs.digests_per_s:.0f}.\n"
+    )
+
+
+def _three_numbers(result: Result) -> list[tuple[str, str]]:
+    comparison, counts = result.comparison, result.comparison.counts
+    plain, ours = comparison.waited_s
+    first, first_fcfs = 1e3 * result.agentrt.median_s, 1e3 * result.fcfs.median_s
+    return [
+        (
+            f"{abs(100 * comparison.saved_share):.0f} %",
+            f"{'less' if ours < plain else 'more'} waiting: {ours:.1f} s instead of {plain:.1f} s for the "
+            f"same {len(comparison.plain)} requests.",
+        ),
+        (
+            f"{result.ttft_ratio:.0f} x",
+            "sooner the first token while digests are written in the background: "
+            f"{first:.0f} ms instead of {first_fcfs:.0f} ms in order of arrival.",
+        ),
+        (
+            str(len(comparison.different)),
+            "differences in what the two agents said and did. The price: "
+            f"{counts.wasted} of {counts.hits + counts.wasted} tool runs and {counts.ahead_wasted} of "
+            f"{counts.ahead_kept + counts.ahead_wasted} requests ahead were wasted.",
+        ),
+    ]
+
+
+def _explain(difference: str, *, exact: bool, console: Console) -> None:
+    if exact:
         console.print("The two agents did not say the same. That is a fault of agentrt:", style="bold red")
-        console.print(difference, markup=False, soft_wrap=True)
-    elif difference:
+    else:
         console.print(
             "The two agents did not say the same word for word. In the model's own precision a batch changes "
             "the last bits of a token's probability, and which requests share a batch depends on timing:",
             style="yellow",
         )
-        console.print(difference, markup=False, soft_wrap=True)
-    else:
-        console.print("Both agents said and did the same, word for word.", style="green")
+    console.print(difference, markup=False, soft_wrap=True)
 
 
 def _table(comparison: Comparison) -> Table:
@@ -92,7 +119,7 @@ def _table(comparison: Comparison) -> Table:
     rows = [_row(*turns) for turns in zip(comparison.plain, comparison.speculative, strict=True)]
     totals = [sum(column) for column in zip(*rows, strict=True)]
     table.add_column("request", "all")
-    names = ("G", "T", "plain", "specul.", "saved", "hidden", "hit", "miss")
+    names = ("G", "T", "plain", "agentrt", "saved", "hits", "misses", "ahead")
     for name, total in zip(names, totals, strict=True):
         table.add_column(name, _cell(name, total), justify="right", no_wrap=True)
     for turn, row in zip(comparison.plain, rows, strict=True):
@@ -104,10 +131,10 @@ def _row(plain: Turn, speculative: Turn) -> tuple[float, ...]:
     counts = speculative.counts
     saved = plain.seconds - speculative.seconds
     times = (plain.model_seconds, plain.tool_seconds, plain.seconds, speculative.seconds, saved)
-    return (*times, counts.hidden_s, counts.hits, counts.misses)
+    return (*times, counts.hits, counts.misses, counts.ahead_kept)
 
 
 def _cell(name: str, value: float) -> str:
-    if name in ("hit", "miss"):
+    if name in ("hits", "misses", "ahead"):
         return str(value or "")
     return f"{value:+.2f}" if name == "saved" else f"{value:.2f}"

@@ -13,7 +13,7 @@ from agentrt.errors import ConfigurationError
 from agentrt.examples.assistant import data as data_module
 from agentrt.examples.assistant.data import PersonalData, copy_data, workspace
 from agentrt.examples.assistant.notes import Notes
-from agentrt.examples.assistant.requests import requests_about
+from agentrt.examples.assistant.requests import demo_requests, requests_about
 from agentrt.examples.assistant.sample_data import write_sample_data
 
 TODAY = dt.date(2026, 11, 18)
@@ -57,7 +57,18 @@ def test_requests_are_made_from_the_data(sample: Path) -> None:
     assert "What does the mail about roof repair say?" in requests
     assert "What does my note about lasagne recipe say?" in requests
     assert "Read the file club/minutes.txt" in requests
-    assert len(requests) == 9
+    assert len(requests) == 6
+    assert not any("Hello" in request or "light" in request for request in requests)  # no tool serves these
+
+
+def test_the_demo_asks_for_chains_for_two_calls_at_once_and_for_a_write(sample: Path) -> None:
+    data = PersonalData.open(sample, lambda: TODAY)
+    requests = demo_requests(data)
+    data.close()
+    assert len(requests) == len(set(requests)) == 13
+    assert sum("mail about" in request for request in requests) == 3
+    assert any("Paris and Rome" in request for request in requests)
+    assert requests[-1].startswith("Write a note")
 
 
 def test_requests_about_little_data(tmp_path: Path) -> None:
@@ -69,10 +80,11 @@ def test_requests_about_little_data(tmp_path: Path) -> None:
     (tmp_path / "mail.mbox").touch()
     (tmp_path / "files").mkdir()
     data = PersonalData.open(tmp_path)
-    requests = requests_about(data)
+    asked = [requests_about(data), demo_requests(data)]
     data.close()
-    assert "What does my note about aw shopping milk 4 say?" in requests
-    assert not any("mail about" in request or "Read the file" in request for request in requests)
+    for requests in asked:
+        assert "What does my note about aw shopping milk 4 say?" in requests
+        assert not any("mail about" in request or "Read the file" in request for request in requests)
 
 
 def test_missing_parts_are_named(sample: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.examples.assistant.errors import ToolError
-from agentrt.examples.assistant.mail import Mail, MailBox
+from agentrt.examples.assistant.mail import MailBox
+from agentrt.examples.assistant.mail_message import Mail
 
 
 def add(path: Path, sender: str, subject: str, body: str, *, flags: str = "", subtype: str = "plain") -> None:

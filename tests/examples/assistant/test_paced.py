@@ -63,3 +63,21 @@ def test_a_stream_is_spread_over_that_time(runtime: LocalRuntime, waits: list[fl
     assert len(waits) == len(chunks) > 1
     assert waits == sorted(waits)
     assert waits[-1] == chunks[-1].message.usage_metadata["output_tokens"] / 10
+
+
+def test_tokens_can_be_counted_as_those_of_another_vocabulary(
+    runtime: LocalRuntime, waits: list[float]
+) -> None:
+    paced = PacedChatAgentRT(runtime=runtime, tokens_per_second=10, characters_per_token=4)
+    answer = asyncio.run(paced.ainvoke(QUESTION))
+    assert waits == [len(answer.text) / 4 / 10]
+
+
+def test_a_call_counts_with_its_name_and_arguments(runtime: LocalRuntime, waits: list[float]) -> None:
+    paced = PacedChatAgentRT(runtime=runtime, tokens_per_second=10, characters_per_token=4)
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    weather = {"name": "get_weather", "description": "Get the weather in a city.", "parameters": schema}
+    tools = [{"type": "function", "function": weather}]
+    answer = asyncio.run(paced.bind_tools(tools).ainvoke("What is the weather in Oslo?"))
+    assert len(answer.tool_calls) == 1
+    assert waits == [len('{"name": "get_weather", "arguments": {"city": "Oslo"}}') / 4 / 10]

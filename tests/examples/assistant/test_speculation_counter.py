@@ -1,5 +1,8 @@
 from agentrt.examples.assistant.speculation_counter import SpeculationCounter, SpeculationCounts
 from agentrt.reports import (
+    AheadKept,
+    AheadStarted,
+    AheadWasted,
     CallClaimed,
     CallMissed,
     DraftArrived,
@@ -15,6 +18,9 @@ class Recorder:
     def speculation(self, tool: str) -> None:
         self.tools.append(tool)
 
+    def ahead(self) -> None:
+        self.tools.append("a request ahead")
+
 
 def test_events_are_counted_until_they_are_taken() -> None:
     view = Recorder()
@@ -25,6 +31,9 @@ def test_events_are_counted_until_they_are_taken() -> None:
     counter.on_event(CallMissed(2, "read_mail", 0.2, "not predicted"))
     counter.on_event(SpeculationWasted(2, "read_file", 0.1, "not asked for"))
     counter.on_event(SpeculationWasted(2, "read_note", 0.1, "not asked for"))
-    assert counter.take() == SpeculationCounts(hits=1, misses=1, wasted=2, hidden_s=0.75)
+    counter.on_event(AheadStarted(3))
+    counter.on_event(AheadKept(3, 0.5))
+    counter.on_event(AheadWasted(4, 0.5, "the next request was another one"))
+    assert counter.take() == SpeculationCounts(1, 1, 2, hidden_s=0.75, ahead_kept=1, ahead_wasted=1)
     assert counter.take() == SpeculationCounts()
-    assert view.tools == ["read_note"]
+    assert view.tools == ["read_note", "a request ahead"]

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.examples.assistant import weather as weather_module
+from agentrt.examples.assistant import http_service
 from agentrt.examples.assistant.errors import ToolError
 from agentrt.examples.assistant.weather import WeatherService, fetch_weather
 
@@ -85,7 +85,7 @@ class Wait(threading.Event):
 
 def test_it_waits_as_long_as_it_says_and_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Wait()
-    monkeypatch.setattr(weather_module, "Event", lambda: waiting)
+    monkeypatch.setattr(http_service, "Event", lambda: waiting)
     failures: list[Exception] = []
 
     def ask(url: str) -> None:

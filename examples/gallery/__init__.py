@@ -1,0 +1,1 @@
+"""What the short example scripts share: the option ``--model``, models and servers."""

@@ -1,0 +1,35 @@
+"""Servers of agentrt as processes of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def running(command: str, *options: str) -> Iterator[str]:
+    """Run ``agentrt serve`` or ``agentrt gateway`` on a free port of this machine; yield its base URL.
+
+    Raises:
+        RuntimeError: the server did not start. The message has what it printed, such as the line that
+            installs what is missing.
+    """
+    line = [sys.executable, "-m", "agentrt", command, "--port", "0", "--no-auth", *options]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            yield _address(server)
+        finally:
+            server.terminate()
+
+
+def _address(server: subprocess.Popen[str]) -> str:
+    """Return the address that the server prints once it can be reached."""
+    printed = []
+    for line in server.stdout or ():
+        printed.append(line)
+        if address := re.search(r"^serving .* at (http\S+)$", line):
+            return address[1]
+    raise RuntimeError("the server did not start:\n" + "".join(printed))

@@ -135,5 +135,7 @@ def _brief(body: Any) -> Any:
     if isinstance(body, dict):
         for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
             body.setdefault(name, 3)
+        if isinstance(options := body.setdefault("options", {}), dict):
+            options.setdefault("num_predict", 3)
         body["model"] = "nano" if body.get("model") != "" else ""
     return body

@@ -94,6 +94,7 @@ def _use_openai(url: str) -> None:
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
         create: Callable[..., object] = client.chat.completions.create
         respond: Callable[..., object] = client.responses.create
+        continue_prompt: Callable[..., object] = client.completions.create
         for more in (
             {},
             {"stream": True, "stream_options": {"include_usage": True}},
@@ -111,9 +112,21 @@ def _use_openai(url: str) -> None:
             {"messages": parts, "presence_penalty": 0.5, "frequency_penalty": 0.5, "logit_bias": {"5": -100}},
             {"messages": [{"role": "user", "content": [image]}]},
             {"prediction": {"type": "content", "content": "Hello"}, "service_tier": "flex", "user": "me"},
+            {"functions": [_WEATHER["function"]], "function_call": {"name": "get_weather"}},
         ):
             with suppress(openai.APIError):
                 create(**{**chat, **more})
+        older: dict[str, Any] = {"model": "nano", "prompt": "Hello!", "max_tokens": 4}
+        for more in (
+            {"stream": True, "stream_options": {"include_usage": True}},
+            {"prompt": ["Hello!", "Hi"], "n": 2, "logprobs": 2, "stop": ["."], "logit_bias": {"5": 1}},
+            {"prompt": [5, 6, 7], "echo": True, "suffix": "}", "best_of": 2},
+        ):
+            with suppress(openai.APIError):
+                continue_prompt(**{**older, **more})
+        for form in ("float", "base64"):
+            with suppress(openai.APIError):
+                client.embeddings.create(model="nano", input=["Hello!", "Hi"], encoding_format=form)
         for more in (
             {},
             {"stream": True, "instructions": "Be brief.", "metadata": {"a": "b"}},

@@ -133,5 +133,9 @@ _REQUESTS: Final[Mapping[str, tuple[str, Callable[[], bytes]]]] = {
     ),
     "many biases": (_CHAT, lambda: _chat(logit_bias={str(token): 1 for token in range(1024)})),
     "16 answers": (_CHAT, lambda: _chat(n=16, max_tokens=64, logprobs=True, top_logprobs=20)),
+    "65,536 log probabilities": (
+        _CHAT,
+        lambda: _chat(n=16, max_tokens=195, ignore_eos=True, logprobs=True, top_logprobs=20),
+    ),
 }
 """Path and body of each, by name."""

@@ -128,6 +128,6 @@ def _count_descriptors(gateway: ServerProcess, before: int, outcomes: Outcomes) 
     end = time.monotonic() + _SETTLE_S
     while (held := gateway.resources().descriptors - before) > 0 and time.monotonic() < end:
         time.sleep(0.1)
-    outcomes.descriptors_leaked += max(0, held)
+    outcomes.leaked["descriptors"] += max(0, held)
     if held > 0:
         outcomes.note("engines", f"{held} descriptors are held still")

@@ -155,14 +155,15 @@ _ATTACKS: Final[Mapping[AttackPart, Callable[[_Run], None]]] = {
 
 
 def _counts(outcomes: Outcomes) -> dict[str, float]:
-    return {
+    """Return the figures of all parts, without those that no part has measured."""
+    counts: dict[str, float] = {
         "tries": outcomes.tries,
         "server_errors_5xx": outcomes.server_errors,
         "untyped_errors": outcomes.untyped_errors,
         "broken_promises": outcomes.broken_promises,
         "faults_logged": outcomes.faults,
         "others_failed": outcomes.others_failed,
-        "longest_freeze_ms": round(1000 * outcomes.longest_freeze_s, 1),
-        "descriptors_leaked": outcomes.descriptors_leaked,
-        "blocks_leaked": outcomes.blocks_leaked,
     }
+    if outcomes.longest_freeze_s is not None:
+        counts["longest_freeze_ms"] = round(1000 * outcomes.longest_freeze_s, 1)
+    return counts | {f"{kind}_leaked": number for kind, number in outcomes.leaked.items()}

@@ -38,7 +38,7 @@ def count_leaks(server: ServerProcess, before: Resources, outcomes: Outcomes, na
         if not (descriptors or blocks) or time.monotonic() > end:
             break
         time.sleep(0.1)
-    outcomes.descriptors_leaked += descriptors
-    outcomes.blocks_leaked += blocks
+    outcomes.leaked["descriptors"] += descriptors
+    outcomes.leaked["blocks"] += blocks
     if descriptors or blocks:
         outcomes.note(name, f"{descriptors} descriptors and {blocks} blocks are held still")

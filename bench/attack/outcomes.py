@@ -35,11 +35,12 @@ class Outcomes:
     """What went wrong and has no count of its own; each is among the problems."""
     others_failed: int = 0
     """Requests of other clients that were not answered 200 meanwhile."""
-    descriptors_leaked: int = 0
-    blocks_leaked: int = 0
+    leaked: Counter[str] = field(default_factory=Counter)
+    """What servers still held when they were idle again, by kind. Kinds that were not counted are missing."""
     faults: int = 0
     """Lines of the servers' logs that tell of crashes, and servers that ended."""
-    longest_freeze_s: float = 0.0
+    longest_freeze_s: float | None = None
+    """The longest wait of another client during one try; None if none was measured."""
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How many answers had which status, by what was tried."""
     problems: list[tuple[str, str]] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Outcomes:
         if answer.status >= 500 and answer.status not in expected:
             self.server_errors += 1
             self.note(request.name, f"{shown} to {request.body[:_SHOWN_BYTES]!r}")
-        if not is_typed(answer, request.method):
+        if not is_typed(answer, request.method, request.path):
             self.untyped_errors += 1
             self.note(request.name, f"no documented error: {shown} to {request.body[:_SHOWN_BYTES]!r}")
 
@@ -76,13 +77,16 @@ class Outcomes:
 
     def freeze(self, name: str, seconds: float, limit_s: float) -> None:
         """Count what another client waited during a try."""
-        self.longest_freeze_s = max(self.longest_freeze_s, seconds)
+        self.longest_freeze_s = max(self.longest_freeze_s or 0.0, seconds)
         if seconds > limit_s:
             self.note(name, f"another client waited {1000 * seconds:.0f} ms")
 
 
-def is_typed(answer: Answer, method: str = "POST") -> bool:
-    """Return whether an answer is none of an error, or has an error of the documented form."""
+def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
+    """Return whether an answer is none of an error, or has an error of the documented form.
+
+    Below ``/api/`` that is Ollama's, or OpenAI's where the guard has refused the request.
+    """
     if answer.status == 0:
         return False
     if answer.content_type == "text/event-stream":
@@ -91,9 +95,14 @@ def is_typed(answer: Answer, method: str = "POST") -> bool:
     if answer.status < 400 or method == "HEAD":
         return True
     try:
-        return _is_documented(json.loads(answer.body))
+        body = json.loads(answer.body)
     except (ValueError, RecursionError):
         return False
+    return _is_documented(body) or (path.startswith("/api/") and _is_of_ollama(body))
+
+
+def _is_of_ollama(body: Any) -> bool:
+    return isinstance(body, dict) and body.keys() == {"error"} and isinstance(body["error"], str)
 
 
 def _is_documented(body: Any) -> bool:

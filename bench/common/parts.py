@@ -6,8 +6,6 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from .context_parts import Part
-
 
 class AttackPart(enum.StrEnum):
     """A part of the attack bench."""
@@ -32,7 +30,20 @@ class AttackPart(enum.StrEnum):
     """Growth under mixed load."""
 
 
-PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {"attack": AttackPart, "context": Part}
+class ContextPart(enum.StrEnum):
+    """A part of the context bench."""
+
+    TRACES = "traces"
+    """Switching latencies on every side."""
+    RESTARTS = "restarts"
+    """Times to the first token after a restart."""
+    STORAGE = "storage"
+    """What storing costs requests, and what survives damage and crashes."""
+    COMPRESSION = "compression"
+    """What contexts in fewer bits cost in accuracy."""
+
+
+PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {"attack": AttackPart, "context": ContextPart}
 """The parts of each bench that has some."""
 
 

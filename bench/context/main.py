@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from ..common.bench_model import BenchModel, open_given_models
-from ..common.context_parts import Part
 from ..common.crash_points import crash_points
 from ..common.machine import Machine, describe_machine
+from ..common.parts import ContextPart
 from ..common.report import BenchReport
 from ..models.bfcl import FILE as BFCL
 from ..models.bfcl import load_tasks
@@ -74,7 +74,7 @@ def run(
     workloads: Path | None,
     progress: Progress,
     model: str = "nano",
-    parts: Collection[Part] = tuple(Part),
+    parts: Collection[ContextPart] = tuple(ContextPart),
 ) -> BenchReport:
     """Measure ``parts`` with ``model``.
 
@@ -96,17 +96,17 @@ def run(
         bytes_a_token = token_bytes(runtime)
     measured = Measured()
     sweeps: list[SweepPoint] = []
-    left_out = [f"{part} (not asked for)" for part in Part if part not in parts]
+    left_out = [f"{part} (not asked for)" for part in ContextPart if part not in parts]
     length = min(size.traces.max_tokens, found.context_length - _MARGIN_TOKENS)
-    if Part.TRACES in parts:
+    if ContextPart.TRACES in parts:
         traces = Traces(model, bytes_a_token, texts_of, replace(size.traces, max_tokens=length), progress)
         measured.replayed += traces.sides()
         sweeps += traces.sweeps()
-    if Part.RESTARTS in parts:
+    if ContextPart.RESTARTS in parts:
         left_out += _measure_restarts(measured, model, found, size, texts, machine, progress)
-    if Part.STORAGE in parts:
+    if ContextPart.STORAGE in parts:
         _measure_storage(measured, model, size, texts, progress)
-    if Part.COMPRESSION in parts:
+    if ContextPart.COMPRESSION in parts:
         _measure_compression(measured, model, size, texts, workloads, progress)
     return BenchReport(
         bench="context",

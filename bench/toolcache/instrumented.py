@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .sides import Optimizations
@@ -68,9 +68,7 @@ def reason_before_calls(runtime: LocalRuntime, count: int) -> None:
     begin = tokenizer.encode('.\n<tool_call>\n{"name": "')
     thoughts = [*tokenizer.encode(_THOUGHT * count)[: count - 2], *begin]
 
-    def process_reasoning(
-        messages: Sequence[Mapping[str, Any]], preparation: Preparation | None = None, /, **options: Any
-    ) -> Any:
+    def process_reasoning(messages: Any, preparation: Preparation | None = None, /, **options: Any) -> Any:
         request = process(messages, preparation, **options)
         if request.grammar_matcher is None or messages[-1]["role"] == "tool":
             return request

@@ -52,6 +52,7 @@ def test_many_connections_slow_clients_and_clients_that_disconnect() -> None:
 def test_processes_that_end_while_they_use_models() -> None:
     figures = attacked(AttackPart.EXITS).figures
     assert (figures["clean_exits"], figures["exits_tried"]) == (4, 4)
+    assert not {"longest_freeze_ms", "descriptors_leaked"} & figures.keys(), "this part measures neither"
 
 
 def test_sigterm_under_load() -> None:

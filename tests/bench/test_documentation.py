@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agentrt.bench import documentation
-from agentrt.bench.common.context_parts import Part
 from agentrt.bench.common.machine import describe_machine
+from agentrt.bench.common.parts import ContextPart
 from agentrt.bench.common.report import BenchReport, Table
 from agentrt.bench.documentation import Measured, documents, read_reports, render
 from agentrt.errors import InvalidRequestError
@@ -245,7 +245,7 @@ def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pyte
     documentation.main(
         ["context", "--part", "restarts", "--quick", "--model", "main.gguf", "--draft", "small.gguf"]
     )
-    assert given["context"]["parts"] == [Part.RESTARTS]
+    assert given["context"]["parts"] == [ContextPart.RESTARTS]
     restarts = read_reports(Path("docs/figures"))["context_restarts"]
     command = "agentrt bench context --model main.gguf --part restarts --quick"
     assert restarts.source().startswith(f"Measured by `{command}`")

@@ -33,5 +33,6 @@ def test_bytes_are_changed_in_every_way() -> None:
 def test_bodies_are_those_of_the_clients() -> None:
     recorded = record_bodies()
     fields = {name for each in recorded for name in json.loads(each.body)}
-    assert {each.path for each in recorded} == {"/v1/chat/completions", "/v1/responses"}
+    paths = {f"/v1/{route}" for route in ("chat/completions", "completions", "embeddings", "responses")}
+    assert {each.path for each in recorded} == paths
     assert fields >= {"tools", "response_format", "stream_options", "text", "logit_bias", "prediction"}

@@ -50,6 +50,13 @@ def test_answers_that_are_documented(right: Answer) -> None:
     assert is_typed(right)
 
 
+def test_errors_in_the_form_of_ollama_are_for_its_routes_only() -> None:
+    error = answer(400, b'{"error": "messages: is empty."}')
+    assert is_typed(error, path="/api/chat")
+    assert not is_typed(error, path="/v1/chat/completions")
+    assert not is_typed(answer(400, b'{"error": {}}'), path="/api/chat")
+
+
 def test_an_answer_to_head_has_no_body() -> None:
     assert is_typed(answer(404, b""), "HEAD")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.bench.common.context_parts import Part
 from agentrt.bench.common.figures import draw
+from agentrt.bench.common.parts import ContextPart
 from agentrt.bench.common.process import SideProcess
 from agentrt.bench.context import main as context
 from agentrt.bench.context.main import Size, run
@@ -68,7 +68,7 @@ def test_every_figure_of_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_one_part_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "SIZES", {True: SMALL})
-    report = run(quick=True, workloads=None, progress=lambda line: None, parts=[Part.RESTARTS])
+    report = run(quick=True, workloads=None, progress=lambda line: None, parts=[ContextPart.RESTARTS])
     assert [table.title for table in report.tables] == ["time to the first token after a restart, in s"]
     assert "traces (not asked for); storage (not asked for); compression (not asked for)" in report.method
 

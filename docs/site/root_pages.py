@@ -30,7 +30,9 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Point links that leave ``docs/`` to the pages of the root."""
-    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md)", lambda found: f"]({PAGES[found[1]]}", markdown)
+    return re.sub(
+        r"\]\(((?:\.\./)*)\.\./([A-Z]+\.md)", lambda found: f"]({found[1]}{PAGES[found[2]]}", markdown
+    )
 
 
 def from_root(markdown: str) -> str:

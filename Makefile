@@ -13,7 +13,7 @@ PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo   a personal assistant with real tools on a local model, with and without speculation'
+	@echo 'make demo   a personal assistant on a local model, plain and with agentrt, side by side'
 	@echo 'make lint   ruff: errors, style and format'
 	@echo 'make types  mypy on the package; pyright on code that uses it'
 	@echo 'make quick  lint, mypy and the tests without models, sockets, benches and other processes: a minute'

@@ -18,8 +18,14 @@ BLOCK = re.compile(
 )
 
 
+# Each block of a page runs by itself, but those of a tutorial one after the other in one module.
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
 def blocks() -> Iterator[object]:
     for path in DOCUMENTS:
+        if path in TUTORIALS:
+            continue
         text = path.read_text(encoding="utf-8")
         for found in BLOCK.finditer(text):
             line = text.count("\n", 0, found.start("code")) + 1
@@ -27,16 +33,40 @@ def blocks() -> Iterator[object]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize(("path", "line", "code", "printed"), list(blocks()))
 def test_python_in_the_documentation_runs(
     path: Path, line: int, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    run_block(path, line, code, printed, {"__name__": "__main__"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
+def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, module = path.read_text(encoding="utf-8"), {"__name__": "__main__"}
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start("code")) + 1
+        run_block(path, line, found["code"], found["printed"], module)
+
+
+@pytest.fixture
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends what a page configures of OpenTelemetry, which a process configures once."""
+    trace = pytest.importorskip("opentelemetry.trace")
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)())
+
+
+def run_block(path: Path, line: int, code: str, printed: str | None, module: dict[str, object]) -> None:
+    """Run a block of a page in ``module``, and compare what it prints."""
     output = io.StringIO()
 
     # Empty lines in front make a traceback show the line of the document.
     with contextlib.redirect_stdout(output):
-        exec(compile("\n" * (line - 1) + code, str(path), "exec"), {"__name__": "__main__"})
+        exec(compile("\n" * (line - 1) + code, str(path), "exec"), module)
 
     if printed is not None:
         assert output.getvalue() == printed
@@ -59,6 +89,18 @@ def test_links_lead_somewhere(path: Path) -> None:
                 broken.append(target)
 
     assert broken == []
+
+
+# Pages of the reference are docstrings, and decisions have sections.
+GUIDES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md")), *TUTORIALS]
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+def test_a_page_begins_with_a_sentence_that_says_what_it_is_for(path: Path) -> None:
+    title, first = path.read_text(encoding="utf-8").split("\n\n")[:2]
+
+    assert title.startswith("# ")
+    assert not first.startswith(("#", "-", "|", "!", "<", "```"))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -25,6 +25,7 @@ HEAVY = {
     "openvino_genai",
     "openvino_tokenizers",
     "prometheus_client",
+    "pydantic_ai",
     "rich",
     "torch",
     "typer",
@@ -43,8 +44,8 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.drafting.drafter": (set(), 3),
     "agentrt.runtime.toolcache.outputs": (set(), 5),
     "agentrt.runtime.heg.graph": (set(), 6),
-    "agentrt.runtime.scheduler.scheduler": (set(), 31),
-    "agentrt.runtime.engine.simulation": (set(), 40),
+    "agentrt.runtime.scheduler.scheduler": (set(), 33),
+    "agentrt.runtime.engine.simulation": (set(), 42),
     # httpx loads rich where it is installed.
     "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 45),
 }

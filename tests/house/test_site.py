@@ -1,6 +1,7 @@
 """`make docs` fails on broken links; docstrings and the pages at the root become pages of the site."""
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -128,3 +129,52 @@ def test_links_of_the_root_pages_lead_to_pages_of_the_site() -> None:
         hook.on_page_markdown("[a](../README.md#try-it), [b](models.md)")
         == "[a](start.md#try-it), [b](models.md)"
     )
+    assert hook.on_page_markdown("[a](../../SECURITY.md)") == "[a](../security.md)"  # of a page in a folder
+
+
+@pytest.mark.parametrize(
+    ("page", "sentence"),
+    [
+        ("# A\n\nOne thing: it floats. It is old.\n", "One thing: it floats."),
+        ("# A\n\n`boat sail` sails. `boat row` rows.\n", "`boat sail` sails."),
+        ("# A\n\n```sh\npip install boat\n\nboat sail\n```\n\nThen it sails.\n", "Then it sails."),
+        ("# A\n\n- a list\n\n| a | table |\n\n**Boats** are [here](b.md):\n", "**Boats** are here"),
+    ],
+)
+def test_the_index_has_the_first_sentence_of_each_page(page: str, sentence: str) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed here; make docs installs it")
+
+    assert of_the_site("markdown_pages").summary(page) == sentence
+
+
+def test_the_site_has_the_markdown_of_each_page_and_an_index_of_them(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed here; make docs installs it")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    (tmp_path / "docs" / "boats").mkdir(parents=True)
+    pages = {
+        "index.md": "# Harbour\n\n![A picture](a.svg)\n\nThe [pier](boats/pier.md) is\nlong. It is old.\n",
+        "boats/pier.md": "# Pier\n\nWhere boats lie:\n\n- one\n",
+        "api.md": "# Code\n\n::: boats\n",
+    }
+    for path, text in pages.items():
+        (tmp_path / "docs" / path).write_text(text, encoding="utf-8")
+    config = {
+        "site_name": "Boats",
+        "site_description": "All of them.",
+        "hooks": [str(ROOT / "docs" / "site" / "markdown_pages.py")],
+        "nav": ["boats/pier.md", "index.md", "api.md"],
+    }
+    (tmp_path / "mkdocs.yml").write_text(json.dumps(config), encoding="utf-8")
+
+    build(load_config(str(tmp_path / "mkdocs.yml")))
+
+    site = tmp_path / "site"
+    assert (site / "llms.txt").read_text(encoding="utf-8") == (
+        "# Boats\n\n> All of them.\n\n## Pages\n\n"
+        "- [Pier](boats/pier.md): Where boats lie\n"
+        "- [Harbour](index.md): The pier is long.\n"
+    )
+    assert (site / "boats" / "pier.md").read_text(encoding="utf-8") == pages["boats/pier.md"]
+    assert not (site / "api.md").exists()

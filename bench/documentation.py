@@ -4,8 +4,8 @@
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
 ``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
 it measures the drafting and context benches on these models instead of nano, and the speculation bench on
-them as well, kept as the report ``speculation_models``. With ``--part`` it measures parts of bench attack or
-context, kept as the report ``BENCH_PART``. A region is::
+them as well, kept as the report ``speculation_models``. With ``--part`` it measures parts of bench
+attack, context or speculation, kept as the report ``BENCH_PART``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
     parser.add_argument("--model", help="a main model for benches drafting, context and speculation")
     parser.add_argument(
-        "--part", action="append", default=[], help="a part of bench attack or context; can be repeated"
+        "--part", action="append", default=[], help="a part of a bench that has parts; can be repeated"
     )
     parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
@@ -259,11 +259,10 @@ def main(arguments: Sequence[str]) -> None:
         commit = _commit() if given.benches or given.model else ""
         pair = [given.model, *given.draft] if given.model else []
         of_bench = {"drafting": pair, "context": pair[:1]}
-        runs = [(name, of_bench.get(name, [])) for name in given.benches]
+        runs = [(name, of_bench.get(name, []), given.part if name in PARTS else []) for name in given.benches]
         if pair:
-            runs.append(("speculation", pair))
-        for name, given_pair in runs:
-            parts = given.part if name in PARTS else ()
+            runs.append(("speculation", pair, []))
+        for name, given_pair, parts in runs:
             _measure(
                 name, commit, given.workloads, given.quick, given.models, folder, _progress, given_pair, parts
             )

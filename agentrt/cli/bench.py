@@ -50,7 +50,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--model": set(BenchName) - {BenchName.ATTACK},
-    "--part": {BenchName.ATTACK, BenchName.CONTEXT},
+    "--part": {BenchName.ATTACK, BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
     "--seeds": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},
@@ -95,7 +95,7 @@ def bench(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="A part of bench attack or context to measure alone, such as requests or restarts. Can be "
+            help="A part of bench attack, context or speculation to measure alone, such as restarts. Can be "
             "given several times."
         ),
     ] = None,
@@ -123,6 +123,8 @@ def bench(
     _refuse_options_of_others(name, [option for option, value in given.items() if value is not None])
     if name is BenchName.SPECULATION and (model is None) is not (draft is None):
         raise typer.BadParameter("both are needed, or neither", param_hint="--model and --draft")
+    if name is BenchName.SPECULATION and model is not None and part:
+        raise typer.BadParameter("not with --model, which measures one part of its own", param_hint="--part")
     if draft and model is None:
         raise typer.BadParameter("needs --model", param_hint="--draft")
     for extra in NEEDED_EXTRAS[name]:

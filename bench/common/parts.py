@@ -43,7 +43,30 @@ class ContextPart(enum.StrEnum):
     """What contexts in fewer bits cost in accuracy."""
 
 
-PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {"attack": AttackPart, "context": ContextPart}
+class SpeculationPart(enum.StrEnum):
+    """A part of the speculation bench."""
+
+    NANO = "nano"
+    """Agents on the demonstration model, plain and speculating."""
+    SIMULATED = "simulated"
+    """Figures 5 to 7 of SpecTools in virtual time, on recorded tasks."""
+    OVERHEAD = "overhead"
+    """What speculating costs a turn."""
+    FRAMEWORKS = "frameworks"
+    """Agents of other frameworks."""
+    GUARDS = "guards"
+    """Calls that a guard rejects."""
+    PEERS = "peers"
+    """Other implementations of speculation, on the same tasks."""
+    PATTERNS = "patterns"
+    """Predictions from recorded conversations."""
+
+
+PARTS: Final[Mapping[str, type[enum.StrEnum]]] = {
+    "attack": AttackPart,
+    "context": ContextPart,
+    "speculation": SpeculationPart,
+}
 """The parts of each bench that has some."""
 
 

@@ -87,7 +87,9 @@ def test_a_folder_without_workloads_is_refused_before_the_work(given: dict[str, 
     result = CliRunner().invoke(app, ["bench", "engine", "--workloads", str(tmp_path)])
     assert isinstance(result.exception, WorkloadNotFoundError)
     assert given == {}
-    result = CliRunner().invoke(app, ["bench", "engine", "--workloads", str(tmp_path / "nowhere")])
+    result = CliRunner().invoke(
+        app, ["bench", "engine", "--workloads", str(tmp_path / "nowhere")], env={"COLUMNS": "200"}
+    )
     assert (result.exit_code, given) == (2, {})
     assert "does not exist" in result.output
 
@@ -121,7 +123,7 @@ def test_parts_are_passed_to_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["bench", "context", "--part", "restarts", "--part", "storage"])
     assert result.exit_code == 0, result.output
     assert given == [ContextPart.RESTARTS, ContextPart.STORAGE]
-    for bench, known in (("context", "compression"), ("attack", "soak")):
+    for bench, known in (("context", "compression"), ("attack", "soak"), ("speculation", "guards")):
         result = CliRunner().invoke(app, ["bench", bench, "--part", "nothing"])
         assert result.exit_code == 2
         assert known in result.output
@@ -133,6 +135,13 @@ def test_options_of_other_benches_are_refused(given: dict[str, Any], option: str
     assert result.exit_code == 2
     assert option in result.output
     assert given == {}
+
+
+def test_models_have_no_parts() -> None:
+    models = ["--model", "nano", "--draft", "nano-draft"]
+    result = CliRunner().invoke(app, ["bench", "speculation", *models, "--part", "guards"])
+    assert result.exit_code == 2
+    assert "--part" in result.output
 
 
 @pytest.mark.parametrize("option", ["--model", "--draft"])

@@ -8,6 +8,8 @@ import json
 import pytest
 
 from agentrt.adapters.langchain import ChatAgentRT, speculate
+from agentrt.bench.common.parts import SpeculationPart
+from agentrt.bench.speculation.main import run
 from agentrt.bench.speculation.nano import NanoBench, Setting, nano_figures, nano_table, slowdown_pct
 from agentrt.bench.speculation.tasks import REQUESTS, TimedTools
 from agentrt.perfmodel import TurnTimes
@@ -90,3 +92,11 @@ def test_a_small_run_on_the_real_models() -> None:
     assert [one.ratio for one in settings] == [0.5, 1.0, 2.0]
     assert all(one.pairs == 2 and one.plain_s > 0 for one in settings)
     assert messages[0] == "warming up"
+
+
+def test_a_part_gives_its_own_figures_only() -> None:
+    parts = [SpeculationPart.GUARDS, SpeculationPart.OVERHEAD]
+    report = run(quick=True, workloads=None, progress=lambda line: None, parts=parts)
+    assert {"guard_bypasses", "sdk_overhead_claimed_turn_ms_p50"} <= report.figures.keys()
+    assert not {"time_saved_pct", "frameworks_tried", "transcripts_equal"} & report.figures.keys()
+    assert len(report.tables) == 2

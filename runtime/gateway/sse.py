@@ -12,8 +12,8 @@ _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LAST_LINE = b"data: [DONE]"
 
 
-class EventTooLargeError(ValueError):
-    """An event has more bytes than the limit."""
+class UnreadableEventError(httpx.RemoteProtocolError):
+    """An event of an engine is too large, or is no JSON that the gateway can parse."""
 
 
 async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
@@ -23,7 +23,7 @@ async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, No
     hold other characters at which ``str.splitlines`` splits.
 
     Raises:
-        EventTooLargeError: an event has more than 8 MiB.
+        UnreadableEventError: an event has more than 8 MiB.
     """
     buffer = bytearray()
     async for piece in pieces:
@@ -34,7 +34,7 @@ async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, No
             del buffer[: end.end()]
             searched = 0
         if len(buffer) > _MAX_EVENT_BYTES:
-            raise EventTooLargeError(f"an event of more than {_MAX_EVENT_BYTES} bytes")
+            raise UnreadableEventError(f"it has more than {_MAX_EVENT_BYTES} bytes")
 
 
 def event_data(event: bytes) -> bytes:

@@ -12,10 +12,13 @@ from typing import Any, Final
 import httpx
 from pydantic_core import from_json
 
-from .sse import EventTooLargeError, event_data, split_events
+from .sse import UnreadableEventError, event_data, split_events
 
 _END_S: Final = 2.0
 """An engine that has finished its turn has this long for the usage and the end of the stream."""
+
+_DONE: Final = b"[DONE]"
+"""OpenAI's clients take data that begins so for the end of a stream."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -27,7 +30,7 @@ class TurnEvent:
     raw: bytes
     """The event as it came, with its final blank line."""
     body: dict[str, Any] | None
-    """Its data, a chunk or an error; None for a comment and for data that is no JSON object."""
+    """Its data, a chunk or an error; None for a comment and for data that does not begin an object."""
 
 
 async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, None]:
@@ -38,22 +41,23 @@ async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, Non
     seconds, the turn has ended, too.
 
     Raises:
-        httpx.HTTPError: the engine broke off, sent an event of more than 8 MiB, or ended the stream before
-            the turn was complete.
+        UnreadableEventError: an event has more than 8 MiB, or is an object that cannot be parsed.
+        httpx.HTTPError: the engine broke off, or ended the stream before the turn was complete, with
+            ``[DONE]`` or without.
     """
     complete = False
     try:
         async with aclosing(split_events(response.aiter_raw())) as events:
             while (event := await _next_event(events, _END_S if complete else None)) is not None:
                 data = event_data(event)
-                if data == b"[DONE]":
-                    return
+                if data.lstrip().startswith(_DONE):
+                    break
                 body = _json_object(data)
                 complete = complete or _completes_turn(body)
                 yield TurnEvent(event, body)
-    except (httpx.HTTPError, EventTooLargeError, TimeoutError) as error:
+    except (httpx.HTTPError, TimeoutError) as error:
         if not complete:
-            raise _as_http_error(error) from error
+            raise
         _log.info("the engine did not end a complete stream: %r", error)
     if not complete:
         raise httpx.RemoteProtocolError("its stream ended before the answer was complete")
@@ -66,11 +70,19 @@ async def _next_event(events: AsyncGenerator[bytes, None], timeout_s: float | No
 
 
 def _json_object(data: bytes) -> dict[str, Any] | None:
-    try:
-        body = from_json(data) if data else None
-    except ValueError:
+    """Return the object that ``data`` is; None if it is something else.
+
+    Raises:
+        UnreadableEventError: it begins an object and cannot be parsed. Sent as it is, it could be a chunk
+            with the engine's id and the number of another turn's call.
+    """
+    if not data.lstrip().startswith(b"{"):
         return None
-    return body if isinstance(body, dict) else None
+    try:
+        body: dict[str, Any] = from_json(data)
+    except ValueError as error:
+        raise UnreadableEventError(str(error)) from error
+    return body
 
 
 def _completes_turn(body: dict[str, Any] | None) -> bool:
@@ -81,7 +93,3 @@ def _completes_turn(body: dict[str, Any] | None) -> bool:
         isinstance(choice, dict) and choice.get("finish_reason") for choice in choices
     )
     return finished or bool(body.get("error"))
-
-
-def _as_http_error(error: Exception) -> httpx.HTTPError:
-    return error if isinstance(error, httpx.HTTPError) else httpx.RemoteProtocolError(str(error))

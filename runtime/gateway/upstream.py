@@ -8,7 +8,7 @@ import httpx
 
 from ..http.errors import ApiError
 from .config import GatewayConfig
-from .sse import whole_lines
+from .sse import UnreadableEventError, whole_lines
 from .target import engine_target
 
 Header = tuple[bytes, bytes]
@@ -132,6 +132,14 @@ async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 
 def upstream_error(error: httpx.HTTPError) -> ApiError:
     """Return the error to send when a request to the engine fails: 504 for a timeout, else 502."""
+    if isinstance(error, UnreadableEventError):
+        return ApiError(
+            502,
+            f"the engine behind this gateway sent an event that cannot be read ({error}). Send the request "
+            "without stream: the answer is then relayed unchanged.",
+            kind="server_error",
+            code="upstream_unreadable",
+        )
     if isinstance(error, httpx.TimeoutException):
         return ApiError(
             504,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import openai
 import pytest
 
 from agentrt.runtime.gateway import turn_events
@@ -26,6 +27,18 @@ def events_of(answer: httpx.Response) -> list[Any]:
     """The data of all events, as JSON except ``[DONE]``."""
     found = [line[6:] for line in answer.text.splitlines() if line]
     return [data if data == "[DONE]" else json.loads(data) for data in found]
+
+
+def answered(gateway: Running, engine: Scripted) -> list[Any]:
+    """The data of all events of an answer whose call has an output before the engine makes it."""
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=STREAMED, timeout=60) as answer:
+        lines = (line[6:] for line in answer.iter_lines() if line)
+        opening = json.loads(next(lines))
+        output = {"name": "read", "params": {"path": "a"}, "output": "the text"}
+        path = f"{gateway.url}/v1/cache-tool-output/{opening['id']}"
+        assert httpx.post(path, json=[output]).json() == {"cached": 1}
+        engine.go_on.set()
+        return [opening, *(data if data == "[DONE]" else json.loads(data) for data in lines)]
 
 
 def test_an_engine_that_is_too_slow(start: Callable[..., Running], scripted: Callable[..., Scripted]) -> None:
@@ -69,7 +82,7 @@ def test_an_engine_that_breaks_off_a_stream(
 def test_stream_events_that_are_not_chunks(
     start: Callable[..., Running], scripted: Callable[..., Scripted]
 ) -> None:
-    body = ': ping\n\nevent: odd\ndata: 7\n\ndata: {\n\ndata: {"error": {"message": "broken"}}\n\n'
+    body = ': ping\n\nevent: odd\ndata: 7\n\ndata: [\n\ndata: {"error": {"message": "broken"}}\n\n'
     text = 'data: {"id": "x", "choices": [{"index": 0, "delta": {"content": "a\u2028b"}}]}\n\n'
     gateway = start(scripted(STREAM + (body + text).encode()).url)
     answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
@@ -88,6 +101,77 @@ def test_an_engine_that_closes_before_the_answer_is_complete(
     *_, word, error = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
     assert word["choices"][0]["delta"] == {"content": "hi"}
     assert error["error"]["code"] == "upstream_unreachable"
+
+
+@pytest.mark.parametrize(
+    "done", [b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\n", b"event: x\ndata:  [DONE] \n\n"]
+)
+@pytest.mark.parametrize("before", [b"", FIRST, CALL])
+def test_a_stream_that_is_done_before_the_answer_is_complete(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], before: bytes, done: bytes
+) -> None:
+    gateway = start(scripted(STREAM + before + done).url)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
+    *_, error = events_of(answer)
+    assert error["error"]["code"] == "upstream_unreachable"
+    assert b"[DONE]" not in answer.content
+    with (
+        openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0, timeout=60) as client,
+        pytest.raises(openai.APIError, match="its stream ended before the answer was complete"),
+    ):
+        list(client.chat.completions.create(**STREAMED))
+
+
+def test_a_next_turn_that_is_done_before_it_is_complete(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    engine = scripted(STREAM, held=CALL + FINISHED, next_answer=STREAM + FIRST + b"data: [DONE]\n\n")
+    *_, result, word, error = answered(start(engine.url), engine)
+    assert result["choices"][0]["delta"]["tool_results"][0]["content"] == "the text"
+    assert word["choices"][0]["delta"] == {"content": "hi"}
+    assert error["error"]["code"] == "upstream_unreachable"
+
+
+DEEP = b'{"path": %b}' % (b"[" * 5000 + b"]" * 5000)
+
+
+def call_of(arguments: bytes) -> bytes:
+    """``CALL`` with other JSON in the place of the text of its arguments."""
+    text = rb'"{\"path\": \"a\"}"'
+    assert text in CALL
+    return CALL.replace(text, arguments)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        call_of(DEEP),
+        call_of(DEEP).replace(b"}]}\n", b', "finish_reason": "tool_calls"}]}\n'),
+        b"data: {\n\n",
+        b'data:  {"choices": [{"delta": {"content": "\\ud800"}}]}\n\n',
+    ],
+    ids=["deep call", "deep call that ends the turn", "cut", "half a character"],
+)
+def test_an_event_that_cannot_be_read_is_an_error(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], event: bytes
+) -> None:
+    """Relayed as it is, it would have the engine's id, and a call the number of one of another turn."""
+    gateway = start(scripted(STREAM + FIRST + event + FINISHED + b"data: [DONE]\n\n").url)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
+    _, word, error = events_of(answer)
+    assert word["choices"][0]["delta"] == {"content": "hi"}
+    assert (error["error"]["type"], error["error"]["code"]) == ("server_error", "upstream_unreadable")
+    assert "without stream" in error["error"]["message"]
+
+
+def test_deep_arguments_arrive_as_the_text_that_they_are(
+    start: Callable[..., Running], scripted: Callable[..., Scripted]
+) -> None:
+    call = call_of(json.dumps(DEEP.decode()).encode())
+    gateway = start(scripted(STREAM + call + FINISHED + b"data: [DONE]\n\n").url)
+    _, sent, finish, done = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
+    assert sent["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] == DEEP.decode()
+    assert (finish["choices"][0]["finish_reason"], done) == ("tool_calls", "[DONE]")
 
 
 def test_a_relayed_stream_that_ends_within_an_event_stays_incomplete(
@@ -125,16 +209,9 @@ def test_an_answered_call_is_continued_although_its_stream_does_not_end(
     monkeypatch.setattr(turn_events, "_END_S", 0.05)
     end = FINISHED.replace(b"tool_calls", b"stop")
     engine = scripted(STREAM, held=CALL + FINISHED, next_answer=STREAM + FIRST + end, stays=True)
-    gateway = start(engine.url, upstream_timeout_s=20)
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=STREAMED, timeout=60) as answer:
-        lines = (line[6:] for line in answer.iter_lines() if line)
-        output = {"name": "read", "params": {"path": "a"}, "output": "the text"}
-        path = f"{gateway.url}/v1/cache-tool-output/{json.loads(next(lines))['id']}"
-        assert httpx.post(path, json=[output]).json() == {"cached": 1}
-        engine.go_on.set()
-        *events, done = lines
+    *events, done = answered(start(engine.url, upstream_timeout_s=20), engine)
     assert done == "[DONE]"
-    _, result, word, finish = (json.loads(event)["choices"][0] for event in events)
+    _, _, result, word, finish = (event["choices"][0] for event in events)
     assert result["delta"]["tool_results"][0]["content"] == "the text"
     assert word["delta"] == {"content": "hi"}
     assert finish["finish_reason"] == "stop"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.runtime.gateway import sse
-from agentrt.runtime.gateway.sse import EventTooLargeError, event_data, split_events
+from agentrt.runtime.gateway.sse import UnreadableEventError, event_data, split_events
 
 
 async def pieces_of(body: bytes, cuts: list[int]) -> AsyncGenerator[bytes, None]:
@@ -62,5 +62,5 @@ def test_data_in_lines_and_comments() -> None:
 
 def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "_MAX_EVENT_BYTES", 100)
-    with pytest.raises(EventTooLargeError):
+    with pytest.raises(UnreadableEventError):
         read(b"data: " + b"x" * 200, [50])

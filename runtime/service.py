@@ -46,6 +46,7 @@ from .model.tokenizer import Tokenizer
 from .model.weights_check import WeightsCheck, check_weights
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
+from .output.generation_span import GenerationSpan, failing, generation_span
 from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message, Prompt
@@ -407,12 +408,18 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     def generate(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer and block until it is complete."""
-        with self._submit(self._prepare(messages, options)) as pending:
+        with (
+            self._span(messages, options) as span,
+            self._submit(self._prepare(messages, options), span=span) as pending,
+        ):
             return pending.generation()
 
     async def agenerate(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> Generation:
         """Generate one answer without blocking the event loop. Cancelling the task cancels the request."""
-        with self._submit(await self._process(messages, options)) as pending:
+        with (
+            self._span(messages, options) as span,
+            self._submit(await self._process(messages, options), span=span) as pending,
+        ):
             await asyncio.wrap_future(pending.output)
             return pending.generation()
 
@@ -423,7 +430,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        return self._events(self._prepare(messages, options))
+        with self._span(messages, options, stream=True) as span:
+            return self._events(self._prepare(messages, options), span)
 
     def _restore(self, contexts: SavedContexts) -> None:
         """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
@@ -435,9 +443,11 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         else:
             self._salts = self._kept.salts = contexts.salts
 
-    def _events(self, request: Request) -> Generator[GenerationEvent, None, None]:
+    def _events(
+        self, request: Request, span: GenerationSpan | None
+    ) -> Generator[GenerationEvent, None, None]:
         pieces = Handover[str | ToolTurn]()
-        with self._submit(request, pieces.put) as pending:
+        with failing(span), self._submit(request, pieces.put, span=span) as pending:
             pending.output.add_done_callback(lambda _: pieces.close())
             with closing(pieces.batches_blocking()) as batches:
                 for batch in batches:
@@ -458,16 +468,22 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
     async def start(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> GenerationStream:
         """Start one answer and return once the request is checked and accepted; read its events next."""
-        request = await self._process(messages, options)
-        tool_outputs = ToolOutputs(
-            request.tool_choice.tools if request.tool_choice is not None else (),
-            tokenize=self._renderer.tokenize_call,
-            max_reply_tokens=self.context_length - len(request.prompt_token_ids),
-        )
-        tool_cache = self._tool_cache(request, tool_outputs)
-        return GenerationStream(
-            lambda listener: self._submit(request, listener, tool_cache), tool_outputs, owner=self
-        )
+        with self._span(messages, options, stream=True) as span:
+            request = await self._process(messages, options)
+            tool_outputs = ToolOutputs(
+                request.tool_choice.tools if request.tool_choice is not None else (),
+                tokenize=self._renderer.tokenize_call,
+                max_reply_tokens=self.context_length - len(request.prompt_token_ids),
+            )
+            tool_cache = self._tool_cache(request, tool_outputs)
+            return GenerationStream(
+                lambda listener: self._submit(request, listener, tool_cache, span), tool_outputs, owner=self
+            )
+
+    def _span(
+        self, messages: Prompt, options: GenerationOptions, *, stream: bool = False
+    ) -> AbstractContextManager[GenerationSpan | None]:
+        return generation_span(self.model_id, messages, options, stream=stream)
 
     def _prepare(
         self,
@@ -519,8 +535,11 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         request: Request,
         listener: OutputListener | None = None,
         tool_cache: ToolCacheDrafter | None = None,
+        span: GenerationSpan | None = None,
     ) -> PendingGeneration:
         native_calls.check()
+        if span is not None:
+            span.submitted(request)
         selected = self.drafter_selector.select(request, tool_cache)
         pending = PendingGeneration(
             self._engine,
@@ -529,6 +548,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             drafters=selected.drafters,
             completer=selected.completer,
             tool_cache=tool_cache,
+            span=span,
         )
         if request.context_id:
             self.context_table.track(

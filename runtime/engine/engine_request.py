@@ -53,6 +53,10 @@ class RequestOutput:
     queued_s: float
     time_to_first_token_s: float
     total_s: float
+    preemptions: int = 0
+    """How often it was paused between two kernels for more urgent ones."""
+    evictions: int = 0
+    """How often its KV blocks were taken for another request."""
     logprobs: tuple[TokenLogprobs, ...] = ()
     """One entry per sampled token, if the request asks for them."""
 
@@ -135,6 +139,8 @@ class EngineRequest:
                 queued_s=(self.started or now) - sequence.arrived,
                 time_to_first_token_s=(self.first_token or now) - sequence.arrived,
                 total_s=now - sequence.arrived,
+                preemptions=sequence.preemptions,
+                evictions=sequence.evictions,
                 logprobs=tuple(self.sampler.logprobs),
             )
         )

@@ -15,6 +15,7 @@ from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
+from ..http.trace_context import TraceContext
 from . import chat, health, models
 from .config import GatewayConfig
 from .gateway_state import GatewayState
@@ -44,6 +45,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
         app.include_router(router)
     app.mount("/", relay)
     install_error_handlers(app)
+    app.add_middleware(TraceContext)
     app.add_middleware(Guard, config=config, admission=admission)
     allow_origins(app, config)
     return app

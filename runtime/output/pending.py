@@ -13,6 +13,7 @@ from ..request.request import Request
 from ..toolcache.tool_turn import ToolTurn
 from .builder import GenerationBuilder
 from .generation import Finished, Generation, GenerationEvent, LogprobsDelta
+from .generation_span import GenerationSpan
 
 LOGPROBS_AT_ONCE: Final = 16
 """Tokens of one :class:`LogprobsDelta`, after which a stream sends them, without text if there is none yet.
@@ -31,12 +32,15 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         drafters: Sequence[Drafter] = (),
         completer: DraftCompleter | None = None,
         tool_cache: ToolCache | None = None,
+        span: GenerationSpan | None = None,
     ) -> None:
         """Submit ``request``; ``listener`` receives the pieces for :meth:`feed`, on the engine thread.
 
-        ``drafters``, ``completer`` and ``tool_cache`` are as in :meth:`Engine.submit`.
+        ``drafters``, ``completer`` and ``tool_cache`` are as in :meth:`Engine.submit`. ``span`` is ended with
+        the answer.
         """
         self._engine = engine
+        self._span = span
         self._request = engine.submit(
             request, listener=listener, drafters=drafters, completer=completer, tool_cache=tool_cache
         )
@@ -58,6 +62,8 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
     def cancel(self) -> None:
         """End the request in any state; without effect if it has ended."""
         self._engine.cancel(self._request)
+        if self._span is not None:
+            self._span.give_up(self.output)
 
     def total_tokens(self) -> int | None:
         """Return the tokens of prompt and answer of an ended request; None if it has no whole answer."""
@@ -81,8 +87,11 @@ class PendingGeneration(AbstractContextManager["PendingGeneration"]):
         """
         events = self._builder.finish(self.output.result())
         finished = events[-1]
-        if isinstance(finished, Finished) and finished.generation.finish_reason == "tool_calls":
-            self._engine.hold_for_next_turn(self._request)
+        if isinstance(finished, Finished):
+            if finished.generation.finish_reason == "tool_calls":
+                self._engine.hold_for_next_turn(self._request)
+            if self._span is not None:
+                self._span.finish(self.output.result(), finished.generation)
         return [*self._new_logprobs(), *events]
 
     def generation(self) -> Generation:

@@ -304,6 +304,7 @@ class BatchBuilder:
             self._block_manager.release(sequence)
             self._queues.requeue(sequence)
         self.evictions += 1
+        sequence.evictions += 1
 
     def _evictable(self, sequence: Sequence) -> bool:
         """Whether its blocks can be taken now: no kernel is writing to them, and it is in no decode batch.

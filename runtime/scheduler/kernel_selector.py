@@ -269,3 +269,5 @@ class KernelSelector:
             if started and batch.level > level and not batch.preempted:
                 batch.preempted = True
                 self.preemptions += 1
+                for sequence in batch.sequences:
+                    sequence.preemptions += 1

@@ -107,6 +107,10 @@ class Sequence:
     """Whether it has reached its promotion time (aging, §6.5): it is served first among its level."""
     attention: AttentionMass | None = None
     """The attention that its tokens are paid; None until it has been measured."""
+    preemptions: int = 0
+    """How often a batch of it was paused between two kernels for a more urgent one."""
+    evictions: int = 0
+    """How often it has lost its blocks to another sequence."""
     faults: int = 0
     """Kernels that have failed on it since its last sampled token."""
 

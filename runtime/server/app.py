@@ -15,6 +15,7 @@ from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
+from ..http.trace_context import TraceContext
 from ..pool.model_pool import ModelPool
 from ..service import LocalRuntime
 from . import chat, completions, contexts, embeddings, responses, status, tokens
@@ -50,6 +51,7 @@ def create_app(
     for routes in (*answering, ollama, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)
+    app.add_middleware(TraceContext)
     app.add_middleware(Guard, config=config, admission=admission)
     allow_origins(app, config)
     app.add_middleware(_ResponseCounter, metrics=metrics)

@@ -20,6 +20,7 @@ SHARED = (
     "agentrt.errors",
     "agentrt.extras",
     "agentrt.finite",
+    "agentrt.otel",
     "agentrt.priority",
     "agentrt.settings",
 )

@@ -1,0 +1,1 @@
+"""OpenTelemetry: conventions for generative AI, ``traceparent``, metrics, exporters of servers."""

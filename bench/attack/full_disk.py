@@ -24,6 +24,8 @@ _MORE_CONTEXTS: Final = 60
 _REFUSALS: Final = 3
 _FULL: Final = frozenset({503})
 """The status of a turn that cannot be stored."""
+_LOG_LINES: Final = 5
+"""Of the server's log that are told with an error: it names what of the disk failed."""
 _QUESTION: Final = "note plan garden roof dentist friday " * 80
 
 
@@ -77,6 +79,8 @@ def _stored(
     made = _post(server, "/v1/contexts", {})
     outcomes.add(Request(name, "POST", "/v1/contexts"), made, expected)
     if made.status != 200:
+        if made.status not in expected:
+            outcomes.note("the server's log", "\n".join(server.log().splitlines()[-_LOG_LINES:]))
         return None
     context: str = json.loads(made.body)["id"]
     path = f"/v1/contexts/{context}/chat/completions"

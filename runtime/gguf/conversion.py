@@ -38,7 +38,7 @@ def write_model(source: Source, target: Path, config: Path, progress: Callable[[
     for name, graph in zip(("tokenizer", "detokenizer"), build_tokenizer(vocabulary), strict=True):
         with disk_errors(target):
             xml = target / f"openvino_{name}.xml"
-            ov.save_model(graph, xml, compress_to_fp16=False)
+            ov.save_model(graph, str(xml), compress_to_fp16=False)  # as in runtime/model/paged.py
             check_graph(xml)
     _write_weights(source.tensors(), model, len(vocabulary.tokens), target / "openvino_model.xml", progress)
     write_checksums(target)

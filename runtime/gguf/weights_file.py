@@ -135,7 +135,7 @@ def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:
     """
     constants = graph.with_suffix(".constants")
     with disk_errors(graph.parent):
-        ov.serialize(model, graph, constants)
+        ov.serialize(model, str(graph), str(constants))  # as in runtime/model/paged.py
         _check_written(graph, constants)
     begin = -(-weights.seek(0, 2) // _ALIGNMENT) * _ALIGNMENT
     weights.truncate(begin)

@@ -87,7 +87,8 @@ def read_paged_graph(directory: ModelDirectory) -> ov.Model:
 
 
 def _paged_graph(directory: ModelDirectory) -> ov.Model:
-    model = openvino_core().read_model(directory.graph)
+    # Not as a Path: the bindings replace what an interrupt raises in its __fspath__ by a RuntimeError.
+    model = openvino_core().read_model(str(directory.graph))
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:

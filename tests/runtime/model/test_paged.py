@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,15 @@ def test_properties_that_the_device_refuses_are_an_error(
 ) -> None:
     with pytest.raises(ConfigurationError, match="None"):
         load(**properties)
+
+
+class InterruptedPath(type(Path())):  # type: ignore[misc]
+    """A path at which Ctrl-C comes when it is passed to native code."""
+
+    def __fspath__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_the_path_is_passed_is_no_damaged_graph(nano_directory: ModelDirectory) -> None:
+    directory = replace(nano_directory, path=InterruptedPath(nano_directory.path))
+    assert read_paged_graph(directory).inputs

@@ -156,7 +156,9 @@ def test_a_real_model_answers_an_argument() -> None:
     ended = run("What is the weather in Oslo?", "--weather-delay", "0")
     assert ended.stdout.startswith("In Oslo it is ")
     assert ended.stdout.count("\n") == 1
-    assert (ended.stderr, ended.returncode) == ("", 0)
+    # On a busy machine the profile is measured anew, and may be inexact: that is said.
+    errors = [line for line in ended.stderr.splitlines() if not line.startswith("The profile of nano was ")]
+    assert (errors, ended.returncode) == ([], 0)
 
 
 @pytest.mark.slow

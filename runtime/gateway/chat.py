@@ -19,11 +19,12 @@ from ..http.streaming import ClosingStreamingResponse
 from ..http.strict_json import compact_json
 from ..toolcache.outputs import ToolOutputs
 from .gateway_state import gateway_state_of
+from .headers import client_headers
 from .relay import RelayedResponse, relay_request, send_to_engine
 from .resumable_request import ResumableRequest
 from .stream_joiner import StreamJoiner
 from .turn_events import TurnEvent, turn_events
-from .upstream import client_headers, is_encoded, is_event_stream, upstream_error
+from .upstream import is_encoded, is_event_stream, upstream_error
 
 _MAX_TURNS = 32
 """Turns in one response. A model that repeats its call without end is left to the client after them."""

@@ -12,8 +12,9 @@ from pydantic_core import from_json
 from ..http.disconnect import cancel_on_disconnect
 from ..http.tool_cache_route import CAPABILITY
 from .gateway_state import gateway_state_of
+from .headers import client_headers
 from .relay import send_to_engine
-from .upstream import client_headers, is_encoded, upstream_error
+from .upstream import is_encoded, upstream_error
 
 _MAX_BYTES = 8 * 2**20
 

@@ -14,7 +14,8 @@ from ..http.connection import Connection
 from ..http.disconnect import body_of, cancel_on_disconnect
 from ..http.streaming import ClosingStreamingResponse
 from .gateway_state import gateway_state_of
-from .upstream import client_headers, raw_body
+from .headers import client_headers
+from .upstream import raw_body
 
 _log = logging.getLogger(__name__)
 

@@ -8,10 +8,9 @@ import httpx
 
 from ..http.errors import ApiError
 from .config import GatewayConfig
+from .headers import Header, forwarded_headers
 from .sse import UnreadableEventError, whole_lines
 from .target import engine_target
-
-Header = tuple[bytes, bytes]
 
 _CONNECT_TIMEOUT_S = 10.0
 _KEEP_ALIVE_S = 4.0
@@ -19,24 +18,6 @@ _KEEP_ALIVE_S = 4.0
 is being closed is not used again."""
 _STATUSES = range(200, 600)
 """Statuses that HTTP has for the head of an answer; the gateway's own server cannot send others."""
-_HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
-_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", b"origin"})
-"""The guard has checked Host and Origin, which are those of the gateway."""
-_BODY_HEADERS = frozenset({b"content-length", b"content-encoding", b"content-type"})
-_NOT_RETURNED = frozenset({b"date"})
-"""The gateway's own server writes these."""
 
 
 class Upstream:
@@ -90,16 +71,9 @@ class Upstream:
         return response
 
     def _forwarded_headers(self, headers: Iterable[Header]) -> list[Header]:
-        dropped = _NOT_FORWARDED
-        if self._key is not None or not self._forwards_authorization:
-            dropped |= {b"authorization"}  # the gateway's own token must not reach the engine
-        kept = _end_to_end(headers, dropped)
+        # The gateway's own token must not reach the engine.
+        kept = forwarded_headers(headers, authorization=self._key is None and self._forwards_authorization)
         return kept if self._key is None else [*kept, (b"authorization", b"Bearer " + self._key.encode())]
-
-
-def client_headers(response: httpx.Response, *, with_body: bool = True) -> list[Header]:
-    """Return the headers of ``response`` to send to the client; ``with_body`` keeps those of its body."""
-    return _end_to_end(response.headers.raw, _NOT_RETURNED if with_body else _NOT_RETURNED | _BODY_HEADERS)
 
 
 def is_event_stream(response: httpx.Response) -> bool:
@@ -154,13 +128,3 @@ def upstream_error(error: httpx.HTTPError) -> ApiError:
         kind="server_error",
         code="upstream_unreachable",
     )
-
-
-def _end_to_end(headers: Iterable[Header], dropped: frozenset[bytes]) -> list[Header]:
-    """Return ``headers`` in lower case, without hop-by-hop headers (RFC 9110 §7.6.1) and ``dropped``."""
-    lowered = [(name.lower(), value) for name, value in headers]
-    named = {
-        part.strip().lower() for name, value in lowered if name == b"connection" for part in value.split(b",")
-    }
-    dropped |= _HOP_BY_HOP | named
-    return [(name, value) for name, value in lowered if name not in dropped]

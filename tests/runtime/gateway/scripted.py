@@ -28,7 +28,7 @@ class Scripted:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         self.go_on = threading.Event()
-        self.targets: list[bytes] = []
+        self.heads: list[bytes] = []
         """Of the requests, as they were received."""
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run)
@@ -41,7 +41,7 @@ class Scripted:
             except OSError:
                 return
             self._read_request(connection)
-            if len(self.targets) == 1:
+            if len(self.heads) == 1:
                 connection.sendall(self._answer)
                 if self._held:
                     self.go_on.wait(60)
@@ -60,7 +60,7 @@ class Scripted:
         length = re.search(rb"(?i)content-length: (\d+)", head)
         while length and len(body) < int(length[1]):
             body += connection.recv(65536)
-        self.targets.append(head.split(b" ")[1])
+        self.heads.append(head)
 
     def close(self) -> None:
         self.go_on.set()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import httpx
 from pydantic import Field
 
-from agentrt.errors import ConfigurationError
-
 from ..http.config import ListenConfig
+from .address import engine_root
 
 
 class GatewayConfig(ListenConfig):
@@ -33,23 +32,6 @@ class GatewayConfig(ListenConfig):
         """Return the address under which the engine's ``/v1`` lies.
 
         Raises:
-            ConfigurationError: ``upstream`` is not the plain address of an HTTP server.
+            ConfigurationError: see :func:`engine_root`.
         """
-        try:
-            url = httpx.URL(self.upstream)
-        except httpx.InvalidURL as error:
-            raise self._invalid_upstream(str(error)) from error
-        if url.scheme not in ("http", "https") or not url.host:
-            raise self._invalid_upstream("it does not begin with http:// or https:// and a host")
-        if url.port is not None and not 0 < url.port < 2**16:
-            raise self._invalid_upstream("its port is not between 1 and 65535")
-        if url.userinfo or url.query or url.fragment:
-            raise self._invalid_upstream("it has more than scheme, host, port and path")
-        path = url.raw_path.rstrip(b"/").removesuffix(b"/v1").rstrip(b"/")
-        return url.copy_with(raw_path=path or b"/")
-
-    def _invalid_upstream(self, problem: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{self.upstream!r} is not the address of an engine: {problem}. Use one like "
-            "http://127.0.0.1:8000/v1."
-        )
+        return engine_root(self.upstream)

@@ -47,7 +47,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": (set(), 33),
     "agentrt.runtime.engine.simulation": (set(), 42),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 47),
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 48),
 }
 
 SCRIPT = """

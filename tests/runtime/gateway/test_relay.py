@@ -117,6 +117,16 @@ def raw_get(port: int, path: str) -> tuple[int, bytes]:
         "/..;/admin",
         "/..;a=b/admin",
         "/%2e%2e%3b/admin",
+        "/a;../admin",
+        "/..%3fadmin",
+        "/..%23/admin",
+        "/..%00/admin",
+        "/.%09.%20/admin",
+        "/%252e%252e/admin",
+        "/v1/..%252f..%25252fadmin",
+        "/%" + "25" * 10_000 + "2e.",
+        "/%c0%ae%c0%ae/admin",
+        "/%e0%80%ae./admin",
         "/v1/models/../../admin",
     ],
 )
@@ -174,38 +184,6 @@ def test_no_engine(start: Callable[..., Running]) -> None:
         assert answer.status_code == 502
         assert answer.json()["error"]["code"] == "upstream_unreachable"
         assert answer.json()["error"]["type"] == "server_error"
-
-
-@pytest.mark.parametrize(
-    "upstream",
-    [
-        "",
-        "localhost:8000",
-        "ftp://x",
-        "http://",
-        "http://u:p@x",
-        "http://x?y",
-        "http://x:99999",
-        "http://x:0",
-        "http://[::1",
-        "http://x:y",
-    ],
-)
-def test_invalid_addresses(upstream: str) -> None:
-    with pytest.raises(ConfigurationError, match="is not the address of an engine"):
-        GatewayConfig(upstream=upstream).check()
-
-
-@pytest.mark.parametrize(
-    ("upstream", "root"),
-    [
-        ("http://x:1", "http://x:1/"),
-        ("http://x/v1", "http://x/"),
-        ("https://x/api/v1/", "https://x/api"),
-    ],
-)
-def test_the_root_of_an_engine(upstream: str, root: str) -> None:
-    assert str(GatewayConfig(upstream=upstream).root()) == root
 
 
 def test_an_address_that_others_can_reach_needs_a_token() -> None:

@@ -40,7 +40,7 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
         assert service.end() == 2, service.lines
         return service.lines[-1]
 
-    assert "is not the address of an engine" in refused("--upstream", "localhost:8000")
+    assert "--upstream: 'localhost:8000' is not the address" in refused("--upstream", "localhost:8000")
     (tmp_path / "key").write_text("two words")
     key = str(tmp_path / "key")
     assert "does not hold one key" in refused("--upstream", "http://x", "--upstream-key-file", key)

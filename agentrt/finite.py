@@ -23,6 +23,14 @@ def is_finite(value: object) -> TypeGuard[int | float]:
         return False
 
 
+def json_problem(error: Exception) -> str:
+    """Return why JSON cannot be read or written, without Python's advice for its own settings."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    text = str(error)
+    return "an integer of thousands of digits" if "set_int_max_str_digits" in text else text
+
+
 def shown(value: object) -> str:
     """Return the beginning of ``repr(value)`` for an error message, also of integers too long to write."""
     try:

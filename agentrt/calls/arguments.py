@@ -6,17 +6,20 @@ import json
 import math
 from typing import Any, NoReturn
 
+from ..finite import json_problem
+
 
 def load_json(text: str) -> Any:
     """Parse strict JSON.
 
     Raises:
-        ValueError: not JSON, NaN or an infinity, or nested more deeply than Python's stack allows.
+        ValueError: not JSON, NaN or an infinity, an integer of thousands of digits, or nested more deeply
+            than Python's stack allows.
     """
     try:
         return json.loads(text, parse_constant=_reject, parse_float=_finite)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(json_problem(error)) from None
 
 
 def parse_arguments(text: str | None) -> dict[str, Any]:

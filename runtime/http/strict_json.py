@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -11,6 +10,8 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
+
+from agentrt.finite import is_finite
 
 from .errors import ApiError
 
@@ -57,7 +58,7 @@ def parse_json(data: bytes) -> Any:
         ValueError: it is not JSON, nested too deeply, or has a lone surrogate or a number that is not finite.
     """
     value = from_json(data, allow_inf_nan=False)
-    if not _all_finite(value):  # the parser reads 1e999 as an infinity
+    if not _all_finite(value):  # the parser reads 1e999 as an infinity, and integers of any length
         raise ValueError("a number in it is beyond the range of 64-bit floats")
     return value
 
@@ -89,8 +90,8 @@ def _all_finite(value: Any) -> bool:
     pending = [value]
     while pending:
         value = pending.pop()
-        if isinstance(value, float):
-            if not math.isfinite(value):
+        if type(value) in (float, int):
+            if not is_finite(value):
                 return False
         elif isinstance(value, dict):
             pending += value.values()

@@ -23,7 +23,7 @@ from .raw_prompt import RawPrompt
 from .request import Request
 from .sampling_params import SamplingParams
 from .shared_prefix import SharedPrefix
-from .validation import as_app, check_messages, check_prediction, check_tools
+from .validation import as_app, check_messages, check_prediction, check_tools, plain_json
 
 MAX_SESSION_CHARACTERS = 256
 
@@ -141,6 +141,8 @@ class InputProcessor:
         checked_tools = check_tools(tools)
         choice = self._tool_choice(checked_tools, tool_choice, parallel_tool_calls)
         schema = response_schema(response_format)
+        if schema is not None:
+            schema = plain_json(schema, "response_format.json_schema.schema")
         params = SamplingParams(
             stop=(stop,) if isinstance(stop, str) else _as_tuple("stop", stop),
             stop_token_ids=_as_tuple("stop_token_ids", stop_token_ids),

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from agentrt.calls import parse_arguments
 from agentrt.errors import InvalidRequestError
-from agentrt.finite import shown
+from agentrt.finite import is_finite, json_problem, shown
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 _MAX_MESSAGES: Final = 4096
@@ -172,14 +173,14 @@ def _check_call(call: object, field: str) -> dict[str, Any]:
 def _check_arguments(arguments: object, field: str) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError) as error:
+            arguments = parse_arguments(arguments)
+        except ValueError as error:
             raise InvalidRequestError(
-                field, f"is not JSON ({error}). Give the JSON text of an object."
+                field, f"is not the JSON text of an object ({error}). Give one."
             ) from None
     if not isinstance(arguments, Mapping):
         raise InvalidRequestError(field, "must be a JSON object. Give one, perhaps {}.")
-    plain: dict[str, Any] = _plain_json(arguments, field)
+    plain: dict[str, Any] = plain_json(arguments, field)
     return plain
 
 
@@ -202,7 +203,7 @@ def _check_tool(tool: object, field: str) -> dict[str, Any]:
         raise InvalidRequestError(
             f"{field}.function.parameters", "must be a JSON Schema of type 'object'. Give its 'properties'."
         )
-    plain: dict[str, Any] = _plain_json(tool, field)
+    plain: dict[str, Any] = plain_json(tool, field)
     # Calls are held to their schemas anyway, and the word means nothing to the model.
     plain["function"].pop("strict", None)
     return plain
@@ -248,16 +249,28 @@ def check_tokens(tokens: object, vocabulary_size: int, field: str) -> list[int]:
     return list(tokens)
 
 
-def _plain_json(value: Mapping[str, Any], field: str) -> Any:
-    """Return ``value`` as plain dicts, lists and scalars; raise for what JSON cannot represent."""
+def plain_json(value: Mapping[str, Any], field: str) -> Any:
+    """Return ``value`` as plain dicts, lists and scalars.
+
+    Raises:
+        InvalidRequestError: JSON cannot represent it, or an integer is beyond the range of 64-bit floats,
+            which libraries read numbers of JSON as.
+    """
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode("utf-8")
-        return json.loads(text)
+        return json.loads(text, parse_int=_integer)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(
-            field, f"cannot be written as JSON ({error}). Use JSON types only."
+            field, f"cannot be written as JSON ({json_problem(error)}). Use JSON types only."
         ) from None
+
+
+def _integer(text: str) -> int:
+    integer = int(text)
+    if not is_finite(integer):
+        raise ValueError("an integer beyond the range of 64-bit floats")
+    return integer
 
 
 def as_app(app: object) -> str:

@@ -17,6 +17,7 @@ from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import AgentRTError, InvalidRequestError, ModelFormatError
 
 from .named_schema import NamedSchema, find_unsupported_part
+from .plain_reason import plain_reason
 from .schema_limits import unbounded_keyword
 
 _MAX_CHARACTERS: Final = 1 << 18
@@ -139,7 +140,8 @@ class GrammarCompiler:
 
     def _compile(self, grammar: str) -> LLMatcher:
         with native_calls:
-            return LLMatcher(self._tokenizer, grammar, limits=self._limits)
+            # Its warnings, which go to standard error, are in the error of the request.
+            return LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
 
 
 @contextmanager
@@ -181,7 +183,7 @@ def _reason(compiled: LLMatcher) -> str | None:
         return None
     text = _SOURCE.sub("", _POSITION.sub("", compiled.get_error()))
     lines = (line.strip() for line in text.splitlines())
-    return " ".join(line for line in lines if line.strip("^ ")).rstrip(".")
+    return plain_reason(" ".join(line for line in lines if line.strip("^ ")).rstrip("."))
 
 
 class _Vocabulary:

@@ -12,6 +12,7 @@ import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
+from .plain_reason import plain_reason
 from .tool_choice import ToolChoice
 
 _NAMED_CALL: Final = re.compile(rb'"name"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"(?:arguments|parameters)"')
@@ -151,7 +152,7 @@ class GrammarMatcher:
         assert matcher is not None
         matcher.consume_token(token)
         if matcher.is_error():
-            self.error, self._state = matcher.get_error().splitlines()[0], _State.END
+            self.error, self._state = plain_reason(matcher.get_error().splitlines()[0]), _State.END
         elif self._state is _State.TEXT:
             if matcher.is_stopped():
                 self._state = _State.END

@@ -73,7 +73,8 @@ class StructuredOutputManager:
             return None
         if self._compiler is None:
             raise InvalidRequestError(
-                "response_format", "this model's vocabulary cannot be held to a grammar. Ask for free text."
+                "response_format",
+                "answers of this model cannot follow it: the texts of tokens are unknown. Ask for free text.",
             )
         calls = text = message = None
         if tool_choice is not None and self._call_shape is not None:

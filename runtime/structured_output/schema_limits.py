@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
+from urllib.parse import unquote
+
+from agentrt.finite import is_finite
 
 MAX_REMAINDERS: Final = 10_000
 """Remainders that all ``multipleOf`` of a schema may leave. A grammar has a state for each."""
@@ -13,7 +16,10 @@ MAX_OPTIONAL: Final = 256
 """Optional properties of one object, each of which may come next. llguidance would give up at twice as many,
 in the middle of an answer."""
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are no schemas, unless a reference points into them."""
+_NAMED: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+"""Keywords whose values are maps of names, which may be those of keywords, to schemas."""
+_REFERENCES: Final = ("$ref", "$dynamicRef")
 _ANNOTATIONS: Final = frozenset(
     {"$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description", "examples"}
     | {"title", "x-guidance"}
@@ -23,30 +29,42 @@ _ANNOTATIONS: Final = frozenset(
 
 def unbounded_keyword(schema: Mapping[str, Any]) -> str | None:
     """Return which keyword in ``schema`` takes too much work, and why; None if none does."""
-    multiples: list[float] = []
+    multiples: list[int | float] = []
     combined = False
-    for each in _objects(schema):
+    for each in _objects(schema, with_data=_refers_to_data(schema)):
         optional = _optional(each)
         if optional > MAX_OPTIONAL:
             return f"properties has {optional} optional names, and an object may have {MAX_OPTIONAL}"
-        if isinstance(each.get("multipleOf"), (int, float)):
-            multiples.append(each["multipleOf"])
+        multiple = each.get("multipleOf")
+        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
+            multiples.append(multiple)
         combined = combined or _combines(each)
-    if not all(map(math.isfinite, multiples)) or _remainders(multiples, combined) > MAX_REMAINDERS:
+    if not all(map(is_finite, multiples)) or _leave_too_many(multiples, combined):
         return f"multipleOf leaves more than {MAX_REMAINDERS} remainders; check the answer for it instead"
     return None
 
 
-def _objects(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield all objects in ``schema`` but data. Some are no schemas, such as the map of properties."""
-    waiting: list[Any] = [schema]
+def _objects(schema: Mapping[str, Any], *, with_data: bool) -> Iterator[Mapping[str, Any]]:
+    """Yield all objects in ``schema``, maps of names among them, and data only ``with_data``."""
+    waiting: list[tuple[Any, bool]] = [(schema, False)]
     while waiting:
-        value = waiting.pop()
+        value, names = waiting.pop()
         if isinstance(value, Mapping):
             yield value
-            waiting += [item for key, item in value.items() if key not in _DATA]
+            waiting += [
+                (item, not names and key in _NAMED)
+                for key, item in value.items()
+                if names or with_data or key not in _DATA
+            ]
         elif isinstance(value, (list, tuple)):
-            waiting += value
+            waiting += [(item, False) for item in value]
+
+
+def _refers_to_data(schema: Mapping[str, Any]) -> bool:
+    """Whether a reference in ``schema`` may point into the value of a keyword that has data."""
+    references = (each.get(key) for each in _objects(schema, with_data=True) for key in _REFERENCES)
+    texts = [unquote(reference) for reference in references if isinstance(reference, str)]
+    return any(not _DATA.isdisjoint(text.split("/")) for text in texts)
 
 
 def _optional(schema: Mapping[str, Any]) -> int:
@@ -61,18 +79,24 @@ def _optional(schema: Mapping[str, Any]) -> int:
 def _combines(schema: Mapping[str, Any]) -> bool:
     """Whether a value may have to satisfy several numbers in ``schema`` at once."""
     keywords = schema.keys() - _ANNOTATIONS
-    references = keywords & {"$ref", "$dynamicRef", "anyOf", "oneOf"}
+    references = keywords & {*_REFERENCES, "anyOf", "oneOf"}
     return "allOf" in keywords or bool(references and len(keywords) > 1) or "patternProperties" in keywords
 
 
-def _remainders(multiples: Sequence[float], combined: bool) -> int:
-    """Return how many remainders numbers leave, each by one of ``multiples``, or by all ``combined``."""
-    scaled = {_scaled(multiple) for multiple in multiples}
-    apart = sum(units for units, _ in scaled)
+def _leave_too_many(multiples: Sequence[int | float], combined: bool) -> bool:
+    """Whether numbers leave too many remainders, each by one of ``multiples``, or by all ``combined``."""
+    scaled = {_scaled(multiple) for multiple in multiples if multiple}
+    if sum(units for units, _ in scaled) > MAX_REMAINDERS:
+        return True
     if not combined:
-        return apart
-    finest = max((decimals for _, decimals in scaled), default=0)
-    return max(apart, math.lcm(*(units * 10 ** (finest - decimals) for units, decimals in scaled)))
+        return False
+    finest, common = max((decimals for _, decimals in scaled), default=0), 1
+    for units, decimals in scaled:
+        # No further than the limit: that of many long numbers takes seconds, in which no other thread runs.
+        common = math.lcm(common, units * 10 ** (finest - decimals))
+        if common > MAX_REMAINDERS:
+            return True
+    return False
 
 
 def _scaled(multiple: float) -> tuple[int, int]:

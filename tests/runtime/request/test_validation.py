@@ -66,6 +66,9 @@ def test_a_whole_conversation() -> None:
         ([assistant(call("[]"))], "messages[0].tool_calls[0].function.arguments"),
         ([assistant(call({"x": math.nan}))], "messages[0].tool_calls[0].function.arguments"),
         ([assistant(call({"x": object()}))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call('{"x": 1' + "0" * 5000 + "}"))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call({"x": 10**5000}))], "messages[0].tool_calls[0].function.arguments"),
+        ([assistant(call({"x": 10**400}))], "messages[0].tool_calls[0].function.arguments"),
         ([{"role": "tool", "content": "x", "tool_call_id": 3}], "messages[0].tool_call_id"),
     ],
 )  # fmt: skip
@@ -74,6 +77,7 @@ def test_wrong_messages_are_named(messages: object, field: str) -> None:
         check_messages(messages)
     assert caught.value.field == field
     assert str(caught.value).endswith(".")
+    assert "sys." not in str(caught.value)
 
 
 def tool(**changes: Any) -> dict[str, Any]:
@@ -96,12 +100,15 @@ LOOP["properties"] = {"again": LOOP}
         ([tool(parameters={"properties": []})], "tools[0].function.parameters"),
         ([tool(parameters=LOOP)], "tools[0]"), ([tool(parameters={"default": object})], "tools[0]"),
         ([tool(parameters={"default": "\ud800"})], "tools[0]"),
+        ([tool(parameters={"default": 10**5000})], "tools[0]"),
+        ([tool(parameters={"default": -(10**400)})], "tools[0]"),
     ],
 )  # fmt: skip
 def test_wrong_tools_are_named(tools: object, field: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         check_tools(tools)
     assert caught.value.field == field
+    assert "sys." not in str(caught.value)
 
 
 def test_that_a_tool_is_strict_is_not_for_the_prompt() -> None:

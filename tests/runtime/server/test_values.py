@@ -135,9 +135,11 @@ def check(http: httpx.Client, path: str, body: str) -> None:
 def test_extreme_numbers_in_every_field_of_numbers(http: httpx.Client, number: str) -> None:
     body = {"model": "nano", "messages": HELLO, "max_tokens": 3, "min_p": 0.1, "logprobs": True}
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": "HERE"}}}
+    multiples = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"multipleOf": "HERE"}}}
     nested = {"logit_bias": {"5": "HERE"}, "stop_token_ids": ["HERE"], "response_format": schema}
     for field, value in (dict.fromkeys(NUMBER_FIELDS, "HERE") | nested).items():
         check(http, CHAT, json.dumps(body | {field: value}).replace('"HERE"', number))
+    check(http, CHAT, json.dumps(body | {"response_format": multiples}).replace('"HERE"', number))
 
 
 @pytest.mark.parametrize("stream", [False, True])

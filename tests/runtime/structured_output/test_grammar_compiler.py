@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from llguidance import LLMatcher
 from agentrt.errors import InvalidRequestError, ModelFormatError
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.structured_output import grammar_compiler as module
+from agentrt.runtime.structured_output import schema_limits
 from agentrt.runtime.structured_output.grammar_compiler import GrammarCompiler
 from agentrt.runtime.structured_output.grammars import json_grammar
 from agentrt.runtime.structured_output.named_schema import NamedSchema
@@ -104,6 +106,13 @@ def test_kept_grammars_have_few_bytes(tokenizer: Tokenizer, compilations: Compil
 
 NUMBERS: list[dict[str, Any]] = [
     *({"multipleOf": multiple} for multiple in (999983, 1e15, 10**300, 12345.5, 0.123457, -999983, math.inf)),
+    {"multipleOf": 10**400},
+    {"allOf": [{"multipleOf": 10**300 + number} for number in range(50)]},
+    {"multipleOf": 0, "allOf": [{"multipleOf": 7919}, {"multipleOf": 97}]},
+    *({"properties": {name: {"multipleOf": 999983}}} for name in ("const", "default", "enum", "examples")),
+    {"examples": [{"multipleOf": 999983}], "$ref": "#/examples/0"},
+    {"default": {"multipleOf": 999983}, "$ref": "#/d%65fault"},
+    {"oneOf": [{"type": "integer", "multipleOf": multiple} for multiple in range(9500, 9600)]},
     {"allOf": [{"multipleOf": 7919}, {"multipleOf": 97}]},
     {"type": "object", "properties": {str(each): {"multipleOf": each} for each in range(9500, 9600)}},
     {"prefixItems": [{"multipleOf": 5003}, {"multipleOf": 5009}]},
@@ -125,12 +134,32 @@ def test_a_keyword_that_cannot_be_bounded_is_refused_by_name(
     assert not compilations.grammars
 
 
+def test_remainders_are_not_counted_beyond_the_limit(
+    compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least common multiple of long numbers takes seconds, in which no other thread runs."""
+    multiplied: list[int] = []
+
+    def lcm(*numbers: int) -> int:
+        multiplied.extend(numbers)
+        return math.lcm(*numbers)
+
+    monkeypatch.setattr(schema_limits, "math", SimpleNamespace(**{**vars(math), "lcm": lcm}))
+    long = [{"multipleOf": 10**300 + number} for number in range(200)]
+    primes = [{"multipleOf": number} for number in (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)]
+    for numbers in (long, primes):
+        with pytest.raises(InvalidRequestError, match="multipleOf leaves more than"):
+            compile_schema(compiler, {"allOf": numbers})
+    assert max(multiplied) <= schema_limits.MAX_REMAINDERS
+
+
 def test_an_object_of_thousands_of_properties_is_refused(
     compiler: GrammarCompiler, compilations: Compilations
 ) -> None:
     schema = {"type": "object", "properties": {f"key{number}": {} for number in range(3000)}}
-    with pytest.raises(InvalidRequestError, match=r"properties has 3000 optional names"):
-        compile_schema(compiler, schema)
+    for outer in (schema, {"properties": {"default": schema}}, {"default": schema, "$ref": "#/default"}):
+        with pytest.raises(InvalidRequestError, match=r"properties has 3000 optional names"):
+            compile_schema(compiler, outer)
     assert not compilations.grammars
 
 
@@ -144,6 +173,12 @@ def test_an_object_of_thousands_of_properties_is_refused(
         {"type": "object", "properties": {"multipleOf": {"type": "integer"}}},
         {"const": {"multipleOf": 999983}},
         {"enum": [{"multipleOf": 999983}]},
+        {
+            "$defs": {"n": {"type": "null"}},
+            "anyOf": [{"$ref": "#/$defs/n"}, {"const": {"multipleOf": 999983}}],
+        },
+        {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 9973}] * 450},
+        {"anyOf": [{"type": "integer", "multipleOf": 9973, "minimum": least} for least in range(450)]},
         {"type": "object", "properties": {f"key{number}": {"type": "string"} for number in range(256)}},
         {
             "properties": {f"key{number}": {} for number in range(999)},

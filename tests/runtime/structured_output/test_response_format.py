@@ -8,6 +8,7 @@ import pytest
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 
+SCHEMA = "response_format.json_schema"
 HELLO = [{"role": "user", "content": "Hello!"}]
 
 
@@ -35,7 +36,11 @@ def test_an_answer_follows_its_schema(runtime: LocalRuntime, temperature: float)
     [
         ("json", "response_format"),
         ({"type": "xml"}, "response_format"),
-        ({"type": "json_schema"}, "response_format.json_schema"),
+        ({"type": "json_schema"}, SCHEMA),
+        *(
+            ({"type": "json_schema", "json_schema": {"schema": {"const": value}}}, f"{SCHEMA}.schema")
+            for value in (10**400, 10**5000, float("nan"), object(), "\ud800")
+        ),
     ],
 )
 def test_invalid_formats_are_refused(runtime: LocalRuntime, response_format: Any, field: str) -> None:

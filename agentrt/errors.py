@@ -252,27 +252,43 @@ class InvalidRequestError(RequestError):
         """``field`` is the offending parameter's name; ``message`` says what is allowed."""
         super().__init__(f"{field}: {message}")
         self.field = field
+        self.reason = message
 
 
 class PromptTooLongError(RequestError):
     """The prompt does not fit. Nothing was truncated and nothing was run."""
 
     def __init__(
-        self, prompt_tokens: int, limit_tokens: int, limited_by: str, fix: str, *, at_least: bool = False
+        self,
+        prompt_tokens: int,
+        limit_tokens: int,
+        limited_by: str,
+        raise_limit: str = "",
+        *,
+        shorten: str = "Shorten the prompt or drop old messages",
+        at_least: bool = False,
+        field: str = "messages",
     ) -> None:
-        """``limited_by`` names the limit; ``fix`` says how to raise it or to stay under it.
+        """``limited_by`` names the limit.
 
-        ``at_least`` says that only ``prompt_tokens`` were counted, and the prompt has more.
+        ``shorten`` says how to stay under it and ``raise_limit`` how to raise it, as two halves of one
+        sentence; ``field`` is the parameter that has the prompt. ``at_least`` says that only
+        ``prompt_tokens`` were counted, and the prompt has more.
         """
         counted = f"at least {prompt_tokens}" if at_least else prompt_tokens
+        advice = f"{shorten}, or {raise_limit}." if raise_limit else f"{shorten}."
         # By "prompt is too long" clients of an endpoint, such as LangChain's, know what has happened.
         super().__init__(
-            f"the prompt is too long: it has {counted} tokens, and {limited_by} holds {limit_tokens}. {fix}"
+            f"the prompt is too long: it has {counted} tokens, and {limited_by} holds {limit_tokens}. "
+            f"{advice}"
         )
         self.prompt_tokens = prompt_tokens
         self.limit_tokens = limit_tokens
-        self.field = "messages"
-        """Name of the parameter that has the prompt."""
+        self.limited_by = limited_by
+        self.raise_limit = raise_limit
+        self.shorten = shorten
+        self.at_least = at_least
+        self.field = field
 
 
 class DeadlineExceededError(RequestError, TimeoutError):

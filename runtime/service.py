@@ -511,9 +511,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     def _limit_to_context(self, request: Request) -> Request:
         tokens, limit = len(request.prompt_token_ids), self.max_context_tokens
         if tokens >= limit:
-            raise PromptTooLongError(
-                tokens, limit, "a context", "Begin a new one, or raise max_context_tokens."
-            )
+            raise PromptTooLongError(tokens, limit, "a context", "raise max_context_tokens")
         return replace(
             request,
             max_total_tokens=min(request.max_total_tokens, limit),

@@ -167,7 +167,7 @@ class LocalSpeculator:
             length = tokens.input_ids.get_shape()[1]
             if self._context is not None and length >= self._context:
                 raise PromptTooLongError(
-                    length, self._context, f"the context of {self.name}", "Use a draft with a longer context."
+                    length, self._context, f"the context of {self.name}", "use a draft with a longer context"
                 )
             charge = DraftCharge(request)
             if not charge.send(length):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias, Unpack
@@ -18,8 +18,9 @@ from ..context.table.table import ContextTable
 from ..output.answer_messages import AnswerMessages, answer_messages
 from ..output.generation import Finished, Generation, GenerationEvent
 from ..output.stream import GenerationStream
+from ..request.field_names import renamed, sender_names
 from ..request.options import GenerationOptions, Message
-from ..request.validation import plain_messages, unasked_output
+from ..request.validation import MAX_MESSAGES, plain_messages, unasked_output
 
 Prompt: TypeAlias = str | Message | Sequence[Message]
 """What a call adds to a context: a user's text, or chat messages such as the outputs of tools."""
@@ -31,6 +32,8 @@ _REMEDIES: Final = {
     ContextKind.RESPONSES: "It is a chain of stored responses: continue it by previous_response_id, or make "
     "a context.",
 }
+
+_BEGIN_ANEW: Final = "begin a new context with what still matters of this one"
 
 
 class ContextRuntime(Protocol):
@@ -90,7 +93,8 @@ class ContextService:
 
     - :class:`ContextNotFoundError`: the app has no such context, or it was deleted meanwhile;
     - :class:`ContextBusyError`: another call of it is in progress;
-    - :class:`InvalidRequestError`: the prompt has the output of a tool call that no message before it makes;
+    - :class:`InvalidRequestError`: the prompt has the output of a tool call that no message before it makes,
+      or ``field`` names what else is wrong with it: ``prompt`` of a text, ``prompt[i]…`` of messages;
     - :class:`ContextStoreError`: the turn cannot be stored; the context is as it was.
     """
 
@@ -169,8 +173,7 @@ class ContextService:
         self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
     ) -> Generation:
         """Continue a context with ``prompt``, and block until the answer is complete and stored."""
-        added = _messages_of(prompt)
-        with self._begin(context, added) as turn:
+        with _naming(prompt), self._begin(context, added := _messages_of(prompt)) as turn:
             generation = self._runtime.generate([*turn.messages, *added], **self._options(turn, options))
             _end(turn, [*added, *answer_messages(generation)], generation)
             return generation
@@ -179,9 +182,8 @@ class ContextService:
         self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
     ) -> Generation:
         """Do as :meth:`call` does, without blocking the event loop. Cancelling the task cancels the call."""
-        added = _messages_of(prompt)
         await self._load()
-        with self._begin(context, added) as turn:
+        with _naming(prompt), self._begin(context, added := _messages_of(prompt)) as turn:
             messages = [*turn.messages, *added]
             generation = await self._runtime.agenerate(messages, **self._options(turn, options))
             await asyncio.to_thread(_end, turn, [*added, *answer_messages(generation)], generation)
@@ -195,8 +197,8 @@ class ContextService:
 
         The call starts with the first ``next``. Closing the iterator cancels it.
         """
-        added, answer = _messages_of(prompt), AnswerMessages()
-        with self._begin(context, added) as turn:
+        answer = AnswerMessages()
+        with _naming(prompt), self._begin(context, added := _messages_of(prompt)) as turn:
             messages = [*turn.messages, *added]
             with closing(self._runtime.iter_stream(messages, **self._options(turn, options))) as events:
                 for event in events:
@@ -221,15 +223,16 @@ class ContextService:
         self, context: Context | str, prompt: Prompt, **options: Unpack[GenerationOptions]
     ) -> ContextStream:
         """Start a call and return once it is checked and accepted; read its events next, or cancel it."""
-        added = _messages_of(prompt)
         await self._load()
-        turn = self._begin(context, added)
-        try:
-            messages = [*turn.messages, *added]
-            stream = await self._runtime.start(messages, **self._options(turn, options))
-        except BaseException:
-            turn.close()
-            raise
+        with _naming(prompt):
+            added = _messages_of(prompt)
+            turn = self._begin(context, added)
+            try:
+                messages = [*turn.messages, *added]
+                stream = await self._runtime.start(messages, **self._options(turn, options))
+            except BaseException:
+                turn.close()
+                raise
         return ContextStream(stream, turn, added)
 
     def _begin(self, context: Context | str, added: Sequence[Message]) -> OpenTurn:
@@ -237,6 +240,14 @@ class ContextService:
         if found.kind is not ContextKind.CONTEXT:
             raise InvalidRequestError("context", f"{found.id!r} cannot be called. {_REMEDIES[found.kind]}")
         turn = self._table.begin_turn(self.app, found.id)
+        messages = len(turn.messages) + len(added)
+        if messages > MAX_MESSAGES:
+            turn.close()
+            raise InvalidRequestError(
+                "messages",
+                f"the context would have {messages} messages, and at most {MAX_MESSAGES} are allowed. "
+                f"To go on, {_BEGIN_ANEW}.",
+            )
         if (index := unasked_output(turn.messages, added)) is not None:
             turn.close()
             raise InvalidRequestError(
@@ -260,7 +271,9 @@ class ContextService:
         """Refuse a system prompt that leaves no room in a context."""
         limit = self._runtime.max_context_tokens
         if tokens >= limit:
-            raise PromptTooLongError(tokens, limit, "a context", "Shorten the system prompt.")
+            raise PromptTooLongError(
+                tokens, limit, "a context", shorten="Shorten the system prompt", field="system_prompt"
+            )
 
 
 class ContextStream:
@@ -321,7 +334,22 @@ def _id_of(context: object) -> str:
 
 
 def _system_messages(prompt: str | None) -> list[dict[str, Any]]:
-    return [] if prompt is None else plain_messages([{"role": "system", "content": prompt}])
+    with sender_names(lambda _: "system_prompt"):
+        return [] if prompt is None else plain_messages([{"role": "system", "content": prompt}])
+
+
+@contextmanager
+def _naming(prompt: object) -> Iterator[None]:
+    """Raise the errors of a call as those of its ``prompt``, with what helps where the context is full."""
+
+    def name_of(field: str) -> str:
+        if isinstance(prompt, str) and field.startswith("messages"):
+            return "prompt"
+        one = {"messages[0]": "prompt"} if isinstance(prompt, Mapping) else {}
+        return renamed(field, one | {"messages": "prompt"})
+
+    with sender_names(name_of, f"Shorten the prompt, or {_BEGIN_ANEW}"):
+        yield
 
 
 def _messages_of(prompt: object) -> list[dict[str, Any]]:

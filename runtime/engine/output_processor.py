@@ -248,7 +248,7 @@ class OutputProcessor:
                     request.sequence.prompt_tokens,
                     request.max_total_tokens,
                     "the part of the KV arena that hung kernels have left",
-                    "Close this runtime and open it again.",
+                    "close this runtime and open it again",
                 ),
             )
 

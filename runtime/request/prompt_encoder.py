@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 
 from ..model.tokenizer import Tokenizer
+from .field_names import renamed, sender_names
 from .preparation import Preparation
 from .raw_prompt import RawPrompt
 from .validation import check_text, check_tokens
@@ -76,7 +76,7 @@ class PromptEncoder:
             PromptTooLongError: it does not fit the context or the KV arena.
         """
         content = prompt.content
-        with _naming_the_prompt():
+        with sender_names(_raw_name, "Shorten the prompt"):
             if isinstance(content, str):
                 text = check_text(content, "prompt")
                 self._check_length(self._tokenizer.least_tokens(len(text.strip())), at_least=True)
@@ -104,7 +104,7 @@ class PromptEncoder:
                 prompt_tokens,
                 self._context_length,
                 f"the context of {self._model_id}",
-                "Shorten the prompt or drop old messages, or use a model with a longer context.",
+                "use a model with a longer context",
                 at_least=at_least,
             )
         if prompt_tokens >= self._arena_tokens:
@@ -112,23 +112,13 @@ class PromptEncoder:
                 prompt_tokens,
                 self._arena_tokens,
                 "the KV arena",
-                f"Open the runtime with a larger memory_bytes; it is {self._memory_bytes} now.",
+                f"open the runtime with a larger memory_bytes; it is {self._memory_bytes} now",
                 at_least=at_least,
             )
 
 
-@contextmanager
-def _naming_the_prompt() -> Iterator[None]:
-    """Raise the errors of a prompt that is no messages with its own field."""
-    try:
-        yield
-    except PromptTooLongError as error:
-        error.field = "prompt"
-        raise
-    except InvalidRequestError as error:
-        if error.field != "messages":
-            raise
-        raise InvalidRequestError("prompt", str(error).removeprefix("messages: ")) from error
+def _raw_name(field: str) -> str:
+    return renamed(field, {"messages": "prompt"})
 
 
 def _characters(value: Any) -> int:

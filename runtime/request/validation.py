@@ -11,7 +11,7 @@ from agentrt.errors import InvalidRequestError
 from agentrt.finite import is_finite, json_problem, shown
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
-_MAX_MESSAGES: Final = 4096
+MAX_MESSAGES: Final = 4096
 """A chat template takes 15 µs for each message, in which no other thread runs."""
 
 
@@ -27,9 +27,9 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
         )
     if not messages:
         raise InvalidRequestError("messages", "is empty. Give at least one message, usually role 'user'.")
-    if len(messages) > _MAX_MESSAGES:
+    if len(messages) > MAX_MESSAGES:
         raise InvalidRequestError(
-            "messages", f"has {len(messages)} items, and at most {_MAX_MESSAGES} are allowed. Drop old ones."
+            "messages", f"has {len(messages)} items, and at most {MAX_MESSAGES} are allowed. Drop old ones."
         )
     return [_check_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 

@@ -54,7 +54,7 @@ async def answer_chat(
     headers = priority_headers(body.runtime_priority)
     shared: GenerationOptions = {**body.options(), **options}
     bound_logprobs(shared, body.n or 1)
-    choices = [Choice(body.prompt, each) for each in body.choice_options(shared)]
+    choices = [Choice(body.prompt, each, body.field_name) for each in body.choice_options(shared)]
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from ..http.errors import ApiError
+from ..request.field_names import renamed
 from ..request.options import GenerationOptions
 from .choices_request import ChoicesRequest
 from .common_request import MAX_ITEMS, CommonRequest, at_most
-from .legacy_functions import tool_choice_of, tool_messages, tools_of
+from .legacy_functions import function_field, message_field, tool_choice_of, tool_messages, tools_of
 
 
 class ChatRequest(CommonRequest, ChoicesRequest):
@@ -59,6 +60,14 @@ class ChatRequest(CommonRequest, ChoicesRequest):
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
         return options
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        field = message_field(field, self.messages)
+        if self.functions is not None:
+            field = function_field(field)
+        newer = {} if self.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"}
+        return renamed(field, newer)
 
     @property
     def forces_named_tool(self) -> bool:

@@ -18,6 +18,7 @@ from ..http.errors import to_api_error
 from ..http.strict_json import compact_json
 from ..output.generation import Generation, GenerationEvent, LogprobsDelta
 from ..output.stream import GenerationStream
+from ..request.field_names import sender_names
 from ..request.options import GenerationOptions
 from .server_state import ServerState
 
@@ -42,6 +43,8 @@ class Choice(NamedTuple):
     prompt: Any
     """Messages or a raw prompt."""
     options: GenerationOptions
+    field_name: Callable[[str], str]
+    """Returns the request's name for a field that an error of the runtime names."""
 
 
 class ChoiceWriter(Protocol):
@@ -63,12 +66,15 @@ async def generate_choices(generating: Generating, choices: Sequence[Choice]) ->
     """Return the generation of each choice."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(generating.agenerate(choice.prompt, **choice.options)) for choice in choices
-            ]
+            tasks = [group.create_task(_generate(generating, choice)) for choice in choices]
     except ExceptionGroup as errors:  # one error ends all choices
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def _generate(generating: Generating, choice: Choice) -> Generation:
+    with sender_names(choice.field_name):
+        return await generating.agenerate(choice.prompt, **choice.options)
 
 
 async def start_choices(
@@ -78,7 +84,8 @@ async def start_choices(
     streams = []
     for choice in choices:
         starting = generating.start(choice.prompt, **choice.options)
-        streams.append(await cancel_on_disconnect(request, starting))
+        with sender_names(choice.field_name):
+            streams.append(await cancel_on_disconnect(request, starting))
         stack.callback(streams[-1].cancel)
     return streams
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -21,21 +22,29 @@ from .completions_answer import TextMetadata, TextStream, text_completion_body
 from .completions_request import CompletionRequest
 from .logprobs import bound_logprobs
 from .server_state import server_state_of
+from .session_header import header_session
 
 router = APIRouter(route_class=StrictJsonRoute)
 
 
 @router.post("/v1/completions", summary="Continue a prompt")
 async def completions(body: CompletionRequest, request: Request) -> Response:
-    """OpenAI's older completions, whole or as server-sent events. No chat template is applied."""
+    """OpenAI's older completions, whole or as server-sent events. No chat template is applied.
+
+    ``X-Session-ID`` names the conversation, as for chat completions.
+    """
     state, app = server_state_of(request), app_of(request)
     model = state.model(body.model)
     body.take_priority(header_priority(request))
     headers = priority_headers(body.runtime_priority)
     options, prompts = body.options(), body.prompts()
-    options["app"] = app
+    options |= {"app": app, "session": header_session(request)}
     bound_logprobs(options, len(prompts) * (body.n or 1))
-    choices = [Choice(prompt, each) for prompt in prompts for each in body.choice_options(options)]
+    choices = [
+        Choice(prompt, each, functools.partial(body.field_name_of_prompt, index))
+        for index, prompt in enumerate(prompts)
+        for each in body.choice_options(options)
+    ]
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))

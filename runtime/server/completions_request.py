@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from ..http.errors import ApiError
+from ..request.field_names import renamed
 from ..request.options import GenerationOptions
 from ..request.raw_prompt import RawPrompt
 from .choices_request import MAX_CHOICES, ChoicesRequest
@@ -51,7 +52,9 @@ class CompletionRequest(ChoicesRequest):
             raise _refused("best_of", "all answers are returned. Leave it out, and set n.")
         if self.echo and self.logprobs is not None:
             raise _refused(
-                "echo", "the tokens of the prompt have no log probabilities. Leave echo or logprobs out."
+                "echo",
+                "log probabilities are computed of the answer only, not of the prompt. Leave out echo or "
+                "logprobs.",
             )
         options = self.common_options()
         options["max_tokens"] = _DEFAULT_TOKENS if self.max_tokens is None else self.max_tokens
@@ -64,9 +67,9 @@ class CompletionRequest(ChoicesRequest):
         Raises:
             ApiError: 400, there are none, too many, or of several kinds.
         """
-        several = self.prompt if isinstance(self.prompt, list) else [self.prompt]
-        if several and type(several[0]) is int:
-            several = [several]
+        several = self._several_prompts
+        if several is None:
+            several = [self.prompt]
         if not several:
             raise _refused("prompt", "is empty. Give a text, or token ids.")
         if len(several) * (self.n or 1) > MAX_CHOICES:
@@ -75,6 +78,17 @@ class CompletionRequest(ChoicesRequest):
             )
         special = self.add_special_tokens is not False
         return [RawPrompt(each, special) for each in several]
+
+    def field_name_of_prompt(self, index: int, field: str) -> str:
+        """Return this request's name for a field that an error of its prompt ``index`` names."""
+        return renamed(field, {} if self._several_prompts is None else {"prompt": f"prompt[{index}]"})
+
+    @property
+    def _several_prompts(self) -> list[Any] | None:
+        """The prompts, if ``prompt`` is a list of them, and not a text or the token ids of one."""
+        if isinstance(self.prompt, str) or (self.prompt and type(self.prompt[0]) is int):
+            return None
+        return self.prompt
 
 
 def _refused(field: str, reason: str) -> ApiError:

@@ -21,6 +21,7 @@ from ..http.strict_json import StrictJsonRoute
 from ..output.generation import Generation
 from ..pool.pooled_model import PooledModel
 from ..pool.stored_contexts import delete_contexts, find_context
+from ..request.field_names import renamed, sender_names
 from ..request.options import GenerationOptions
 from ..service import LocalRuntime
 from .chat import answer_chat
@@ -50,6 +51,7 @@ class ContextBody(BaseModel):
     kind: Literal["context", "session", "responses"]
     """Made by the app, named by ``X-Session-ID``, or a chain of stored responses."""
     session: str | None
+    """Name of a session, or the one that the first request of a chain has given it."""
     created_at: int
     last_used_at: int
     status: Literal["idle", "running"]
@@ -182,10 +184,16 @@ class _ContextCalls:
         self._context_id = context_id
 
     async def agenerate(self, messages: Sequence[Any], **options: Unpack[GenerationOptions]) -> Generation:
-        return await self._service.acall(self._context_id, messages, **options)
+        with sender_names(_http_name):
+            return await self._service.acall(self._context_id, messages, **options)
 
     async def start(self, messages: Sequence[Any], **options: Unpack[GenerationOptions]) -> ContextStream:
-        return await self._service.start(self._context_id, messages, **options)
+        with sender_names(_http_name):
+            return await self._service.start(self._context_id, messages, **options)
+
+
+def _http_name(field: str) -> str:
+    return renamed(field, {"prompt": "messages", "context": "context_id"})
 
 
 async def _find(request: Request, context_id: str) -> tuple[PooledModel, Context]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+from ..request.field_names import renamed
+
+_CALL: Final = re.compile(r"messages\[(\d+)\]\.tool_calls\[0\](\.function)?")
+_FUNCTION: Final = re.compile(r"tools(\[\d+\])(\.function)?")
 
 
 def tools_of(functions: Sequence[Any]) -> list[Any]:
@@ -37,3 +43,17 @@ def tool_messages(messages: Sequence[Any]) -> list[Any]:
         else:
             converted.append(message)
     return converted
+
+
+def function_field(field: str) -> str:
+    """Return what a field of tools, or of a tool choice, is called where they are functions."""
+    field = _FUNCTION.sub(r"functions\1", field)
+    return renamed(field, {"tools": "functions", "tool_choice": "function_call"})
+
+
+def message_field(field: str, messages: Sequence[Any]) -> str:
+    """Return what a field of :func:`tool_messages` is called in ``messages``, perhaps in the older form."""
+    call = _CALL.match(field)
+    if call is None or "function_call" not in messages[int(call[1])]:
+        return field
+    return f"messages[{call[1]}].function_call{field[call.end() :]}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from agentrt.errors import InvalidRequestError
+
 from ..engine.logprobs import TokenLogprobs
-from ..http.errors import ApiError
 from ..http.large_json import give_way
 from ..request.options import GenerationOptions
 from ..service import LocalRuntime
@@ -20,7 +21,7 @@ def bound_logprobs(options: GenerationOptions, answers: int) -> None:
     """Bound ``max_tokens`` of ``options``: all ``answers`` have at most :data:`MAX_LOGPROBS` together.
 
     Raises:
-        ApiError: 400, the request sets a larger ``max_tokens``.
+        InvalidRequestError: the request sets a larger ``max_tokens``.
     """
     alternatives = options.get("logprobs")
     if alternatives is None:
@@ -28,13 +29,11 @@ def bound_logprobs(options: GenerationOptions, answers: int) -> None:
     most = max(1, MAX_LOGPROBS // (answers * (1 + alternatives)))
     given = options.get("max_tokens")
     if given is not None and given > most:
-        raise ApiError(
-            400,
-            f"logprobs: {answers} answers of {given} tokens with {alternatives} alternatives each have more "
-            f"than {MAX_LOGPROBS} log probabilities. Set max_tokens to {most} or less, or ask for fewer "
-            "alternatives or answers.",
-            param="logprobs",
-            code="invalid_value",
+        raise InvalidRequestError(
+            "logprobs",
+            f"{answers} answers of {given} tokens with {alternatives} alternatives each have more than "
+            f"{MAX_LOGPROBS} log probabilities. Ask for at most {most} tokens, or for fewer alternatives or "
+            "answers.",
         )
     options["max_tokens"] = given or most
 

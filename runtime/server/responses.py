@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import functools
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from agentrt.errors import AgentRTError
+from agentrt.errors import AgentRTError, InvalidRequestError
 
 from ..context.table.open_turn import OpenTurn
 from ..context.table.response_chains import ResponseChains, StoredResponse
@@ -25,16 +26,20 @@ from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Finished, Generation, LogprobsDelta
 from ..output.stream import GenerationStream
 from ..pool.stored_contexts import find_response
-from ..request.validation import plain_messages, unasked_output
+from ..request.field_names import in_sender_names, sender_names
+from ..request.validation import MAX_MESSAGES, plain_messages, unasked_output
 from .input_items import Item, input_items
 from .logprobs import bound_logprobs
 from .paging import PageBody, PageQuery, page_of
 from .responses_answer import Event, ResponseWriter, response_body
+from .responses_field_names import response_field_name
 from .responses_request import ResponsesRequest, output_messages
 from .server_state import ServerState, server_state_of
 from .session_header import header_session
 
 router = APIRouter(route_class=StrictJsonRoute)
+
+_BEGIN_ANEW: Final = "send what still matters of the conversation as input, without previous_response_id"
 
 
 class ItemList(PageBody[Item]):
@@ -46,7 +51,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     """OpenAI's responses, whole or as typed server-sent events.
 
     A response is stored unless ``store`` is false, and another one continues it by ``previous_response_id``.
-    One that fails, or whose client disconnects, is not stored.
+    One that fails, or whose client disconnects, is not stored. ``X-Session-ID`` names the conversation.
     """
     state, app = server_state_of(request), app_of(request)
     model = state.model(body.model)
@@ -55,24 +60,29 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     session = header_session(request)
     previous = await _previous(request, body.previous_response_id)
     added, options = body.input_messages(), body.options()
-    if previous is not None:
-        _check_outputs(previous, added)
     messages = body.messages(() if previous is None else previous.messages, added)
+    field_name = functools.partial(response_field_name, body, len(messages) - len(added))
+    shorten = "Shorten the input or the instructions"
+    if previous is not None:
+        shorten += f", or {_BEGIN_ANEW}"
+        with sender_names(functools.partial(response_field_name, body, 0)):
+            _check_continuation(previous, added)
     options["app"] = app
-    bound_logprobs(options, 1)
     async with AsyncExitStack() as stack:
+        stack.enter_context(sender_names(field_name, shorten))
+        bound_logprobs(options, 1)
         stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)
         turn = None
         if body.is_stored:
             chains = ResponseChains(runtime.context_table)
-            turn = await _begin_turn(chains, app, previous)
+            turn = await _begin_turn(chains, app, previous, session)
             stack.push_async_callback(asyncio.to_thread, chains.close, app, turn)
             options["context_id"] = turn.context_id
         else:
             options["session"] = session
-        answer = _Answer(ResponseWriter(runtime, model.name, body), added, turn)
+        answer = _Answer(ResponseWriter(runtime, model.name, body), added, turn, field_name)
         if not body.stream:
             generation = await cancel_on_disconnect(request, runtime.agenerate(messages, **options))
             state.metrics.record(model.name, generation)
@@ -135,6 +145,8 @@ class _Answer:
     """The messages of its input."""
     turn: OpenTurn | None
     """None if it is not to be stored."""
+    field_name: Callable[[str], str]
+    """Returns the request's name for a field that an error of the runtime names."""
 
     async def store(self, generation: Generation) -> None:
         """Store the response, which is complete.
@@ -174,14 +186,17 @@ async def _events(state: ServerState, answer: _Answer, stream: GenerationStream)
                     await asyncio.sleep(0)  # many may have come while the client did not read
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as an event.
-        yield _encode_event(writer.failure(to_api_error(error).body()["error"]))
+        named = in_sender_names(error, answer.field_name)
+        yield _encode_event(writer.failure(to_api_error(named).body()["error"]))
         if not isinstance(error, AgentRTError):
             raise  # unexpected: to be logged
 
 
-async def _begin_turn(chains: ResponseChains, app: str, previous: StoredResponse | None) -> OpenTurn:
+async def _begin_turn(
+    chains: ResponseChains, app: str, previous: StoredResponse | None, session: str | None
+) -> OpenTurn:
     while True:
-        context = await asyncio.to_thread(chains.context_for, app, previous)
+        context = await asyncio.to_thread(chains.context_for, app, previous, session)
         # On the event loop, so that a cancelled request leaves no turn open.
         if (turn := chains.begin(app, context)) is not None:
             return turn
@@ -206,12 +221,20 @@ async def _previous(request: Request, id: str | None) -> StoredResponse | None:
     return found[1]
 
 
-def _check_outputs(previous: StoredResponse, added: Sequence[Any]) -> None:
-    """Raise unless each tool output of ``added`` answers a call of the conversation that it continues.
+def _check_continuation(previous: StoredResponse, added: Sequence[Any]) -> None:
+    """Check that a conversation has room for ``added``, and the call of each tool output.
 
     Raises:
-        ApiError: 400, as from OpenAI, one does not.
+        InvalidRequestError: it would have too many messages, or one of ``added`` is wrong.
+        ApiError: 400, as from OpenAI, there is an output without a call.
     """
+    messages = len(previous.messages) + len(added)
+    if messages > MAX_MESSAGES:
+        raise InvalidRequestError(
+            "messages",
+            f"the conversation would have {messages} messages, and at most {MAX_MESSAGES} are allowed. "
+            f"To go on, {_BEGIN_ANEW}.",
+        )
     checked = plain_messages(added) if added else ()
     if (index := unasked_output(previous.messages, checked)) is not None:
         id = checked[index].get("tool_call_id")

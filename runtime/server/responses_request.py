@@ -84,7 +84,7 @@ class ResponsesRequest(CommonRequest):
             return [{"role": "user", "content": self.input}]
         messages: list[Any] = []
         for index, item in enumerate(self.input):
-            _append_item(messages, item, f"input[{index}]")
+            append_item(messages, item, f"input[{index}]")
         return messages
 
     def messages(self, earlier: Sequence[Any], added: Sequence[Any]) -> list[Any]:
@@ -97,7 +97,7 @@ def output_messages(items: Sequence[Any]) -> list[Any]:
     """Return the output items of a response as chat messages."""
     messages: list[Any] = []
     for index, item in enumerate(items):
-        _append_item(messages, item, f"output[{index}]")
+        append_item(messages, item, f"output[{index}]")
     return messages
 
 
@@ -116,7 +116,12 @@ def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
     return {"type": kind, "json_schema": text.format} if kind == "json_schema" else text.format
 
 
-def _append_item(messages: list[Any], item: Any, field: str) -> None:
+def append_item(messages: list[Any], item: Any, field: str) -> None:
+    """Append an item of an input or an output to chat messages; a call may become part of the last one.
+
+    Raises:
+        ApiError: 400, its type is not supported; ``field`` is its name.
+    """
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
         messages.append({"role": item.get("role"), "content": _content(item.get("content"))})

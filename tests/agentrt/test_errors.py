@@ -14,7 +14,7 @@ from agentrt import errors
         errors.ConfigurationError("memory_bytes: too small."),
         errors.ModelNotFoundError("there is no model."),
         errors.InvalidRequestError("top_p", "is 3. Use less."),
-        errors.PromptTooLongError(9, 8, "the context", "Shorten it."),
+        errors.PromptTooLongError(9, 8, "the context", "use another model"),
         errors.EngineFailedError("it stopped."),
         errors.DeadlineExceededError("it took too long."),
         errors.ContextNotFoundError("ctx_1"),

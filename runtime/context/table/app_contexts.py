@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .context import Context, ContextKind, Message, Turn
@@ -70,7 +70,7 @@ class AppContexts:
         self.entries[entry.id] = entry
         if entry.kind is not ContextKind.CONTEXT:
             self.others[entry.id] = entry
-        if entry.session is not None:
+        if entry.kind is ContextKind.SESSION and entry.session is not None:
             self._sessions[entry.session] = entry
         self.set_turns(entry, entry.turns)
 
@@ -78,7 +78,7 @@ class AppContexts:
         """Remove ``entry``, its session and its responses."""
         del self.entries[entry.id]
         self.others.pop(entry.id, None)
-        if entry.session is not None:
+        if entry.kind is ContextKind.SESSION and entry.session is not None:
             del self._sessions[entry.session]
         self._forget_responses(entry)
 
@@ -117,5 +117,10 @@ class AppContexts:
 
 
 def response_id(turn: Turn) -> str | None:
-    """Return the id of the response that a turn is."""
-    return None if turn.response is None else str(turn.response["id"])
+    """Return the id of the response that a turn is; None if there is none, or only its output."""
+    return None if turn.response is None else turn.response.get("id")
+
+
+def shows_response(turns: Sequence[Turn]) -> bool:
+    """Whether one of ``turns`` is a response that can be found."""
+    return any(response_id(turn) is not None for turn in turns)

@@ -33,7 +33,8 @@ class Turn:
     ended: float
     """Unix time in seconds."""
     response: Mapping[str, Any] | None = None
-    """The body of the stored response, if it is one."""
+    """The body of the stored response, if it is one. Its ``output`` alone once it was deleted, and in a copy
+    of the conversation: items of a conversation keep their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Context:
     """Minted by the table and unguessable."""
     kind: ContextKind
     session: str | None
-    """The name that requests give a session; None for other kinds."""
+    """The name that requests give a session, or the first one gave a chain of responses; None without."""
     created: float
     last_used: float
     """When it was created and last used: Unix time in seconds."""

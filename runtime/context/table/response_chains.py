@@ -9,8 +9,8 @@ from typing import Any
 
 from agentrt.errors import ContextBusyError, ContextNotFoundError
 
-from .app_contexts import response_id
-from .context import Context, ContextKind, Message
+from .app_contexts import response_id, shows_response
+from .context import Context, ContextKind, Message, Turn
 from .open_turn import OpenTurn
 from .table import ContextTable
 
@@ -56,10 +56,10 @@ class ResponseChains:
         assert body is not None
         return StoredResponse(body, replace(context, turns=context.turns[:turns]))
 
-    def context_for(self, app: str, previous: StoredResponse | None) -> Context:
+    def context_for(self, app: str, previous: StoredResponse | None, session: str | None = None) -> Context:
         """Return a context whose text ends with ``previous``, a new one if need be. Blocks for the disk.
 
-        ``previous`` may be from another table.
+        ``previous`` may be from another table. ``session`` names a new one.
 
         Raises:
             ContextQuotaError, ContextStoreError: see :meth:`ContextTable.create`.
@@ -68,8 +68,11 @@ class ResponseChains:
             context = self._table.find_response(app, previous.body["id"])
             if context is not None and self._table.can_begin_turn(app, context.id, previous.turns):
                 return context
-        messages = () if previous is None else previous.messages
-        return self._table.create(app, ContextKind.RESPONSES, messages)
+        if previous is None:
+            return self._table.create(app, ContextKind.RESPONSES, session=session)
+        text = previous.conversation
+        copied = tuple(map(_without_response, text.turns))
+        return self._table.create(app, ContextKind.RESPONSES, text.first_messages, session, copied)
 
     def begin(self, app: str, context: Context) -> OpenTurn | None:
         """Return the turn of the next response of ``context``; None if it has been continued or deleted."""
@@ -96,8 +99,8 @@ class ResponseChains:
         if stored is None:
             return False
         with self._table.begin_turn(app, stored.conversation.id) as turn:
-            turns = [replace(each, response=None) if response_id(each) == id else each for each in turn.turns]
-            while turns and turns[-1].response is None:
+            turns = [_without_response(each) if response_id(each) == id else each for each in turn.turns]
+            while turns and response_id(turns[-1]) is None:
                 turns.pop()
             turn.replace(turns)
         self._delete_if_empty(app, stored.conversation.id)
@@ -105,5 +108,10 @@ class ResponseChains:
 
     def _delete_if_empty(self, app: str, context_id: str) -> None:
         with suppress(ContextNotFoundError):
-            if not self._table.get(app, context_id).turns:
+            if not shows_response(self._table.get(app, context_id).turns):
                 self._table.delete(app, context_id)
+
+
+def _without_response(turn: Turn) -> Turn:
+    """Return a turn whose response cannot be found; its output stays, as later responses have read it."""
+    return turn if turn.response is None else replace(turn, response={"output": turn.response["output"]})

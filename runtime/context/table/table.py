@@ -13,10 +13,18 @@ from typing import Any, Final, TypeAlias
 
 from agentrt.errors import ContextBusyError, ContextDamagedError, ContextNotFoundError, ContextQuotaError
 
-from .app_contexts import AppContexts, Entry
-from .context import Context, ContextKind, Message
+from .app_contexts import AppContexts, Entry, shows_response
+from .context import Context, ContextKind, Message, Turn
 from .open_turn import OpenTurn
-from .text_store import StoredText, TextStore, decode_header, decode_turn, encode_header, has_text
+from .text_store import (
+    StoredText,
+    TextStore,
+    decode_header,
+    decode_turn,
+    encode_header,
+    encode_turn,
+    has_text,
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -86,8 +94,9 @@ class ContextTable:
         kind: ContextKind = ContextKind.CONTEXT,
         messages: Sequence[Message] = (),
         session: str | None = None,
+        turns: Sequence[Turn] = (),
     ) -> Context:
-        """Return a new context whose text begins with ``messages``. Blocks for the disk.
+        """Return a new context whose text is ``messages``, then ``turns``. Blocks for the disk.
 
         Raises:
             ContextQuotaError: the app has made as many contexts as it may, or the store is full.
@@ -100,7 +109,9 @@ class ContextTable:
             stored = None
             if self._store is not None:
                 stored = self._store.create(app, id, encode_header(kind, session, now, messages))
-            entry = Entry(id, kind, session, now, now, tuple(messages), stored)
+                if turns:
+                    self._write_turns(app, stored, turns)
+            entry = Entry(id, kind, session, now, now, tuple(messages), stored, tuple(turns))
             with self._lock:
                 contexts.add(entry)
                 return entry.snapshot()
@@ -263,6 +274,15 @@ class ContextTable:
 
         output.add_done_callback(end)
 
+    def _write_turns(self, app: str, stored: StoredText, turns: Sequence[Turn]) -> None:
+        """Write the turns of a new text; delete it if that fails."""
+        assert self._store is not None
+        try:
+            stored.replace_text([encode_turn(turn) for turn in turns])
+        except BaseException:
+            self._store.delete(app, stored.id)
+            raise
+
     def _remove_all(self, app: str) -> list[Entry]:
         """Remove all contexts of ``app`` from memory, cancel their calls, and return them."""
         with self._lock:
@@ -304,7 +324,8 @@ class ContextTable:
         except ContextDamagedError as damaged:
             _log.warning("%s", damaged)
             return
-        if kind is ContextKind.RESPONSES and not turns:  # the process ended before its first response did
+        # The process ended before its first response did.
+        if kind is ContextKind.RESPONSES and not shows_response(turns):
             assert self._store is not None
             self._store.delete(app, stored.id)
             return

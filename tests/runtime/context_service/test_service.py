@@ -122,7 +122,7 @@ def test_an_output_of_a_call_that_was_not_made_is_refused(
     for index, prompt in prompts:
         with pytest.raises(InvalidRequestError, match="no call of the context has the id") as caught:
             call(service, context, prompt, max_tokens=2)
-        assert caught.value.field == f"messages[{index}].tool_call_id"
+        assert caught.value.field == f"prompt[{index}].tool_call_id"
     assert service.get(context).messages == before
     assert not service.get(context).running
 
@@ -283,9 +283,47 @@ def test_the_number_and_the_length_of_contexts_are_limited(open_runtime: Callabl
     answer = service.call(context, "Hello!", ignore_eos=True)
     assert answer.finish_reason == "length"
     assert answer.usage.prompt_tokens + answer.usage.completion_tokens == 100
-    with pytest.raises(PromptTooLongError, match="raise max_context_tokens"):
+    with pytest.raises(PromptTooLongError, match=r"a new context .*, or raise max_context_tokens"):
         service.call(context, "Hello! " * 30)
     assert len(service.get(context).messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field"),
+    [
+        (" ", "prompt"),
+        ("\ud800", "prompt"),
+        ("word " * 20_000, "prompt"),
+        ({"role": "user", "content": 7}, "prompt.content"),
+        ({"role": "wizard", "content": ""}, "prompt.role"),
+        ([HELLO, {"role": "wizard", "content": ""}], "prompt[1].role"),
+        ([], "prompt"),
+        (7, "prompt"),
+        ([HELLO] * 4096, "prompt"),
+    ],
+)
+@pytest.mark.parametrize("call", [ContextService.call, awaited, iterated, streamed])
+def test_an_error_names_the_prompt(
+    call: Callable[..., Generation], service: ContextService, prompt: Any, field: str
+) -> None:
+    context = service.new_context(SYSTEM)
+    with pytest.raises((InvalidRequestError, PromptTooLongError)) as caught:
+        call(service, context, prompt, max_tokens=2)
+    assert caught.value.field == field
+    assert not service.get(context).running
+
+
+@pytest.mark.parametrize("prompt", [7, "\ud800", "word " * 20_000])
+def test_an_error_names_the_system_prompt(service: ContextService, prompt: Any) -> None:
+    with pytest.raises((InvalidRequestError, PromptTooLongError)) as caught:
+        service.new_context(prompt)
+    assert caught.value.field == "system_prompt"
+
+
+def test_a_context_of_too_many_messages_says_what_helps(service: ContextService) -> None:
+    context = service.new_context(SYSTEM)
+    with pytest.raises(InvalidRequestError, match=r"would have 4097 messages.*begin a new context with what"):
+        service.call(context, [HELLO] * 4096)
 
 
 def test_a_chain_of_responses_names_the_way_to_continue_it(

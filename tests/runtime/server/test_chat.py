@@ -252,7 +252,7 @@ def test_concurrent_requests_get_the_same_answer(client: openai.OpenAI) -> None:
         ),
         ({"max_tokens": -1}, 400, "max_tokens", "invalid_value"),
         ({"max_tokens": "5"}, 400, "max_tokens", "invalid_type"),
-        ({"max_completion_tokens": 0}, 400, "max_tokens", "invalid_value"),
+        ({"max_completion_tokens": 0}, 400, "max_completion_tokens", "invalid_value"),
         ({"temperature": 9e9}, 400, "temperature", "invalid_type"),
         ({"top_p": 0}, 400, "top_p", "invalid_type"),
         ({"n": 0}, 400, "n", "invalid_type"),

@@ -151,7 +151,7 @@ def test_a_client_that_disconnects_leaves_the_context_as_it_was(http: httpx.Clie
     ("path", "body", "param"),
     [
         ("", {"system_prompt": 7}, "system_prompt"),
-        ("", {"system_prompt": "word " * 20_000}, "messages"),
+        ("", {"system_prompt": "word " * 20_000}, "system_prompt"),
         ("/chat/completions", {"messages": []}, "messages"),
         ("/chat/completions", {"messages": HELLO, "n": 2}, "n"),
         ("/chat/completions", {"messages": [*HELLO, ORPHAN]}, "messages[1].tool_call_id"),
@@ -169,6 +169,22 @@ def test_invalid_requests(http: httpx.Client, path: str, body: dict[str, Any], p
     assert only == context
 
 
+def test_a_full_context_says_what_helps_and_it_does(http: httpx.Client) -> None:
+    context = new(http, system_prompt=SYSTEM)
+    with continuing(http, context) as client:
+        ask(client, "word " * 600, max_tokens=2)
+        for stream in (False, True):
+            with pytest.raises(openai.BadRequestError, match="begin a new context with what still") as caught:
+                ask(client, "word " * 600, stream=stream)
+            assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "messages")
+            assert "old messages" not in caught.value.message  # a context has no way to drop them
+        messages = http.get(f"/v1/contexts/{context['id']}").json()["messages"]
+    following = new(http, system_prompt=messages[0]["content"])
+    again = [messages[2], {"role": "user", "content": "What did you say?"}]
+    path = f"/v1/contexts/{following['id']}/chat/completions"
+    assert http.post(path, json={"messages": again, "max_tokens": 2}).status_code == 200
+
+
 def test_an_unknown_model(http: httpx.Client) -> None:
     assert http.post("/v1/contexts", json={"model": "gpt-4"}).status_code == 404
     context = new(http, model="nano")
@@ -184,7 +200,7 @@ def test_sessions_are_listed_and_deleted_but_not_called(http: httpx.Client) -> N
     assert http.get(f"/v1/contexts/{session['id']}").json()["messages"] == []
     response = http.post(f"/v1/contexts/{session['id']}/chat/completions", json=body)
     assert response.status_code == 400
-    assert response.json()["error"]["param"] == "context"
+    assert response.json()["error"]["param"] == "context_id"
     assert http.delete(f"/v1/contexts/{session['id']}").status_code == 200
 
 

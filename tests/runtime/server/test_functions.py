@@ -86,8 +86,19 @@ def test_function_call(client: openai.OpenAI, body: dict[str, Any], call: Any, r
     [
         ({"tools": []}, "functions"),
         ({"functions": "get_weather"}, "functions"),
-        ({"functions": [{"name": ""}]}, "tools[0].function.name"),
-        ({"function_call": {"name": "no_such_function"}}, "tool_choice"),
+        ({"functions": [{"name": ""}]}, "functions[0].name"),
+        ({"functions": [{"name": "a"}, {"name": "a"}]}, "functions[1].name"),
+        ({"functions": [{"name": "a", "parameters": 7}]}, "functions[0].parameters"),
+        ({"function_call": {"name": "no_such_function"}}, "function_call"),
+        (
+            {"messages": [{"role": "assistant", "function_call": {"name": ""}}]},
+            "messages[0].function_call.name",
+        ),
+        ({"messages": [{"role": "assistant", "function_call": 7}]}, "messages[0].function_call"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
+            "messages[0].tool_calls[0]",
+        ),
         ({"function_call": 7}, "function_call"),
     ],
 )

@@ -108,6 +108,20 @@ def test_another_apps_response_is_as_unknown_as_any(apps: list[openai.OpenAI]) -
     assert bodies[0] == bodies[1]
 
 
+@pytest.mark.parametrize("deleted", [[0], [1], [0, 1], [1, 0]])
+def test_deleting_what_came_before_changes_no_item(client: openai.OpenAI, deleted: list[int]) -> None:
+    chain = [create(client, "Hello!", max_output_tokens=4)]
+    for question in ("Who are you?", "And I?"):
+        chain.append(create(client, question, max_output_tokens=4, previous_response_id=chain[-1].id))
+    before = client.responses.input_items.list(chain[2].id, limit=2)
+    whole = [item.model_dump() for item in client.responses.input_items.list(chain[2].id)]
+    for index in deleted:
+        client.responses.delete(chain[index].id)
+    assert [item.model_dump() for item in client.responses.input_items.list(chain[2].id)] == whole
+    following = client.responses.input_items.list(chain[2].id, limit=2, after=before.data[-1].id)
+    assert [item.model_dump() for item in following.data] == whole[2:4]
+
+
 class Chain:
     """Stored responses that repeat what was said to them."""
 
@@ -169,6 +183,13 @@ def test_forks_and_deleted_responses_keep_their_conversation() -> None:
     chain.add("y", previous="x")
     assert chain.texts("x") == ["1", "said 1", "x"]
     assert chain.texts("y") == ["1", "said 1", "x", "said x", "y"]
-    assert chain.chains.delete("a", "x")
-    assert chain.texts("y") == ["1", "said 1", "x", "said x", "y"]
-    assert len({item["id"] for item in chain.items("y")}) == 5
+    before = chain.items("y")
+    assert before[:2] == chain.items("2")[:2]
+    for delete in ("x", "1", "2"):
+        assert chain.chains.delete("a", delete)
+        assert chain.items("y") == before
+        chain.restart()
+        assert chain.items("y") == before
+    assert len({item["id"] for item in before}) == 5
+    assert chain.chains.delete("a", "y")
+    assert not chain.store.contexts("a")

@@ -20,6 +20,11 @@ REQUEST: Any = SHORT | {
     "tools": [TOOL],
     "max_output_tokens": 80,
 }
+CALLS: Any = [
+    {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"},
+    {"type": "function_call", "call_id": "b", "name": "get_weather", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "a", "output": "12 C"},
+]
 
 
 def test_an_answer_is_that_of_the_runtime(client: openai.OpenAI, runtime: LocalRuntime) -> None:
@@ -128,14 +133,33 @@ def test_logprobs(client: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     ("change", "param"),
     [
-        ({"input": []}, "messages"),
+        ({"input": []}, "input"),
+        ({"input": " "}, "input"),
+        ({"input": "word " * 20_000}, "input"),
+        ({"instructions": "word " * 20_000}, "input"),
         ({"input": 3}, "input"),
         ({"input": [{"type": "image_generation_call"}]}, "input[0]"),
         ({"input": ["x"]}, "input[0]"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "messages[0].content[0]"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]"),
+        ({"input": [*CALLS, {"role": "wizard", "content": "x"}], "instructions": "Help."}, "input[3].role"),
+        ({"input": [*CALLS, {**CALLS[1], "name": ""}]}, "input[3].name"),
+        ({"input": [{**CALLS[0], "arguments": "{"}]}, "input[0].arguments"),
+        ({"input": [*CALLS, {**CALLS[1], "arguments": "[]"}]}, "input[3].arguments"),
+        ({"input": [*CALLS, {**CALLS[1], "call_id": 7}]}, "input[3].call_id"),
+        ({"input": [*CALLS, {"type": "function_call_output", "call_id": "a"}]}, "input[3].output"),
+        (
+            {"input": [*CALLS, {"type": "function_call_output", "call_id": 7, "output": ""}]},
+            "input[3].call_id",
+        ),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
-        ({"max_output_tokens": 0}, "max_tokens"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_output_tokens": 1 << 20, "include": ["message.output_text.logprobs"]}, "include"),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"text": {"format": {"type": "json_schema", "schema": {"type": "bogus"}}}}, "text.format"),
+        ({"tools": [TOOL | {"name": ""}]}, "tools[0].name"),
+        ({"tools": [TOOL, TOOL]}, "tools[1].name"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"tool_choice": {"type": "function", "name": "x"}, "tools": [TOOL]}, "tool_choice"),
     ],
@@ -145,6 +169,18 @@ def test_invalid_requests(http: httpx.Client, change: dict[str, Any], param: str
     response = http.post("/v1/responses", json=SHORT | {"stream": streamed} | change)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == param
+
+
+def test_a_wrong_item_is_named_also_where_it_continues_a_response(client: openai.OpenAI) -> None:
+    first = client.responses.create(**SHORT | {"max_output_tokens": 2})
+    wrong: Any = [
+        {"role": "user", "content": "And?"},
+        {"type": "function_call", "name": "a", "arguments": "["},
+    ]
+    for more in ({}, {"instructions": "Be brief."}):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(**SHORT | {"input": wrong}, previous_response_id=first.id, **more)
+        assert caught.value.param == "input[1].arguments"
 
 
 def test_the_refusal_of_a_conversation_says_what_to_send(http: httpx.Client) -> None:

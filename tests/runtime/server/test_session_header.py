@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import openai
 import pytest
@@ -64,3 +66,36 @@ def test_a_wrong_header_is_refused(
     assert response.json()["error"]["param"] == "x-session-id"
     assert response.json()["error"]["code"] == "invalid_value"
     assert contexts.contexts() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        ("/v1/chat/completions", BODY, "session"),
+        ("/v1/completions", {"prompt": ["Hi", [5, 6]], "n": 2, "max_tokens": 2}, "session"),
+        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 2}, "responses"),
+        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 2, "store": False}, "session"),
+        ("/api/chat", BODY, "session"),
+        ("/api/generate", {"model": "nano", "prompt": "Hello!", "options": {"num_predict": 2}}, "session"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_every_route_that_answers_takes_the_name(
+    http: httpx.Client, path: str, body: dict[str, Any], kind: str, streamed: bool
+) -> None:
+    headers = {"x-session-id": "thread 7"}
+    for _ in range(2):
+        assert http.post(path, json=body | {"stream": streamed}, headers=headers).status_code == 200
+    listed = http.get("/v1/contexts").json()["data"]
+    assert {(context["kind"], context["session"]) for context in listed} == {(kind, "thread 7")}
+    assert len(listed) == (2 if kind == "responses" else 1)  # each chain is a context of its own
+    assert http.post(path, json=body, headers={"x-session-id": ""}).status_code == 400
+
+
+def test_a_chain_has_the_name_of_its_first_request(http: httpx.Client) -> None:
+    body = {"input": "Hello!", "max_output_tokens": 2}
+    first = http.post("/v1/responses", json=body, headers={"x-session-id": "thread 7"}).json()
+    following = body | {"previous_response_id": first["id"]}
+    assert http.post("/v1/responses", json=following, headers={"x-session-id": "other"}).status_code == 200
+    (chain,) = http.get("/v1/contexts").json()["data"]
+    assert (chain["session"], chain["turns"]) == ("thread 7", 2)

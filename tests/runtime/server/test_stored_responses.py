@@ -120,6 +120,21 @@ def test_instructions_are_of_one_response(client: openai.OpenAI, runtime: LocalR
 
 
 @pytest.mark.parametrize("streamed", [False, True])
+def test_a_full_conversation_says_what_helps_and_it_does(client: openai.OpenAI, streamed: bool) -> None:
+    first = create(client, "word " * 600, max_output_tokens=2)
+    advice = "send what still matters of the conversation as input, without previous_response_id"
+    with pytest.raises(openai.BadRequestError, match=advice) as caught:
+        create(client, "word " * 600, previous_response_id=first.id, streamed=streamed)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
+    items: Any = [*first.output, {"role": "user", "content": "What did you say?"}]
+    assert create(client, items, streamed=streamed).status == "completed"
+    many: Any = [{"role": "user", "content": "x"}] * 4095
+    with pytest.raises(openai.BadRequestError, match=f"would have 4097 messages.*{advice}") as caught:
+        create(client, many, previous_response_id=first.id, streamed=streamed)
+    assert caught.value.param == "input"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
 def test_a_stored_response_is_shown_and_deleted(client: openai.OpenAI, streamed: bool) -> None:
     response = create(client, "Hello!", metadata={"key": "value"}, streamed=streamed)
     assert client.responses.retrieve(response.id) == response

@@ -58,7 +58,7 @@ class Echo(BaseChatModel):
         if last.text == "refused":
             raise InvalidRequestError("messages", "cannot be read. Write it otherwise.")
         if last.text == "too long":
-            raise PromptTooLongError(9000, 2048, "the model's context", "Ask something shorter.")
+            raise PromptTooLongError(9000, 2048, "the model's context", "choose another model")
         name = {"look": "look_up", "write": "write"}.get(last.text)
         calls = [{"name": name, "args": {"word": "roof"}, "id": "c1"}] if name else []
         said = {"look": "", "write": "", "silent": "", "escapes": ESCAPES, "long": LONG}.get(

@@ -7,11 +7,11 @@ from concurrent.futures import Future
 
 import pytest
 
-from agentrt.errors import ContextBusyError
+from agentrt.errors import ContextBusyError, ContextStoreError
 from agentrt.runtime.context.table.context import ContextKind
 from agentrt.runtime.context.table.response_chains import ResponseChains, StoredResponse
 from agentrt.runtime.context.table.table import ContextTable
-from tests.runtime.context.table.memory_store import MemoryStore
+from tests.runtime.context.table.memory_store import MemoryStore, MemoryText
 
 
 class Responses:
@@ -30,7 +30,7 @@ class Responses:
         before = None if previous is None else self.find(previous, app)
         turn = self.chains.begin(app, self.chains.context_for(app, before))
         assert turn is not None
-        turn.commit([{"role": "user", "content": id}], 1, {"id": id, "secret": f"body of {id}"})
+        turn.commit([{"role": "user", "content": id}], 1, {"id": id, "output": [], "secret": f"body of {id}"})
         self.chains.close(app, turn)
 
     def find(self, id: str, app: str = "a") -> StoredResponse:
@@ -77,7 +77,7 @@ def test_two_requests_continue_one_response_at_a_time(responses: Responses) -> N
     assert turn is not None
     assert responses.chains.begin("a", first) is None  # a request that was as fast to choose the context
     responses.add("x", previous="1")
-    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2"})
+    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2", "output": []})
     assert responses.contexts == 2
     assert [responses.conversation(id) for id in ("2", "x")] == ["12", "1x"]
     assert responses.chains.begin("a", first) is None  # the context has gone on
@@ -88,7 +88,7 @@ def test_a_response_is_continued_while_its_request_winds_up(responses: Responses
     assert turn is not None
     request: Future[None] = Future()
     responses.table.track("a", turn.context_id, request, lambda: None)
-    turn.commit([{"role": "user", "content": "1"}], 1, {"id": "1"})
+    turn.commit([{"role": "user", "content": "1"}], 1, {"id": "1", "output": []})
     responses.add("2", previous="1")  # the engine has not ended the first request
     request.set_result(None)
     assert responses.contexts == 1
@@ -134,7 +134,7 @@ def test_a_response_that_is_being_continued_is_not_deleted(responses: Responses)
     assert turn is not None
     with pytest.raises(ContextBusyError):
         responses.chains.delete("a", "1")
-    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2"})
+    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2", "output": []})
     assert responses.conversation("2") == "12"
 
 
@@ -168,6 +168,47 @@ def test_a_response_of_another_model_is_continued_in_a_copy(responses: Responses
     chains = responses.chains
     turn = chains.begin("a", chains.context_for("a", other.find("1")))
     assert turn is not None
-    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2"})
+    turn.commit([{"role": "user", "content": "2"}], 1, {"id": "2", "output": []})
     assert responses.conversation("2") == "12"
     assert other.conversation("1") == "1"
+
+
+def test_a_copy_whose_first_response_was_not_stored_is_no_context_after_a_restart(
+    responses: Responses,
+) -> None:
+    responses.add("1")
+    responses.add("2", previous="1")
+    responses.chains.context_for("a", responses.find("1"))
+    assert responses.contexts == 2
+    responses.restart()
+    assert responses.contexts == 1
+    assert len(responses.store.contexts("a")) == 1
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(
+    responses: Responses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responses.add("1")
+    responses.add("2", previous="1")
+
+    def fail(text: MemoryText, records: object) -> None:
+        raise ContextStoreError("the disk is full. Delete files.")
+
+    monkeypatch.setattr(MemoryText, "replace_text", fail)
+    with pytest.raises(ContextStoreError):
+        responses.chains.context_for("a", responses.find("1"))
+    assert responses.contexts == len(responses.store.contexts("a")) == 1
+
+
+def test_a_chain_keeps_the_name_of_the_request_that_began_it(responses: Responses) -> None:
+    for _ in range(2):  # any number of chains may have one name
+        turn = responses.chains.begin("a", responses.chains.context_for("a", None, "thread 7"))
+        assert turn is not None
+        turn.commit([{"role": "user", "content": "x"}], 1, {"id": turn.context_id, "output": []})
+    responses.restart()
+    assert [context.session for context in responses.table.contexts("a")] == ["thread 7"] * 2
+    session = responses.table.session("a", "thread 7")
+    assert responses.table.get("a", session).kind is ContextKind.SESSION
+    for context in responses.table.contexts("a"):
+        responses.table.delete("a", context.id)
+    assert responses.table.session("a", "thread 7") != session

@@ -21,6 +21,7 @@ from ..service import LocalRuntime
 from . import chat, completions, contexts, embeddings, responses, status, tokens
 from .config import ServerConfig
 from .metrics import Metrics
+from .ollama import embeddings as ollama_embeddings
 from .ollama import routes as ollama
 from .server_state import ServerState
 
@@ -48,7 +49,7 @@ def create_app(
     app.state.open_responses = OpenResponses()
     app.state.threads = FairThreads("agentrt-serve")
     answering = (chat, completions, contexts, embeddings, responses, tokens)
-    for routes in (*answering, ollama, tool_cache_route, status):
+    for routes in (*answering, ollama, ollama_embeddings, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)
     app.add_middleware(TraceContext)

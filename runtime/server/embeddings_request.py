@@ -6,7 +6,9 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from ..http.errors import ApiError
+from agentrt.errors import InvalidRequestError
+
+from ..request.field_names import renamed
 from .common_request import PrioritizedRequest
 
 _MOST_TEXTS: Final = 2048
@@ -24,22 +26,22 @@ class EmbeddingRequest(PrioritizedRequest):
         """Return the texts to be embedded.
 
         Raises:
-            ApiError: 400, there are none or too many, or one is empty or no text.
+            InvalidRequestError: there are none or too many, or one is empty or no text.
         """
         texts = self.input if isinstance(self.input, list) else [self.input]
         if not 0 < len(texts) <= _MOST_TEXTS:
-            raise _refused("input", f"has {len(texts)} texts. Send 1 to {_MOST_TEXTS}.")
+            raise InvalidRequestError("input", f"has {len(texts)} texts. Send 1 to {_MOST_TEXTS}.")
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                raise _refused(
+                raise InvalidRequestError(
                     f"input[{index}]",
                     "is no text. Token ids would be those of another model's tokenizer: send texts (in "
                     "LangChain, check_embedding_ctx_length=False).",
                 )
             if not text:
-                raise _refused(f"input[{index}]", "is empty. Leave it out.")
+                raise InvalidRequestError(f"input[{index}]", "is empty. Leave it out.")
         return texts
 
-
-def _refused(field: str, reason: str) -> ApiError:
-    return ApiError(400, f"{field}: {reason}", param=field, code="invalid_value")
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of its texts names."""
+        return renamed(field, {"input[0]": "input"} if isinstance(self.input, str) else {})

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from agentrt.calls import CallFinished, TextDelta, ToolCall
 
 from ...output.generation import Finished, Generation, GenerationEvent
-
-_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -55,20 +53,25 @@ class OllamaWriter:
         return {"model": self.model, "created_at": now(), **answer, "done": done, **fields}
 
     def _end(self, generation: Generation) -> Mapping[str, Any]:
-        """Return the fields of the last line. Durations are in nanoseconds."""
+        """Return the fields of the last line."""
         usage, timing = generation.usage, generation.timing
         return {
             "done": True,
             "done_reason": "length" if generation.finish_reason == "length" else "stop",
-            "total_duration": int((self.load_s + timing.total_s) * _NS),
-            "load_duration": int(self.load_s * _NS),
+            "total_duration": nanoseconds(self.load_s + timing.total_s),
+            "load_duration": nanoseconds(self.load_s),
             "prompt_eval_count": usage.prompt_tokens,
-            "prompt_eval_duration": int((timing.time_to_first_token_s - timing.queued_s) * _NS),
+            "prompt_eval_duration": nanoseconds(timing.time_to_first_token_s - timing.queued_s),
             "eval_count": usage.completion_tokens,
-            "eval_duration": int((timing.total_s - timing.time_to_first_token_s) * _NS),
+            "eval_duration": nanoseconds(timing.total_s - timing.time_to_first_token_s),
         }
 
 
 def now() -> str:
     """Return the time in the form of RFC 3339."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def nanoseconds(seconds: float) -> int:
+    """Return a duration as Ollama has it."""
+    return int(seconds * 1_000_000_000)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Final, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from ...request.field_names import renamed
 from ...request.options import GenerationOptions
 from ...request.raw_prompt import RawPrompt
 from ..common_request import MAX_ITEMS, at_most
+from ..embeddings_request import EmbeddingRequest
 
+_TAG: Final = ":latest"
 _RENAMED = {"repeat_penalty": "repetition_penalty", "num_predict": "max_tokens"}
 """Options of Ollama that the runtime has under another name."""
+_FIELDS: Final = {"response_format": "format", "response_format.json_schema": "format"}
+_IMAGES: Final = re.compile(r"messages\[(\d+)\]\.content\[0\]")
 
 
 def _refuse(value: Any) -> None:
@@ -51,11 +57,18 @@ class OllamaOptions(BaseModel):
             del given["max_tokens"]
         return cast(GenerationOptions, given)
 
+    @classmethod
+    def field_names(cls) -> dict[str, str]:
+        """Return the name in a request of each option, by the runtime's name."""
+        return {_RENAMED.get(name, name): f"options.{name}" for name in cls.model_fields}
+
 
 class OllamaRequest(BaseModel):
     """The fields of every request for an answer. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    shorten: ClassVar[str | None] = None
+    """What shortens a prompt that is too long; None for what errors say of messages."""
 
     model: str
     stream: bool | None = None
@@ -71,6 +84,10 @@ class OllamaRequest(BaseModel):
             options["response_format"] = _response_format(self.format)
         return options
 
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        return renamed(field, OllamaOptions.field_names() | _FIELDS)
+
 
 class OllamaChatRequest(OllamaRequest):
     """The body of ``POST /api/chat``."""
@@ -83,10 +100,18 @@ class OllamaChatRequest(OllamaRequest):
         """Return the messages in OpenAI's form."""
         return [_message(message) for message in self.messages]
 
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        images = _IMAGES.fullmatch(field)
+        if images is not None and self.messages[int(images[1])].get("images"):
+            return f"messages[{images[1]}].images"
+        return super().field_name(field)
+
 
 class OllamaGenerateRequest(OllamaRequest):
     """The body of ``POST /api/generate``."""
 
+    shorten = "Shorten the prompt"
     prompt: str = ""
     """Without one the model is loaded, and the answer is empty."""
     system: str | None = None
@@ -103,6 +128,27 @@ class OllamaGenerateRequest(OllamaRequest):
             return RawPrompt(self.prompt)
         system = [{"role": "system", "content": self.system}] if self.system else []
         return [*system, {"role": "user", "content": self.prompt}]
+
+    def field_name(self, field: str) -> str:
+        """Return this request's name for a field that an error of the runtime names."""
+        if field.startswith("messages"):
+            return "system" if self.system and field.startswith("messages[0]") else "prompt"
+        return super().field_name(field)
+
+
+class OllamaEmbedRequest(EmbeddingRequest):
+    """The body of ``POST /api/embed``."""
+
+    model: str
+
+
+class OllamaEmbeddingsRequest(BaseModel):
+    """The body of ``POST /api/embeddings``, which is older."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    model: str
+    prompt: str
 
 
 class OllamaShowRequest(BaseModel):
@@ -129,3 +175,8 @@ def _message(message: Any) -> Any:
     if message.get("images"):
         converted["content"] = [{"type": "image"}]
     return converted
+
+
+def without_tag(name: str) -> str:
+    """Return a model's name without what Ollama's clients put behind one that has no tag."""
+    return name.removesuffix(_TAG)

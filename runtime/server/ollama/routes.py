@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from importlib import metadata
 from typing import Any, Final
@@ -23,26 +23,22 @@ from ...http.streaming import ClosingStreamingResponse
 from ...http.strict_json import compact_json
 from ...output.generation import Finished
 from ...pool.pooled_model import PooledModel
+from ...request.field_names import in_sender_names, sender_names
 from ...request.options import GenerationOptions, Prompt
 from ..choices import AnswerStream
 from ..server_state import ServerState, server_state_of
 from ..session_header import header_session
 from .answers import OllamaWriter, now
-from .requests import OllamaChatRequest, OllamaGenerateRequest, OllamaRequest, OllamaShowRequest
+from .requests import OllamaChatRequest, OllamaGenerateRequest, OllamaRequest, OllamaShowRequest, without_tag
 from .route import OllamaRoute
 
 router = APIRouter(route_class=OllamaRoute)
-
-_TAG: Final = ":latest"
-"""What Ollama's clients put behind a name without a tag."""
 
 
 @router.post("/api/chat", summary="Generate an answer, in Ollama's form")
 async def chat(body: OllamaChatRequest, request: Request) -> Response:
     """Answer messages, in lines of JSON unless ``stream`` is false."""
-    return await _answer(
-        body, request, body.prompt(), {"tools": body.tools, "session": header_session(request)}
-    )
+    return await _answer(body, request, body.prompt(), {"tools": body.tools})
 
 
 @router.post("/api/generate", summary="Answer a prompt, in Ollama's form")
@@ -54,28 +50,27 @@ async def generate(body: OllamaGenerateRequest, request: Request) -> Response:
 @router.get("/api/tags", summary="List the models, in Ollama's form")
 async def tags(request: Request) -> JSONResponse:
     """Return all names of all models that answer."""
-    models = server_state_of(request).pool.models
-    return JSONResponse({"models": [_listed(model, name) for model in models for name in model.names]})
+    state = server_state_of(request)
+    listed = [
+        _listed(name) | {"size": model.memory_bytes} for model in state.pool.models for name in model.names
+    ]
+    if state.embedding is not None:
+        listed.append(_listed(state.embedding.name))
+    return JSONResponse({"models": listed})
 
 
 @router.post("/api/show", summary="Describe a model, in Ollama's form")
 async def show(body: OllamaShowRequest, request: Request) -> JSONResponse:
     """Return what is known of a model; its context length once it was loaded."""
-    model = _model(server_state_of(request), body.model)
-    info: dict[str, Any] = {"general.architecture": "agentrt", "general.basename": model.name}
-    if model.context_length is not None:
-        info["agentrt.context_length"] = model.context_length
-    return JSONResponse(
-        {
-            "modelfile": "",
-            "parameters": "",
-            "template": "",
-            "details": _DETAILS,
-            "model_info": info,
-            "capabilities": ["completion", *(["tools"] if model.takes_tools else [])],
-            "modified_at": now(),
-        }
-    )
+    state = server_state_of(request)
+    embedding = state.embedding
+    if embedding is not None and embedding.name in (body.model, without_tag(body.model)):
+        length = {"agentrt.context_length": embedding.max_tokens}
+        return JSONResponse(_shown(embedding.name, ["embedding"], length))
+    model = _model(state, body.model)
+    length = {} if model.context_length is None else {"agentrt.context_length": model.context_length}
+    capabilities = ["completion", *(["tools"] if model.takes_tools else [])]
+    return JSONResponse(_shown(model.name, capabilities, length))
 
 
 @router.get("/api/version", summary="Return the version, in Ollama's form")
@@ -93,9 +88,10 @@ async def _answer(
     priority = header_priority(request) or Priority.REACTIVE
     headers = priority_headers(priority)
     options: GenerationOptions = {**body.generation_options(), **more}
-    options |= {"app": app_of(request), "priority": priority}
+    options |= {"app": app_of(request), "priority": priority, "session": header_session(request)}
     begun = time.perf_counter()
     async with AsyncExitStack() as stack:
+        stack.enter_context(sender_names(body.field_name, body.shorten))
         stack.enter_context(state.admission.admit(request, priority))
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)
@@ -110,7 +106,7 @@ async def _answer(
         stream = await cancel_on_disconnect(request, runtime.start(prompt, **options))
         stack.callback(stream.cancel)
         return ClosingStreamingResponse(
-            _lines(state, model.name, writer, stream),
+            _lines(state, model.name, writer, stream, body.field_name),
             stack.pop_all().aclose,
             media_type="application/x-ndjson",
             headers={"cache-control": "no-store", **headers},
@@ -118,7 +114,11 @@ async def _answer(
 
 
 async def _lines(
-    state: ServerState, model: str, writer: OllamaWriter, stream: AnswerStream
+    state: ServerState,
+    model: str,
+    writer: OllamaWriter,
+    stream: AnswerStream,
+    field_name: Callable[[str], str],
 ) -> AsyncGenerator[str, None]:
     try:
         async with aclosing(stream.events()) as events:
@@ -129,7 +129,7 @@ async def _lines(
                     state.metrics.record(model, event.generation)
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as a line.
-        yield _encode({"error": to_api_error(error).detail})
+        yield _encode({"error": to_api_error(in_sender_names(error, field_name)).detail})
         if not isinstance(error, AgentRTError):
             raise  # unexpected: to be logged
 
@@ -140,7 +140,7 @@ def _encode(line: Mapping[str, Any]) -> str:
 
 def _model(state: ServerState, name: str) -> PooledModel:
     found = state.pool.find(name)
-    return state.model(name.removesuffix(_TAG)) if found is None else found
+    return state.model(without_tag(name)) if found is None else found
 
 
 _DETAILS: Final[Mapping[str, Any]] = {
@@ -153,12 +153,23 @@ _DETAILS: Final[Mapping[str, Any]] = {
 }
 
 
-def _listed(model: PooledModel, name: str) -> dict[str, Any]:
+def _shown(name: str, capabilities: list[str], length: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": "",
+        "details": _DETAILS,
+        "model_info": {"general.architecture": "agentrt", "general.basename": name, **length},
+        "capabilities": capabilities,
+        "modified_at": now(),
+    }
+
+
+def _listed(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "model": name,
         "modified_at": now(),
-        "size": model.memory_bytes,
         "digest": hashlib.sha256(name.encode()).hexdigest(),  # of the name: clients tell models apart by it
         "details": _DETAILS,
     }

@@ -80,13 +80,14 @@ def test_base64_is_little_endian_float32(embedder: httpx.Client) -> None:
     [
         ({"model": "nano"}, 404, "model", "model_not_found"),
         ({"input": []}, 400, "input", "invalid_value"),
-        ({"input": ""}, 400, "input[0]", "invalid_value"),
+        ({"input": ""}, 400, "input", "invalid_value"),
         ({"input": ["cat", ""]}, 400, "input[1]", "invalid_value"),
         ({"input": [1, 2]}, 400, "input[0]", "invalid_value"),
         ({"input": [[1, 2]]}, 400, "input[0]", "invalid_value"),
         ({"input": ["cat"] * 2049}, 400, "input", "invalid_value"),
         ({"input": None}, 400, "input", "invalid_type"),
-        ({"input": "cat " * 40}, 400, "input[0]", "invalid_value"),
+        ({"input": "cat " * 40}, 400, "input", "invalid_value"),
+        ({"input": ["cat", "cat " * 40]}, 400, "input[1]", "invalid_value"),
         ({"encoding_format": "hex"}, 400, "encoding_format", "invalid_type"),
         ({"dimensions": 8}, 400, "dimensions", "invalid_value"),
         ({"dimensions": 0}, 400, "dimensions", "invalid_type"),
@@ -100,11 +101,53 @@ def test_what_is_refused_is_named(
     assert (response.status_code, error["param"], error["code"]) == (status, param, code)
 
 
+@pytest.mark.parametrize("name", ["tiny-bert", "tiny-bert:latest"])
+def test_ollamas_form(embedder: httpx.Client, bert: EmbeddingModel, name: str) -> None:
+    expected = asyncio.run(bert.aembed(TEXTS))
+    several = embedder.post("/api/embed", json={"model": name, "input": TEXTS, "keep_alive": "5m"}).json()
+    assert (several["model"], several["prompt_eval_count"]) == (name, expected.tokens)
+    assert several["total_duration"] > several["load_duration"] == 0
+    for numbers, vector in zip(several["embeddings"], expected.vectors, strict=True):
+        np.testing.assert_array_equal(np.float32(numbers), vector)
+    (one,) = embedder.post("/api/embed", json={"model": name, "input": TEXTS[0]}).json()["embeddings"]
+    older = embedder.post("/api/embeddings", json={"model": name, "prompt": TEXTS[0]}).json()
+    assert older == {"embedding": one}
+    np.testing.assert_allclose(one, expected.vectors[0], atol=1e-4)
+    shown = embedder.post("/api/show", json={"model": name}).json()
+    assert (shown["capabilities"], shown["model_info"]["agentrt.context_length"]) == (["embedding"], 32)
+    assert [each["name"] for each in embedder.get("/api/tags").json()["models"]] == ["nano", "tiny-bert"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("embed", {"model": "nano", "input": "cat"}, 404, "makes no embeddings here. Use 'tiny-bert'"),
+        ("embeddings", {"model": "nano", "prompt": "cat"}, 404, "makes no embeddings here"),
+        ("embed", {"input": "cat"}, 400, "model: "),
+        ("embed", {"model": "tiny-bert", "input": ["cat", ""]}, 400, "input[1]: is empty"),
+        ("embed", {"model": "tiny-bert", "input": "cat " * 40}, 400, "input: it has 42 tokens"),
+        ("embed", {"model": "tiny-bert", "input": "cat", "dimensions": 8}, 400, "dimensions: "),
+        ("embeddings", {"model": "tiny-bert", "prompt": ""}, 400, "prompt: is empty"),
+        ("embeddings", {"model": "tiny-bert", "prompt": "cat " * 40}, 400, "prompt: it has 42 tokens"),
+        ("embeddings", {"model": "tiny-bert", "prompt": ["cat"]}, 400, "prompt: "),
+    ],
+)
+def test_errors_in_ollamas_form(
+    embedder: httpx.Client, path: str, body: dict[str, Any], status: int, says: str
+) -> None:
+    response = embedder.post(f"/api/{path}", json=body)
+    assert response.status_code == status, response.text
+    assert says in response.json()["error"]
+
+
 def test_a_server_without_an_embedding_model_says_how_to_have_one(http: httpx.Client) -> None:
     for body in ({"input": "cat"}, {"model": "nano", "input": "cat"}):
         response = http.post("/v1/embeddings", json=body)
         assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
         assert "--embedding-model" in response.json()["error"]["message"]
+    ollama = http.post("/api/embed", json={"model": "nano", "input": "cat"})
+    assert ollama.status_code == 404
+    assert "--embedding-model" in ollama.json()["error"]
 
 
 def test_the_model_is_listed_and_does_not_chat(embedder: httpx.Client) -> None:
@@ -118,10 +161,11 @@ def test_the_model_is_listed_and_does_not_chat(embedder: httpx.Client) -> None:
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/api/embed", "/api/embeddings"])
 def test_no_request_is_a_fault(
-    embedder: httpx.Client, embedding_server: Running, mode: GenerationMode
+    embedder: httpx.Client, embedding_server: Running, path: str, mode: GenerationMode
 ) -> None:
-    check_operation(embedder, embedding_server, "/v1/embeddings", "POST", mode, "tiny-bert")
+    check_operation(embedder, embedding_server, path, "POST", mode, "tiny-bert")
 
 
 @pytest.mark.hypothesis

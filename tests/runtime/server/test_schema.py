@@ -32,6 +32,8 @@ OPERATIONS = [
     ("/v1/responses/{response_id}", "GET"),
     ("/v1/responses/{response_id}/input_items", "GET"),
     ("/api/chat", "POST"),
+    ("/api/embed", "POST"),
+    ("/api/embeddings", "POST"),
     ("/api/generate", "POST"),
     ("/api/show", "POST"),
     ("/api/tags", "GET"),

@@ -40,7 +40,7 @@ quick: lint
 	$(RUN) -m mypy
 	$(RUN) -m pytest $(PARALLEL) -m "not real_model and not socket and not bench and not slow"
 
-test: lint types
+test: lint types $(VENV)/.installed-redis
 	$(RUN) -m pytest $(PARALLEL)
 
 # Hypothesis shrinks what fails and prints a line that reproduces it.

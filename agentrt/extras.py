@@ -22,6 +22,7 @@ Extra = Literal[
     "runtime",
     "hub",
     "gateway",
+    "redis",
     "serve",
     "demo",
     "all",
@@ -50,6 +51,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     ),
     "hub": ("httpx2", "huggingface_hub"),
     "gateway": ("fastapi", "h11", "httpx", "pydantic_core", "starlette", "uvicorn"),
+    "redis": ("redis",),
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
@@ -62,6 +64,7 @@ INCLUDES: dict[Extra, tuple[Extra, ...]] = {
     "langchain-openai": ("langgraph",),
     "hub": ("cli", "runtime"),
     "gateway": ("cli",),
+    "redis": ("gateway",),
     "serve": ("gateway", "runtime"),
     "demo": ("cli", "langgraph", "runtime"),
     "all": (

@@ -25,6 +25,7 @@ from .serving import (
 )
 
 _PANEL = "Engine"
+_REPLICAS = "Replicas"
 
 
 def gateway(
@@ -53,6 +54,24 @@ def gateway(
             rich_help_panel=_PANEL,
         ),
     ] = 600,
+    redis: Annotated[
+        str | None,
+        typer.Option(
+            help="The URL of a Redis or Valkey server, such as redis://127.0.0.1:6379/0. Replicas of the "
+            "gateway with the same token file share tool outputs in it.",
+            show_default=False,
+            rich_help_panel=_REPLICAS,
+        ),
+    ] = None,
+    redis_password_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the password of Redis.",
+            dir_okay=False,
+            show_default=False,
+            rich_help_panel=_REPLICAS,
+        ),
+    ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8001,
     uds: Uds = None,
@@ -68,6 +87,8 @@ def gateway(
     Where the gateway requires no token and has no key file, the clients' own API keys reach the engine.
     """
     require_extra("gateway")
+    if redis is not None:
+        require_extra("redis")
     from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
 
     begin_serving()
@@ -76,6 +97,8 @@ def gateway(
         upstream=upstream,
         upstream_key=None if upstream_key_file is None else _read_key(upstream_key_file),
         upstream_timeout_s=upstream_timeout,
+        redis=redis,
+        redis_password=None if redis_password_file is None else _read_key(redis_password_file),
         host=host,
         port=port,
         uds=uds,
@@ -95,7 +118,7 @@ def gateway(
 
 
 def _read_key(path: Path) -> str:
-    """Return the API key in a file.
+    """Return the API key or password in a file.
 
     Raises:
         ConfigurationError: the file cannot be read, or holds something other than one key.
@@ -104,7 +127,7 @@ def _read_key(path: Path) -> str:
         key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            f"cannot read an API key from {path} ({error}). Name a text file that holds the key."
+            f"cannot read a key from {path} ({error}). Name a text file that holds the key."
         ) from error
     if not key or any(character.isspace() for character in key):
         raise ConfigurationError(f"{path} does not hold one key. Write the key there, and nothing else.")

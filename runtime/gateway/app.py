@@ -9,17 +9,18 @@ from fastapi import FastAPI
 
 from agentrt.concurrency.fair_threads import FairThreads
 
-from ..http import tool_cache_route
 from ..http.admission import Admission
 from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from ..http.trace_context import TraceContext
-from . import chat, health, models
+from . import chat, health, models, submission
+from .bounded_redis import BoundedRedis
 from .config import GatewayConfig
 from .gateway_state import GatewayState
 from .relay import relay
+from .shared_outputs import SharedOutputs
 from .upstream import Upstream
 
 
@@ -27,21 +28,29 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     """Return the ASGI application of a gateway in front of the engine at ``config.upstream``.
 
     Raises:
-        ConfigurationError: ``config.upstream`` is not the address of an HTTP server.
+        ConfigurationError: ``config.upstream`` is not the address of an HTTP server, or ``config.redis`` not
+            that of a Redis server.
+        MissingExtraError: ``config.redis`` is given, and redis-py is not installed.
     """
     upstream, admission = Upstream(config), Admission(config)
+    threads = FairThreads("agentrt-gateway")
+    shared = None
+    if config.redis is not None:
+        shared = SharedOutputs(BoundedRedis(config.redis, config.redis_password), config.tokens, threads)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
         yield
         await upstream.aclose()
+        if shared is not None:
+            await shared.aclose()
 
     # It has no /openapi.json of its own: that path is the engine's.
     app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
-    app.state.gateway = GatewayState(upstream, admission)
+    app.state.gateway = GatewayState(upstream, admission, shared)
     app.state.open_responses = OpenResponses()
-    app.state.threads = FairThreads("agentrt-gateway")
-    for router in (chat.router, health.router, models.router, tool_cache_route.router):
+    app.state.threads = threads
+    for router in (chat.router, health.router, models.router, submission.router):
         app.include_router(router)
     app.mount("/", relay)
     install_error_handlers(app)

@@ -22,6 +22,7 @@ from .gateway_state import gateway_state_of
 from .headers import client_headers
 from .relay import RelayedResponse, relay_request, send_to_engine
 from .resumable_request import ResumableRequest
+from .shared_outputs import SharedResponse
 from .stream_joiner import StreamJoiner
 from .turn_events import TurnEvent, turn_events
 from .upstream import is_encoded, is_event_stream, upstream_error
@@ -48,9 +49,13 @@ async def chat_completions(request: Request) -> Response:
             return RelayedResponse(response, stack.pop_all().aclose)
         id, outputs = new_completion_id(), ToolOutputs(resumable.tools)
         stack.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
+        shared = gateway_state_of(request).shared
+        elsewhere = None
+        if shared is not None:
+            elsewhere = await stack.enter_async_context(shared.response(app_of(request), id, outputs))
         joiner = StreamJoiner(id, resumable.model, outputs, hides_usage=resumable.adds_usage)
         answer = ClosingStreamingResponse(
-            _joined_stream(request, resumable, joiner, response),
+            _joined_stream(request, resumable, joiner, response, elsewhere),
             stack.pop_all().aclose,
             media_type="text/event-stream",
         )
@@ -59,9 +64,16 @@ async def chat_completions(request: Request) -> Response:
 
 
 async def _joined_stream(
-    request: Request, resumable: ResumableRequest, joiner: StreamJoiner, response: httpx.Response
+    request: Request,
+    resumable: ResumableRequest,
+    joiner: StreamJoiner,
+    response: httpx.Response,
+    elsewhere: SharedResponse | None,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the events of the response's turns; ``response`` is the engine's first."""
+    """Yield the events of the response's turns; ``response`` is the engine's first.
+
+    ``elsewhere`` has the outputs that other replicas received.
+    """
     history: list[dict[str, Any]] = []
     turns = 1
     try:
@@ -71,6 +83,10 @@ async def _joined_stream(
                 async for event in events:
                     for sent in _client_events(joiner, event):
                         yield sent
+                    if elsewhere is not None and (calls := joiner.ending_calls):
+                        await elsewhere.take(calls)
+                    for chunk in joiner.end_turn():
+                        yield _encode_event(chunk)
             await response.aclose()
             next_response = None
             if joiner.turn_answered and turns < _MAX_TURNS:

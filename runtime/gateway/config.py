@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ..http.config import ListenConfig
 from .address import engine_root
+from .bounded_redis import check_redis_url
 
 
 class GatewayConfig(ListenConfig):
@@ -18,15 +19,20 @@ class GatewayConfig(ListenConfig):
     """Sent to the engine as its API key, in place of the client's."""
     upstream_timeout_s: float = Field(default=600.0, gt=0)
     """A request fails if the engine sends nothing for this long."""
+    redis: str | None = None
+    """A Redis or Valkey server in which replicas of the gateway share tool outputs; None shares none."""
+    redis_password: str | None = Field(default=None, repr=False)
 
     def check(self) -> None:
-        """Check what :class:`ListenConfig` checks, and the engine's address.
+        """Check what :class:`ListenConfig` checks, and the addresses of the engine and of Redis.
 
         Raises:
-            ConfigurationError: other machines could send requests without a token, or the address is invalid.
+            ConfigurationError: other machines could send requests without a token, or an address is invalid.
         """
         super().check()
         self.root()
+        if self.redis is not None:
+            check_redis_url(self.redis)
 
     def root(self) -> httpx.URL:
         """Return the address under which the engine's ``/v1`` lies.

@@ -10,15 +10,18 @@ from fastapi import Request
 
 from ..http.admission import Admission
 from ..http.priority_header import hinted_priority
+from .shared_outputs import SharedOutputs
 from .upstream import Upstream
 
 
 @dataclass(frozen=True)
 class GatewayState:
-    """The engine and the limit on requests in progress."""
+    """The engine, the limit on requests in progress, and what the gateway shares with its replicas."""
 
     upstream: Upstream
     admission: Admission
+    shared: SharedOutputs | None
+    """None if there are no replicas."""
 
     def admit(self, request: Request) -> AbstractContextManager[None]:
         """Count ``request`` as in progress until the block ends, by the priority that its header names.

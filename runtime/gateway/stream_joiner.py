@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentrt.calls import ToolCall
+
 from ..toolcache.outputs import ToolOutputs
 from .turn_record import TurnRecord
 
@@ -15,8 +17,9 @@ class StreamJoiner:
     """Joins the chunks of an engine's turns into one choice, and answers tool calls from ``outputs``.
 
     The client sees one id, one opening chunk, tool calls numbered across turns, and the sum of all usage. The
-    chunk that ends an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or
-    is sent if there is none (:meth:`held_chunks`).
+    chunk that ends a turn in calls is held back until their outputs have been looked for (:meth:`end_turn`).
+    That of an answered turn is held back until the next turn has begun (:meth:`begin_next_turn`), or is sent
+    if there is none (:meth:`held_chunks`).
 
     Like :class:`~agentrt.runtime.toolcache.drafter.ToolCacheDrafter`, it answers all calls of a turn or
     none.
@@ -39,6 +42,7 @@ class StreamJoiner:
 
     def _reset_turn(self) -> None:
         self._turn = TurnRecord()
+        self._last_chunk: dict[str, Any] | None = None
         self._held: list[dict[str, Any]] = []
         self._answers: list[str] = []
 
@@ -92,6 +96,27 @@ class StreamJoiner:
             self._turn.stop()
             yield sent
 
+    @property
+    def ending_calls(self) -> list[ToolCall]:
+        """The calls of a turn that they end, until :meth:`end_turn`."""
+        return [] if self._last_chunk is None else self._turn.tool_calls()
+
+    def end_turn(self) -> Iterator[dict[str, Any]]:
+        """Look for the outputs of a turn that ends in calls, and yield what is to be sent of its last chunk.
+
+        Nothing if the turn has not ended so. Follows each :meth:`client_chunks`.
+        """
+        chunk, self._last_chunk = self._last_chunk, None
+        if chunk is None:
+            return
+        self._answers = self._turn.outputs_from(self._outputs)
+        if not self._answers:
+            yield chunk
+            return
+        if delta := chunk["choices"][0]["delta"]:
+            yield _with_choice(chunk, {"delta": delta, "finish_reason": None})
+        self._held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
+
     def turn_messages(self) -> list[dict[str, Any]]:
         """Return the answered turn and its outputs as messages."""
         return self._turn.messages(self._answers)
@@ -121,13 +146,11 @@ class StreamJoiner:
             self._turn.add_text(text)
         if calls := delta.get("tool_calls"):
             delta["tool_calls"] = self._renumber_calls(calls)
-        if choice.get("finish_reason") and (answers := self._turn.outputs_from(self._outputs)):
-            self._answers = answers
-            if delta:
-                yield _with_choice(chunk, {"delta": delta, "finish_reason": None})
-            self._held.append(_with_choice(chunk, {"delta": {}, "logprobs": None}))
+        chunk = _with_choice(chunk, {"delta": delta})
+        if choice.get("finish_reason") and self._turn.calls:
+            self._last_chunk = chunk
         else:
-            yield _with_choice(chunk, {"delta": delta})
+            yield chunk
 
     def _renumber_calls(self, parts: Any) -> Any:
         """Record parts of tool calls, and return them with the indices they have in the whole response."""

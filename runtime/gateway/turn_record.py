@@ -75,11 +75,8 @@ class TurnRecord:
         call.parts.append(arguments)
         self._count(arguments)
 
-    def outputs_from(self, cache: ToolOutputs) -> list[str]:
-        """Return the cached outputs of all calls, in order; empty if one is missing or there is no call.
-
-        Entries that are not reusable are used up by that.
-        """
+    def tool_calls(self) -> list[ToolCall]:
+        """Return the calls, in order; none if the arguments of one are no JSON object."""
         calls = []
         for call in self.calls:
             try:
@@ -89,7 +86,14 @@ class TurnRecord:
             if not isinstance(arguments, dict):
                 return []
             calls.append(ToolCall(call.name, arguments))
-        found = cache.find(calls)
+        return calls
+
+    def outputs_from(self, cache: ToolOutputs) -> list[str]:
+        """Return the cached outputs of all calls, in order; empty if one is missing or there is no call.
+
+        Entries that are not reusable are used up by that.
+        """
+        found = cache.find(self.tool_calls())
         cache.use(found)
         return [entry.output for entry in found]
 

@@ -80,6 +80,11 @@ class Tokens:
         scheme, _, token = authorization.partition(" ")
         return self._apps.get(_digest(token.strip())) if scheme.lower() == "bearer" else None
 
+    def secret_of(self, app: str) -> bytes:
+        """Return what only those know who have the digests of the app's tokens, such as its other servers."""
+        digests = sorted(digest for digest, owner in self._apps.items() if owner == app)
+        return hashlib.sha256(b"".join(digests)).digest()
+
 
 def peer_app(connection: socket.socket | None) -> str:
     """Return the user at the other end of a Unix socket as an app; :data:`LOCAL_APP` if it is not known."""

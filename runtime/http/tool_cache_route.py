@@ -20,7 +20,8 @@ from .strict_json import StrictJsonRoute
 CAPABILITY = "cache-tool-output"
 """Listed in a model's ``capabilities`` where clients can submit tool outputs."""
 
-_MAX_ENTRIES = 64
+MAX_ENTRIES = 64
+"""Of one submission."""
 
 router = APIRouter(route_class=StrictJsonRoute)
 
@@ -40,6 +41,11 @@ class ToolOutputEntry(BaseModel):
     reusable: bool = True
     """Whether the output answers any number of equal calls, as in the paper, or one. Not in the paper."""
 
+    @property
+    def text(self) -> str:
+        """The output as text."""
+        return self.output if isinstance(self.output, str) else json.dumps(self.output, ensure_ascii=False)
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_other_fields(cls, value: Any) -> Any:
@@ -57,7 +63,7 @@ class ToolOutputEntry(BaseModel):
 @router.post("/cache-tool-output/{response_id}", include_in_schema=False)
 async def cache_tool_output(
     response_id: str,
-    body: Annotated[list[ToolOutputEntry], Field(max_length=_MAX_ENTRIES)],
+    body: Annotated[list[ToolOutputEntry], Field(max_length=MAX_ENTRIES)],
     request: Request,
 ) -> JSONResponse:
     """Store tool outputs for a response in progress; ``cached`` is the number of accepted outputs.
@@ -79,10 +85,4 @@ async def cache_tool_output(
 
 def _put(outputs: ToolOutputs, entry: ToolOutputEntry, cancellation: Cancellation) -> bool:
     cancellation.check()
-    return outputs.put(
-        entry.name, entry.params or {}, _text(entry.output), entry.keep_alive, reusable=entry.reusable
-    )
-
-
-def _text(output: Any) -> str:
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return outputs.put(entry.name, entry.params or {}, entry.text, entry.keep_alive, reusable=entry.reusable)

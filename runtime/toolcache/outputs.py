@@ -27,6 +27,10 @@ class OutputLimits:
     """How long an entry is kept if the client does not say."""
     max_keep_alive_s: float = 3600.0
 
+    def seconds(self, keep_alive_s: float | None) -> float:
+        """Return how long an entry is kept whose client says ``keep_alive_s``, or nothing."""
+        return min(self.keep_alive_s if keep_alive_s is None else keep_alive_s, self.max_keep_alive_s)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
@@ -68,7 +72,8 @@ class ToolOutputs:
         """
         self._tokenize = tokenize
         self._max_reply_tokens = max_reply_tokens
-        self._defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in tools}
+        self.defaults = {tool["function"]["name"]: _defaults(tool["function"]) for tool in tools}
+        """The tools, each with the defaults that its JSON schema states."""
         self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
@@ -108,14 +113,13 @@ class ToolOutputs:
                 key, or the model's chat template has no tool turns.
         """
         limits = self._limits
-        if keep_alive_s is None:
-            keep_alive_s = limits.keep_alive_s
+        keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
         if not is_finite(keep_alive_s) or keep_alive_s <= 0:
             raise InvalidRequestError(
                 "keep_alive",
                 f"{shown(keep_alive_s)} is not a positive number of seconds. Use one, or leave it out.",
             )
-        if name not in self._defaults:
+        if name not in self.defaults:
             return False
         key = self._key(name, arguments)
         size = len(output.encode("utf-8", "replace")) + len(key)
@@ -125,7 +129,7 @@ class ToolOutputs:
         tokenized = self._tokenize(ToolCall(name, arguments), output) if self._tokenize else None
         if tokenized and not self._fits(tokenized.reply):
             return False
-        expires = self._clock() + min(keep_alive_s, limits.max_keep_alive_s)
+        expires = self._clock() + limits.seconds(keep_alive_s)
         return self._store(key, ToolOutput(name, arguments, output, size, expires, reusable, tokenized))
 
     def _fits(self, reply: ToolReply) -> bool:
@@ -150,7 +154,7 @@ class ToolOutputs:
 
     def get(self, name: str, arguments: Mapping[str, Any]) -> ToolOutput | None:
         """Return the entry of this call, or None (Algorithm 5, line 21)."""
-        if name not in self._defaults or not self._by_key:
+        if name not in self.defaults or not self._by_key:
             return None
         try:
             key = self._key(name, arguments)
@@ -195,7 +199,7 @@ class ToolOutputs:
             self._bytes = 0
 
     def _key(self, name: str, arguments: Mapping[str, Any]) -> str:
-        return canonical_key(name, {**self._defaults[name], **arguments})
+        return call_key(self.defaults[name], name, arguments)
 
     def _drop_expired(self) -> None:
         now = self._clock()
@@ -206,6 +210,15 @@ class ToolOutputs:
         entry = self._by_key.pop(key, None)
         if entry is not None:
             self._bytes -= entry.size
+
+
+def call_key(defaults: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> str:
+    """Return what all equal calls of a tool have in common; ``defaults`` are those of its JSON schema.
+
+    Raises:
+        InvalidRequestError: the arguments have no canonical key.
+    """
+    return canonical_key(name, {**defaults, **arguments})
 
 
 def _defaults(function: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.house.project import PYPROJECT, ROOT, imports, modules
 PROJECT = PYPROJECT["project"]
 
 # The extras that the Makefile installs; "dev" contains "demo" and "bench".
-EXTRAS = ["dev", "types", "docs"]
+EXTRAS = ["dev", "types", "docs", "redis"]
 
 
 def pins() -> dict[str, str]:
@@ -98,7 +98,9 @@ def test_everything_that_is_imported_is_required() -> None:
     # A package that only comes with another one may stop coming with it.
     # The training packages need not be installed; one of them is imported by another name.
     providers = {"optimum": ["optimum-intel"], **metadata.packages_distributions()}
-    required = {canonicalize_name(need.name) for need in direct_requirements("bench", "testing", "train")}
+    required = {
+        canonicalize_name(need.name) for need in direct_requirements("bench", "redis", "testing", "train")
+    }
     required |= {"agentrt"}
 
     missing = {

@@ -26,6 +26,7 @@ HEAVY = {
     "openvino_tokenizers",
     "prometheus_client",
     "pydantic_ai",
+    "redis",
     "rich",
     "torch",
     "typer",
@@ -47,7 +48,7 @@ LAYERS: dict[str, tuple[set[str], int]] = {
     "agentrt.runtime.scheduler.scheduler": (set(), 33),
     "agentrt.runtime.engine.simulation": (set(), 42),
     # httpx loads rich where it is installed.
-    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 48),
+    "agentrt.runtime.gateway": ({"fastapi", "httpx", "rich", "uvicorn"}, 53),
 }
 
 SCRIPT = """

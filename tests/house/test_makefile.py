@@ -115,7 +115,7 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
         ("lint", ["dev"]),
         ("types", ["dev", "types"]),
         ("quick", ["dev"]),
-        ("test", ["dev", "types"]),
+        ("test", ["dev", "types", "redis"]),
         ("test-long", ["dev"]),
         ("attack", ["bench"]),
         ("docs", ["docs"]),

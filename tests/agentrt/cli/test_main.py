@@ -126,7 +126,7 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["gateway", "--upstream", "x"], "is not the address of an engine"),
         (["gateway", "--upstream", "http://x:99999"], "is not the address of an engine"),
         (["gateway", "--upstream", "http://x", "--upstream-timeout", "nan"], "--upstream-timeout"),
-        (["gateway", "--upstream", "http://x", "--upstream-key-file", "FILE/key"], "cannot read an API key"),
+        (["gateway", "--upstream", "http://x", "--upstream-key-file", "FILE/key"], "cannot read a key"),
         (["profile", "FILE"], "is a file, but a model is"),
         (["profile", "--platform", "nonsense"], "there is no platform"),
         (["profile", "--json", "FILE/x"], "there is no folder"),

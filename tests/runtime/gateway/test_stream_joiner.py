@@ -39,7 +39,7 @@ def usage(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:
 
 
 def sent(joiner: StreamJoiner, *chunks: dict[str, Any]) -> list[dict[str, Any]]:
-    return [sent for one in chunks for sent in joiner.client_chunks(one)]
+    return [sent for one in chunks for sent in (*joiner.client_chunks(one), *joiner.end_turn())]
 
 
 def deltas(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,6 +103,19 @@ def test_a_finish_that_comes_with_the_last_piece() -> None:
     (held,) = joiner.held_chunks()
     assert held["choices"][0]["finish_reason"] == "tool_calls"
     assert held["choices"][0]["delta"] == {}
+
+
+def test_outputs_that_arrive_with_the_end_of_the_turn() -> None:
+    outputs = outputs_of()
+    joiner = StreamJoiner("ours", "model", outputs, hides_usage=False)
+    made = chunk({"tool_calls": [call(0, "a")]}, "tool_calls")
+    assert joiner.ending_calls == []
+    assert list(joiner.client_chunks(made)) == []
+    assert [(each.name, each.arguments) for each in joiner.ending_calls] == [("read", {"path": "a"})]
+    outputs.put("read", {"path": "a"}, "text of a")
+    assert deltas(list(joiner.end_turn())) == [{"tool_calls": [call(0, "a")]}]
+    assert joiner.turn_answered
+    assert joiner.ending_calls == list(joiner.end_turn()) == []
 
 
 def test_all_calls_of_a_turn_or_none() -> None:

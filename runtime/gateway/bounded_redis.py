@@ -1,0 +1,147 @@
+"""A Redis or Valkey server that is asked for a bounded time, and not at all while it does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from agentrt.errors import ConfigurationError
+from agentrt.extras import needs_extra
+
+from .circuit_breaker import CircuitBreaker
+
+T = TypeVar("T")
+
+_FAILURES: Final = 3
+_PAUSE_S: Final = 5.0
+_SOCKET_TIMEOUT_S: Final = 1.0
+"""Ends work whose caller no longer waits."""
+_MAX_CONNECTIONS: Final = 32
+_GRACE: Final = 4
+"""Turns of the event loop in which an answer that has arrived is read. The loop may have stood still for the
+whole time that Redis had, and then the answer is there although the time is over."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class BoundedRedis:
+    """A client that answers None in place of an error or of an answer that is late.
+
+    After three failures in a row nothing is asked for five seconds, then once in five seconds until it
+    answers. For one event loop.
+    """
+
+    def __init__(self, url: str, password: str | None = None, breaker: CircuitBreaker | None = None) -> None:
+        """Prepare connections to ``url``; none is opened yet.
+
+        Raises:
+            ConfigurationError: ``url`` is not the address of a Redis server.
+            MissingExtraError: redis-py is not installed.
+        """
+        check_redis_url(url)
+        with needs_extra("redis"):
+            from redis.asyncio import BlockingConnectionPool, Redis
+            from redis.asyncio.retry import Retry
+            from redis.backoff import NoBackoff
+            from redis.exceptions import ConnectionError, RedisError
+        self._errors = (RedisError, OSError)
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url,
+                password=password,
+                protocol=2,
+                max_connections=_MAX_CONNECTIONS,
+                timeout=_SOCKET_TIMEOUT_S,
+                socket_timeout=_SOCKET_TIMEOUT_S,
+                socket_connect_timeout=_SOCKET_TIMEOUT_S,
+                # A connection that was closed while it was idle is opened again, once.
+                retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionError,)),
+            )
+        except ValueError as error:
+            raise _invalid(url, str(error)) from error
+        self._redis: Any = Redis(connection_pool=pool)
+        self._pool: Any = pool
+        self._breaker = breaker or CircuitBreaker(_FAILURES, _PAUSE_S)
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def ask(self, work: Callable[[Any], Awaitable[T]], timeout_s: float) -> T | None:
+        """Return what ``work`` returns, which is given the client; None if it fails or takes longer.
+
+        It is not cancelled then, so that no connection has an answer on it that belongs to nobody.
+        """
+        if not self._breaker.allows():
+            return None
+        task = asyncio.ensure_future(work(self._redis))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.wait({task}, timeout=timeout_s)
+        for _ in range(_GRACE):
+            if not task.done():
+                await asyncio.sleep(0)
+        if not task.done():
+            self._failed(f"no answer within {timeout_s} s")
+            return None
+        try:
+            answer = task.result()
+        except self._errors as error:
+            self._failed(str(error))
+            return None
+        if self._breaker.is_open:
+            _log.warning("Redis answers again: tool outputs are shared with other replicas.")
+        self._breaker.succeeded()
+        return answer
+
+    async def aclose(self) -> None:
+        """Wait for the work in progress, at most two seconds, and close all connections."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._redis.aclose()
+        await self._pool.aclose()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # of work that nobody waits for
+
+    def _failed(self, reason: str) -> None:
+        before = self._breaker.is_open
+        self._breaker.failed()
+        if self._breaker.is_open and not before:
+            _log.warning(
+                "Redis fails (%s): tool outputs that reach another replica are not used until it answers. "
+                "See that it runs, is near, and has memory.",
+                reason,
+            )
+
+
+def check_redis_url(url: str) -> None:
+    """Check the address of a Redis server.
+
+    Raises:
+        ConfigurationError: it is none, or holds a password, which other users of the machine could read.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise _invalid(url, str(error)) from error
+    if parts.password:
+        raise ConfigurationError(
+            "the address of Redis holds a password, which other users of this machine can see. Write it to a "
+            "file, and name the file with --redis-password-file."
+        )
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise _invalid(url, "it does not begin with redis://, rediss:// or unix://")
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise _invalid(url, "it names no socket")
+    elif not parts.hostname or port == 0:
+        raise _invalid(url, "it has no host, or no port between 1 and 65535")
+
+
+def _invalid(url: str, problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{url!r} is not the address of a Redis server: {problem}. Use one like redis://127.0.0.1:6379/0."
+    )

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agentrt.runtime.gateway.bounded_redis import BoundedRedis
+from agentrt.runtime.gateway.circuit_breaker import CircuitBreaker
+
+pytest.importorskip("redis", reason="needs redis-py")
+
+
+def test_what_is_late_is_not_cancelled_and_then_not_asked_again() -> None:
+    async def run() -> None:
+        now = 0.0
+        redis = BoundedRedis("redis://127.0.0.1:1", breaker=CircuitBreaker(2, 5.0, lambda: now))
+        go_on, asked, ended = asyncio.Event(), 0, 0
+
+        async def late(_: Any) -> str:
+            nonlocal asked, ended
+            asked += 1
+            await go_on.wait()
+            ended += 1
+            return "answer"
+
+        assert [await redis.ask(late, 0.0) for _ in range(9)] == [None] * 9
+        assert (asked, ended) == (2, 0)
+        go_on.set()
+        await redis.aclose()
+        assert ended == 2
+        now = 5.0
+        assert await redis.ask(late, 60.0) == "answer"
+        assert await redis.ask(late, 60.0) == "answer"
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_came_while_the_loop_stood_still_counts() -> None:
+    async def run() -> None:
+        redis = BoundedRedis("redis://127.0.0.1:1")
+
+        async def soon(_: Any) -> str:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return "answer"
+
+        assert await redis.ask(soon, 0.0) == "answer"
+
+    asyncio.run(run())
+
+
+def test_another_fault_than_of_redis_is_raised() -> None:
+    async def run() -> None:
+        redis = BoundedRedis("redis://127.0.0.1:1")
+
+        async def wrong(_: Any) -> str:
+            raise TypeError("a defect")
+
+        with pytest.raises(TypeError, match="a defect"):
+            await redis.ask(wrong, 60.0)
+
+    asyncio.run(run())

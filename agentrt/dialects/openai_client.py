@@ -1,4 +1,4 @@
-"""Mixins for OpenAI clients that add each request's priority in the endpoint's dialect.
+"""Mixins for OpenAI clients that add each request's priority in the endpoint's dialect, and its trace.
 
 All resources of a client send their requests by its ``post``. The mixins need nothing of the openai package
 but the class that they are mixed with.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..otel.propagation import trace_headers
 from .dialect import PriorityFields
 from .endpoint import EndpointDialect
 
@@ -49,10 +50,24 @@ class _Prioritized(_Base):
         body = options.get("body")
         given = {**body, **extra} if isinstance(body, Mapping) else extra
         extra |= {name: _merged(value, given.get(name)) for name, value in fields.body.items()}
+        headers = self._agentrt_headers(request_options, fields.headers)
+        return {**options, "options": {**request_options, "extra_json": extra, "headers": headers}}
+
+    def _agentrt_traced(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of ``post`` with the headers that continue the current trace."""
+        headers = trace_headers()
+        if not headers:
+            return options
+        request_options = dict(options.get("options") or {})
+        traced = self._agentrt_headers(request_options, headers)
+        return {**options, "options": {**request_options, "headers": traced}}
+
+    def _agentrt_headers(
+        self, request_options: Mapping[str, Any], added: Mapping[str, str]
+    ) -> dict[str, Any]:
         headers = dict(request_options.get("headers") or {})
         set_already = {name.lower() for name in (*self.default_headers, *headers)}
-        headers |= {name: value for name, value in fields.headers.items() if name not in set_already}
-        return {**options, "options": {**request_options, "extra_json": extra, "headers": headers}}
+        return headers | {name: value for name, value in added.items() if name not in set_already}
 
     def _agentrt_note(self, response: Any) -> None:
         whole = response.is_closed  # a stream is still open
@@ -64,7 +79,7 @@ class PrioritizedClient(_Prioritized):
 
     def post(self, path: str, **options: Any) -> Any:
         """Send a request with its priority; without, if the endpoint refuses that."""
-        fields = self._agentrt_endpoint.fields(path)
+        options, fields = self._agentrt_traced(options), self._agentrt_endpoint.fields(path)
         if fields == PriorityFields():
             return super().post(path, **options)
         try:
@@ -87,7 +102,7 @@ class PrioritizedAsyncClient(_Prioritized):
 
     async def post(self, path: str, **options: Any) -> Any:
         """Send a request with its priority; without, if the endpoint refuses that."""
-        fields = self._agentrt_endpoint.fields(path)
+        options, fields = self._agentrt_traced(options), self._agentrt_endpoint.fields(path)
         if fields == PriorityFields():
             return await super().post(path, **options)
         try:

@@ -97,12 +97,16 @@ class PredictorFailed:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationStarted:
-    """A speculative run of ``tool`` began, for a draft of ``predictor``; a run costs ``cost``."""
+    """A speculative run of ``tool`` began, for a draft of ``predictor``; a run costs ``cost``.
+
+    ``run`` is its number in this process, which the event of its end repeats.
+    """
 
     turn: int
     tool: str
     predictor: str = ""
     cost: float = 0.0
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class CallClaimed:
     draft_s: float
     predictor: str = ""
     cost: float = 0.0
+    run: int = 0
 
     @property
     def saved_s(self) -> float:
@@ -165,6 +170,7 @@ class SpeculationWasted:
     reason: str
     predictor: str = ""
     cost: float = 0.0
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)

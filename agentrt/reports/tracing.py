@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..drafts import DraftCost
+from ..otel import api, conventions
 from .events import (
     CallClaimed,
     CallMissed,
@@ -22,50 +26,63 @@ from .events import (
     TurnStarted,
 )
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
 _MAX_TURNS = 256
+_call: ContextVar[Span | None] = ContextVar("agentrt_call_span", default=None)
+"""The span of the call that this context answers."""
 
 
-def tracing_observers() -> tuple[SpanObserver, ...]:
-    """Return the observer that makes spans, or none where OpenTelemetry is not installed.
+def tracing_observer() -> SpanObserver | None:
+    """Return the observer that makes spans; None where OpenTelemetry is not installed.
 
     Spans go where the process has configured OpenTelemetry to send them, and nowhere if it has not.
     """
-    try:
-        import opentelemetry.trace  # noqa: F401
-    except ModuleNotFoundError:
-        return ()
-    return (SpanObserver(),)
+    return SpanObserver() if api.installed() else None
+
+
+@dataclass(slots=True)
+class _Run:
+    """The span of a speculative run, which ends with the run's outcome."""
+
+    span: Span
+    started_ns: int
 
 
 @dataclass(slots=True)
 class _OpenTurn:
-    """A turn's span, and the start times of its speculations (tool -> nanoseconds, ascending)."""
+    """A turn's span, and its speculative runs without an outcome, by their numbers."""
 
-    span: Any
-    started_ns: int
-    runs: dict[str, list[int]] = field(default_factory=dict)
+    span: Span
+    runs: dict[int, _Run] = field(default_factory=dict)
     drafts: int = 0
     costs: dict[str, DraftCost] = field(default_factory=dict)
 
 
 class SpanObserver:
-    """Makes a span of each turn and, below it, one of each speculation.
+    """Makes a span of each turn and of each speculative run, and one of each call that reaches its tool.
 
-    The turn's span is named ``speculate``; a speculation is an ``execute_tool {name}`` span with the
-    conventions' ``gen_ai.*`` attributes and its outcome in ``agentrt.*`` attributes. The framework traces
-    real runs, so no call appears twice: a miss is a span without length, ``agentrt.miss``, as is a result
-    that an engine's tool cache did not take, ``agentrt.submission_refused``. Like events, spans carry no
-    arguments and no results. What other instrumentation traces of drafts and speculative runs is below the
-    turn's span, not the user's.
+    The turn's span is named ``speculate``. A run below it and a call are ``execute_tool {name}`` spans with
+    the conventions' ``gen_ai.*`` attributes and their outcome in ``agentrt.*`` attributes; a call and the run
+    that was made ahead for it are linked to each other. A call is below the caller's span, and without one
+    below its turn's. Where a framework has made an ``execute_tool {name}`` span of the call, that one is
+    described and linked, so that no call appears twice.
+
+    A result that an engine's tool cache did not take is a span without length,
+    ``agentrt.submission_refused``. Like events, spans carry no arguments and no results. What other
+    instrumentation traces of drafts and speculative runs is below the turn's span and the run's, not the
+    user's.
     """
 
     def __init__(self) -> None:
-        """Use the process's tracer, whether it is configured now or later."""
+        """Use the process's tracer, configured now or later. OpenTelemetry must be installed."""
         from opentelemetry import context, trace
 
         self._context = context
         self._trace = trace
-        self._tracer = trace.get_tracer("agentrt")
+        self._tracer = api.tracer()
+        self._failed = api.failed()
         self._lock = threading.Lock()
         self._turns: OrderedDict[int, _OpenTurn] = OrderedDict()
 
@@ -74,8 +91,7 @@ class SpanObserver:
         if isinstance(event, TurnStarted):
             self._begin(event.turn)
             return
-        with self._lock:
-            turn = self._turns.get(event.turn)
+        turn = self._turn(event.turn)
         if turn is None:
             return
         match event:
@@ -84,7 +100,7 @@ class SpanObserver:
             case PredictorCharged(predictor=predictor, cost=cost):
                 turn.costs[predictor] = turn.costs.get(predictor, DraftCost()) + cost
             case SpeculationStarted():
-                turn.runs.setdefault(event.tool, []).append(time.time_ns())
+                self._begin_run(turn, event)
             case TurnAnswered():
                 for predictor, cost in turn.costs.items():
                     tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
@@ -93,58 +109,124 @@ class SpanObserver:
                 turn.span.set_attribute("agentrt.tool_calls", event.tools)
                 turn.span.end()
             case CallClaimed():
-                self._run(turn, event.tool, event.predictor, event.tool_s, "claimed", event.saved_s)
+                outcome = {"agentrt.speculation": "claimed", "agentrt.saved_s": event.saved_s}
+                _describe_call(outcome)
+                self._end_run(turn, event.run, event.tool_s, outcome)
             case SpeculationWasted():
-                self._run(turn, event.tool, event.predictor, event.ran_s, "wasted", 0.0)
+                reason = {"agentrt.reason": event.reason}
+                self._end_run(turn, event.run, event.ran_s, {"agentrt.speculation": "wasted"} | reason)
             case CallMissed():
-                self._mark(turn, "agentrt.miss", event.tool, event.reason)
+                _describe_call({"agentrt.speculation": "missed", "agentrt.reason": event.reason})
             case SubmissionRefused():
-                self._mark(turn, "agentrt.submission_refused", event.tool, event.reason)
+                self._mark_refused(turn, event)
 
     def enter(self, number: int) -> None:
         """Make the span of turn ``number`` the current one for the rest of this context."""
-        with self._lock:
-            turn = self._turns.get(number)
+        turn = self._turn(number)
         if turn is not None:
-            self._context.attach(self._trace.set_span_in_context(turn.span))
+            self._context.attach(self._below(turn.span))
+
+    @contextmanager
+    def running(self, number: int, run: int) -> Iterator[None]:
+        """Make the span of a speculative run of turn ``number`` the current one in the block."""
+        turn = self._turn(number)
+        early = None if turn is None else turn.runs.get(run)
+        if early is None:
+            yield
+            return
+        with api.current(early.span):
+            yield
+
+    @contextmanager
+    def calling(self, number: int, tool: str, call_id: str | None, run: int | None) -> Iterator[None]:
+        """Make a span of a call that has reached ``tool``, which the block answers from ``run`` if it can."""
+        turn = self._turn(number)
+        if turn is None:
+            yield
+            return
+        early = None if run is None else turn.runs.get(run)
+        of_caller = self._trace.get_current_span()
+        traced_already = getattr(of_caller, "name", None) == f"execute_tool {tool}"
+        if traced_already:
+            span = of_caller
+        else:
+            known = of_caller.get_span_context().is_valid
+            span = self._tool_span(tool, None if known else turn.span)
+        if call_id is not None:
+            span.set_attribute("gen_ai.tool.call.id", call_id)
+        if early is not None:
+            span.add_link(early.span.get_span_context())
+            early.span.add_link(span.get_span_context())
+        token = _call.set(span)
+        try:
+            with api.current(span):
+                yield
+        except BaseException as error:
+            if not traced_already:
+                span.set_attributes(conventions.failure(error))
+                span.set_status(self._failed)
+            raise
+        finally:
+            _call.reset(token)
+            if not traced_already:
+                span.end()
+
+    def _turn(self, number: int) -> _OpenTurn | None:
+        with self._lock:
+            return self._turns.get(number)
 
     def _begin(self, number: int) -> None:
-        now = time.time_ns()
-        span = self._tracer.start_span("speculate", start_time=now)
+        span = self._tracer.start_span("speculate")
         if not span.is_recording():  # the process does not trace
             return
         with self._lock:
-            self._turns[number] = _OpenTurn(span, now)
-            if len(self._turns) > _MAX_TURNS:  # speculations are claimed soon after their turn, or never
-                self._turns.popitem(last=False)
+            self._turns[number] = _OpenTurn(span)
+            oldest = self._turns.popitem(last=False)[1] if len(self._turns) > _MAX_TURNS else None
+        if oldest is not None:  # speculations are claimed soon after their turn, or never
+            for run in list(oldest.runs.values()):
+                run.span.end()
 
-    def _mark(self, turn: _OpenTurn, name: str, tool: str, reason: str) -> None:
-        """Make a span without length: the turn's own may have ended, and an ended span takes no events."""
-        now = time.time_ns()
-        span = self._tracer.start_span(
-            name,
-            context=self._trace.set_span_in_context(turn.span),
-            start_time=now,
-            attributes={"gen_ai.tool.name": tool, "agentrt.reason": reason},
-        )
-        span.end(end_time=now)
+    def _begin_run(self, turn: _OpenTurn, event: SpeculationStarted) -> None:
+        started_ns = time.time_ns()
+        span = self._tool_span(event.tool, turn.span, started_ns)
+        span.set_attribute("agentrt.predictor", event.predictor)
+        turn.runs[event.run] = _Run(span, started_ns)
 
-    def _run(
-        self, turn: _OpenTurn, tool: str, predictor: str, ran_s: float, outcome: str, saved_s: float
-    ) -> None:
-        began = turn.runs.get(tool)
-        started_ns = began.pop(0) if began else turn.started_ns
-        span = self._tracer.start_span(
+    def _end_run(self, turn: _OpenTurn, number: int, ran_s: float, outcome: dict[str, Any]) -> None:
+        run = turn.runs.pop(number, None)
+        if run is not None:
+            run.span.set_attributes(outcome)
+            run.span.end(end_time=run.started_ns + int(1e9 * ran_s))
+
+    def _tool_span(self, tool: str, parent: Span | None, started_ns: int | None = None) -> Span:
+        """Begin the span of an execution of ``tool``, below the current span if ``parent`` is None."""
+        return self._tracer.start_span(
             f"execute_tool {tool}",
-            context=self._trace.set_span_in_context(turn.span),
+            context=None if parent is None else self._below(parent),
             start_time=started_ns,
             attributes={
                 "gen_ai.operation.name": "execute_tool",
                 "gen_ai.tool.name": tool,
                 "gen_ai.tool.type": "function",
-                "agentrt.speculation": outcome,
-                "agentrt.predictor": predictor,
-                "agentrt.saved_s": saved_s,
             },
         )
-        span.end(end_time=started_ns + int(1e9 * ran_s))
+
+    def _mark_refused(self, turn: _OpenTurn, event: SubmissionRefused) -> None:
+        """Make a span without length: the turn's own may have ended, and an ended span takes no events."""
+        now = time.time_ns()
+        span = self._tracer.start_span(
+            "agentrt.submission_refused",
+            context=self._below(turn.span),
+            start_time=now,
+            attributes={"gen_ai.tool.name": event.tool, "agentrt.reason": event.reason},
+        )
+        span.end(end_time=now)
+
+    def _below(self, span: Span) -> Any:
+        return self._trace.set_span_in_context(span)
+
+
+def _describe_call(outcome: dict[str, Any]) -> None:
+    span = _call.get()
+    if span is not None:
+        span.set_attributes(outcome)

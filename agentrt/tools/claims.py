@@ -8,8 +8,8 @@ speculation if name and arguments are still equal.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from ..concurrency.clock import monotonic
@@ -22,6 +22,12 @@ _WOULD_BLOCK = "waiting for it would have blocked an event loop"
 
 class ClaimRecorder(Protocol):
     """Records the hits and misses of a turn."""
+
+    def calling(
+        self, tool: str, call_id: str | None, speculation: Speculation | None
+    ) -> AbstractContextManager[None]:
+        """Return the block of a call that has reached ``tool``, and may be answered by ``speculation``."""
+        ...
 
     def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
         """Record that ``speculation`` answered a call: it ran ``tool_s``, the call waited ``waited_s``."""
@@ -43,7 +49,7 @@ class PendingClaim:
     ``speculation`` is None for a miss, and ``reason`` then says why. ``key`` is the canonical key of the call
     as the model wrote it: a call that arrives with other arguments, because a person or a middleware edited
     them, does not match, and the tool runs. ``draft_s`` is when in the turn the call was drafted, if it was
-    drafted and not run speculatively.
+    drafted and not run speculatively. ``call_id`` is the id that the model's answer gives the call.
     """
 
     key: str | None
@@ -51,10 +57,11 @@ class PendingClaim:
     recorder: ClaimRecorder
     reason: str = ""
     draft_s: float | None = None
+    call_id: str | None = None
 
     def missed(self, reason: str) -> PendingClaim:
         """Return the pending claim of the same call as a miss."""
-        return self if self.speculation is None else PendingClaim(self.key, None, self.recorder, reason)
+        return self if self.speculation is None else replace(self, speculation=None, reason=reason)
 
     def drop_unclaimed(self, reason: str, *, called: bool = False, made: bool = True) -> None:
         """Drop the speculation, if there is one, of a call that could not claim it.
@@ -84,19 +91,20 @@ def claim(
     """
     if pending is None:
         return run()
-    speculation, reason = _match(pending, key)
-    if speculation is not None and not speculation.done and (speculation.needs_loop or on_event_loop()):
-        pending.drop_unclaimed(_WOULD_BLOCK, called=True)
-        speculation, reason = None, _WOULD_BLOCK
-    if speculation is not None:
-        called_at = monotonic()
-        outcome = speculation.result()
-        if outcome.usable:
-            with _recorded_claim(pending, speculation, called_at):
-                return outcome.value if complete is None else complete(outcome.value)
-        reason = speculation.lost_because
-    with _recorded_miss(pending, tool, reason):
-        return run()
+    with pending.recorder.calling(tool, pending.call_id, pending.speculation):
+        speculation, reason = _match(pending, key)
+        if speculation is not None and not speculation.done and (speculation.needs_loop or on_event_loop()):
+            pending.drop_unclaimed(_WOULD_BLOCK, called=True)
+            speculation, reason = None, _WOULD_BLOCK
+        if speculation is not None:
+            called_at = monotonic()
+            outcome = speculation.result()
+            if outcome.usable:
+                with _recorded_claim(pending, speculation, called_at):
+                    return outcome.value if complete is None else complete(outcome.value)
+            reason = speculation.lost_because
+        with _recorded_miss(pending, tool, reason):
+            return run()
 
 
 async def aclaim(
@@ -109,16 +117,17 @@ async def aclaim(
     """:func:`claim` for coroutines: an unfinished speculation is awaited."""
     if pending is None:
         return await run()
-    speculation, reason = _match(pending, key)
-    if speculation is not None:
-        called_at = monotonic()
-        outcome = await speculation.aresult()
-        if outcome.usable:
-            with _recorded_claim(pending, speculation, called_at):
-                return outcome.value if complete is None else await complete(outcome.value)
-        reason = speculation.lost_because
-    with _recorded_miss(pending, tool, reason):
-        return await run()
+    with pending.recorder.calling(tool, pending.call_id, pending.speculation):
+        speculation, reason = _match(pending, key)
+        if speculation is not None:
+            called_at = monotonic()
+            outcome = await speculation.aresult()
+            if outcome.usable:
+                with _recorded_claim(pending, speculation, called_at):
+                    return outcome.value if complete is None else await complete(outcome.value)
+            reason = speculation.lost_because
+        with _recorded_miss(pending, tool, reason):
+            return await run()
 
 
 def _match(pending: PendingClaim, key: str | None) -> tuple[Speculation | None, str]:

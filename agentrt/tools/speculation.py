@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -64,6 +65,9 @@ class SpeculationState(enum.Enum):
 _FINAL = (SpeculationState.CLAIMED, SpeculationState.DROPPED)
 
 
+_numbers = itertools.count(1)
+
+
 def _never() -> str | None:
     return None
 
@@ -96,6 +100,8 @@ class Speculation:
         loop, so that no thread may block on it. ``outdated`` returns why the result may no longer be used,
         or None. ``on_wasted`` is called once, with the reason, when the speculation is dropped.
         """
+        self.number = next(_numbers)
+        """Its number in this process, from 1."""
         self.draft = draft
         self.cost = cost
         self.needs_loop = needs_loop

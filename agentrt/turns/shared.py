@@ -13,7 +13,7 @@ from ..errors import ConfigurationError
 from ..lookahead.ahead import AheadTable
 from ..reports.events import SpeculationObserver
 from ..reports.reporter import Reporter
-from ..reports.tracing import SpanObserver, tracing_observers
+from ..reports.tracing import SpanObserver, tracing_observer
 from .claim_watch import ClaimWatch
 from .controller import Controller
 
@@ -28,7 +28,7 @@ class SharedState:
     reporter: Reporter
     ahead: AheadTable[Any]
     watch: ClaimWatch
-    spans: tuple[SpanObserver, ...]
+    spans: SpanObserver | None
 
     @classmethod
     def create(
@@ -50,8 +50,9 @@ class SharedState:
         chosen = config or SpeculationConfig()
         controller = Controller(chosen)
         watch = ClaimWatch(lambda event: reporter.note(event))
-        spans = tracing_observers()
-        reporter = Reporter(turns_kept=chosen.report_turns, observers=(controller, watch, *spans, *observers))
+        spans = tracing_observer()
+        own = (controller, watch) if spans is None else (controller, watch, spans)
+        reporter = Reporter(turns_kept=chosen.report_turns, observers=(*own, *observers))
         return cls(
             samples, chosen, controller, reporter, AheadTable(chosen.turn_ahead, reporter), watch, spans
         )

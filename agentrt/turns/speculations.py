@@ -13,7 +13,7 @@ from ..concurrency.clock import monotonic
 from ..errors import ConfigurationError
 from ..lookahead.starter import AheadStarter
 from ..reports.error_kind import error_kind
-from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SpeculationStarted, SubmissionRefused
+from ..reports.events import DiscardFailed, DraftArrived, DraftRefused, SubmissionRefused
 from ..reports.turn_recorder import TurnRecorder
 from ..toolcache import FinishedCall, TakeResult, result_text
 from ..tools.claims import PendingClaim
@@ -72,7 +72,7 @@ class TurnSpeculations:
         self._turn = turn
         self._starter = starter
         self._restrictions = restrictions
-        self.recorder = TurnRecorder(shared.reporter, turn)
+        self.recorder = TurnRecorder(shared.reporter, turn, shared.spans)
         self.drafts = DraftRecords()
         self.cache = FuturesCache(shared.config.max_speculations)
         self._started: list[tuple[ToolCall, Speculation]] = []
@@ -151,8 +151,8 @@ class TurnSpeculations:
         self._started.append((call, speculation))
         for take in tuple(self._takers):
             self._hand_out_when_over(take, call, speculation)
-        self._reporter.note(SpeculationStarted(self._turn, tool.name, predictor, cost))
-        runs.start(tool, invocation, speculation)
+        with self.recorder.running(speculation):
+            runs.start(tool, invocation, speculation)
         if self._leaves_the_process(tool):
             self._starter.started(call, speculation)
         return None
@@ -193,15 +193,15 @@ class TurnSpeculations:
         """Return the pending claim of a call with ``key``, None if it has none."""
         if key is None:
             reason = self._tools[call.name].why_no_key(call.arguments)
-            return PendingClaim(None, None, self.recorder, reason)
+            return PendingClaim(None, None, self.recorder, reason, call_id=call.id)
         speculation, reason = self.cache.take(key), self.cache.why_missing(key)
         if speculation is not None:
             speculation.expect()
-            return PendingClaim(key, speculation, self.recorder)
+            return PendingClaim(key, speculation, self.recorder, call_id=call.id)
         draft_s = None if key in self.cache else self.drafts.first_s(key)
         if draft_s is not None:
             reason = "predicted, but not run speculatively"
-        return PendingClaim(key, None, self.recorder, reason, draft_s)
+        return PendingClaim(key, None, self.recorder, reason, draft_s, call.id)
 
     def cancel(self, reason: str) -> None:
         """Cancel the speculations that are still running."""

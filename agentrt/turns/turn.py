@@ -161,8 +161,8 @@ class Turn:
 
     def _start_apart(self, host: Host) -> None:
         leave_run()  # a tool that is run speculatively makes no calls of the model
-        for spans in self._shared.spans:
-            spans.enter(self._number)
+        if self._shared.spans is not None:
+            self._shared.spans.enter(self._number)
         host.start(functools.partial(self._work.measured, self._run))
 
     def begin(self, answered: Collection[str] = (), rejected: Collection[str] = ()) -> None:

@@ -6,6 +6,9 @@ from collections.abc import AsyncGenerator, Iterable
 
 import httpx
 
+from agentrt.otel.http_client import http_client_span
+from agentrt.otel.propagation import trace_headers
+
 from ..http.errors import ApiError
 from .config import GatewayConfig
 from .headers import Header, forwarded_headers
@@ -54,17 +57,19 @@ class Upstream:
         """
         # As an extension the target is sent as it is; as a URL it would be normalised or refused.
         under_root = engine_target(self._root.raw_path.rstrip(b"/"), target)
-        request = httpx.Request(
-            method,
-            self._root,
-            headers=self._forwarded_headers(headers),
-            content=body,
-            extensions={"timeout": self._timeout, "target": under_root},
-        )
-        try:
-            response = await self._transport.handle_async_request(request)
-        except httpx.HTTPError as error:
-            raise upstream_error(error) from error
+        with http_client_span(method, str(self._root), self._root.host, self._root.port) as note_status:
+            request = httpx.Request(
+                method,
+                self._root,
+                headers=self._forwarded_headers(headers),
+                content=body,
+                extensions={"timeout": self._timeout, "target": under_root},
+            )
+            try:
+                response = await self._transport.handle_async_request(request)
+            except httpx.HTTPError as error:
+                raise upstream_error(error) from error
+            note_status(response.status_code)
         if response.status_code not in _STATUSES:
             await response.aclose()
             raise upstream_error(httpx.RemoteProtocolError(f"its status is {response.status_code}"))
@@ -73,6 +78,10 @@ class Upstream:
     def _forwarded_headers(self, headers: Iterable[Header]) -> list[Header]:
         # The gateway's own token must not reach the engine.
         kept = forwarded_headers(headers, authorization=self._key is None and self._forwards_authorization)
+        # Without OpenTelemetry, the client's own trace context is forwarded as it is.
+        traced = [(name.encode(), value.encode()) for name, value in trace_headers().items()]
+        own = {name for name, _ in traced}
+        kept = [*(header for header in kept if header[0] not in own), *traced]
         return kept if self._key is None else [*kept, (b"authorization", b"Bearer " + self._key.encode())]
 
 

@@ -14,12 +14,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 from agentrt import DraftRequest, SpeculationSession, ToolCall, speculable
 from agentrt.drafts import DraftCost
 from agentrt.reports.events import (
     CallClaimed,
-    CallMissed,
     DraftArrived,
     PredictorCharged,
     SpeculationStarted,
@@ -65,11 +65,21 @@ def test_a_session_leaves_spans_of_its_turns_and_speculations(exporter: InMemory
         spans.setdefault(span.name, []).append(span)
     (users,), (turn,), runs = spans["the user's own"], spans["speculate"], spans["execute_tool look"]
     assert turn.parent.span_id == users.context.span_id
-    assert {run.parent.span_id for run in runs} == {turn.context.span_id}
-    assert sorted(run.attributes["agentrt.speculation"] for run in runs) == ["claimed", "wasted"]
+    early = [run for run in runs if run.parent.span_id == turn.context.span_id]
+    (call,) = [run for run in runs if run not in early]
+    assert call.parent.span_id == users.context.span_id
+    assert call.attributes["gen_ai.tool.call.id"] == "id1"
+    assert sorted(run.attributes["agentrt.speculation"] for run in early) == ["claimed", "wasted"]
+    (claimed,) = [run for run in early if run.attributes["agentrt.speculation"] == "claimed"]
+    assert [link.context.span_id for link in call.links] == [claimed.context.span_id]
+    assert {run: [link.context.span_id for link in run.links] for run in early if run.links} == {
+        claimed: [call.context.span_id]
+    }
+    assert call.attributes["agentrt.speculation"] == "claimed"
     for run in runs:
         assert run.attributes["gen_ai.operation.name"] == "execute_tool"
         assert run.attributes["gen_ai.tool.name"] == "look"
+    for run in early:
         assert run.attributes["agentrt.predictor"] == "ScriptedSpeculator"
         assert turn.start_time <= run.start_time <= run.end_time
     assert turn.attributes["agentrt.drafts"] == 2
@@ -119,7 +129,8 @@ def test_what_drafts_and_speculations_trace_is_below_the_turn(
     spans = {span.name: span for span in exporter.get_finished_spans()}
     parents = {name: spans[name].parent.span_id for name in ("chat draft", "inside the tool", "chat main")}
     speculate, user = spans["speculate"].context.span_id, spans["user"].context.span_id
-    assert parents == {"chat draft": speculate, "inside the tool": speculate, "chat main": user}
+    run = spans["execute_tool look"].context.span_id
+    assert parents == {"chat draft": speculate, "inside the tool": run, "chat main": user}
 
 
 def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpanExporter) -> None:
@@ -145,19 +156,14 @@ def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(
         SubmissionRefused(1, "look", "APIConnectionError"),
         TurnAnswered(1, 1.0, ("look",)),
         SubmissionRefused(1, "look", "NotFoundError 404"),
-        CallMissed(1, "look", 1.0, "not predicted"),
     ):
         observer.on_event(event)
     spans = exporter.get_finished_spans()
     (turn,) = [span for span in spans if span.name == "speculate"]
     below = [(span.name, dict(span.attributes or {})) for span in spans if span is not turn]
     assert below == [
-        (name, {"gen_ai.tool.name": "look", "agentrt.reason": reason})
-        for name, reason in (
-            ("agentrt.submission_refused", "APIConnectionError"),
-            ("agentrt.submission_refused", "NotFoundError 404"),
-            ("agentrt.miss", "not predicted"),
-        )
+        ("agentrt.submission_refused", {"gen_ai.tool.name": "look", "agentrt.reason": reason})
+        for reason in ("APIConnectionError", "NotFoundError 404")
     ]
     assert {span.parent.span_id for span in spans if span.parent} == {turn.context.span_id}
     assert caplog.records == []
@@ -169,21 +175,107 @@ def test_events_of_turns_long_gone_are_no_problem(exporter: InMemorySpanExporter
         observer.on_event(TurnStarted(turn))
     for event in (
         DraftArrived(1, "p", "look", 0.1),
-        SpeculationStarted(1, "look", "p"),
+        SpeculationStarted(1, "look", "p", run=1),
         TurnAnswered(1, 1.0, ()),
-        CallClaimed(1, "look", 1.0, 0.0, 0.1, "p"),
-        CallClaimed(999, "look", 1.0, 0.0, 0.1, "p"),  # whose start was not seen
+        CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1),
+        CallClaimed(999, "look", 1.0, 0.0, 0.1, "p", run=2),  # whose start was not seen
+        SpeculationStarted(999, "look", "p", run=3),
     ):
         observer.on_event(event)
-    assert [span.name for span in exporter.get_finished_spans()] == ["execute_tool look"]
+    with observer.calling(1, "look", "id1", 1), observer.running(1, 1):
+        pass
+    assert exporter.get_finished_spans() == ()
     assert len(observer._turns) == 256
+    for turn in range(1000, 1257):
+        observer.on_event(TurnStarted(turn))
+    assert [span.name for span in exporter.get_finished_spans()] == ["execute_tool look"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_miss_is_the_call_s_own_run(exporter: InMemorySpanExporter, is_async: bool) -> None:
+    """Without a span of the user's, the call is below its turn's; what it traces is below the call."""
+
+    @speculable
+    def look(q: str) -> str:
+        with trace.get_tracer("client").start_as_current_span("inside the tool"):
+            raise ValueError(f"secret {q}")
+
+    session = SpeculationSession([look], [ScriptedSpeculator([])])
+    call = ToolCall("look", {"q": "private"}, "id1")
+
+    async def acall() -> None:
+        async with session:
+            with session.turn([], []) as turn:
+                turn.bind([call])
+            await session.acall(call)
+
+    def blocking() -> None:
+        with session:
+            with session.turn([], []) as turn:
+                turn.bind([call])
+            session.call(call)
+
+    with pytest.raises(ValueError, match="secret"):
+        asyncio.run(acall()) if is_async else blocking()
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    missed = spans["execute_tool look"]
+    assert missed.parent.span_id == spans["speculate"].context.span_id  # type: ignore[union-attr]
+    assert spans["inside the tool"].parent.span_id == missed.context.span_id  # type: ignore[union-attr]
+    assert missed.links == ()
+    assert missed.status.status_code is StatusCode.ERROR
+    described = dict(missed.attributes or {})
+    assert (described["agentrt.speculation"], described["error.type"]) == ("missed", "ValueError")
+    assert "secret" not in missed.to_json()
+
+
+def test_what_a_speculative_run_traces_is_below_its_span(exporter: InMemorySpanExporter) -> None:
+    ran = threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        with trace.get_tracer("client").start_as_current_span("inside the tool"):
+            ran.set()
+        return q
+
+    call = ToolCall("look", {"q": "a"}, "id1")
+    with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
+        with session.turn([], []) as turn:
+            assert ran.wait(20)
+            turn.bind([call])
+        session.call(call)
+    spans = exporter.get_finished_spans()
+    (inside,) = [span for span in spans if span.name == "inside the tool"]
+    (early,) = [span for span in spans if "agentrt.predictor" in (span.attributes or {})]
+    assert inside.parent.span_id == early.context.span_id  # type: ignore[union-attr]
+
+
+def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySpanExporter) -> None:
+    ran = threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        ran.set()
+        return q
+
+    call = ToolCall("look", {"q": "a"}, "id1")
+    with SpeculationSession([look], [ScriptedSpeculator([call])]) as session:
+        with session.turn([], []) as turn:
+            assert ran.wait(20)
+            turn.bind([call])
+        with trace.get_tracer("framework").start_as_current_span("execute_tool look"):
+            session.call(call)
+    runs = [span for span in exporter.get_finished_spans() if span.name == "execute_tool look"]
+    (early,) = [span for span in runs if "agentrt.predictor" in (span.attributes or {})]
+    (of_framework,) = [span for span in runs if span is not early]
+    assert [link.context.span_id for link in of_framework.links] == [early.context.span_id]
+    assert [link.context.span_id for link in early.links] == [of_framework.context.span_id]
 
 
 def test_without_opentelemetry_nothing_is_traced() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None\n"
-        "from agentrt.reports.tracing import tracing_observers\n"
-        "print(tracing_observers())"
+        "from agentrt.reports.tracing import tracing_observer\n"
+        "print(tracing_observer())"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert printed.stdout.strip() == "()"
+    assert printed.stdout.strip() == "None"

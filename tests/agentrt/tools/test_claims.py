@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ class Recorder:
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
+
+    def calling(
+        self, tool: str, call_id: str | None, speculation: Speculation | None
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def claimed(self, speculation: Speculation, *, tool_s: float, waited_s: float) -> None:
         self.notes.append(("claimed", speculation.draft.tool))

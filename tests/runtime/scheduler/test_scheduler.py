@@ -77,6 +77,7 @@ def test_reactive_preempts_between_two_kernels_and_nothing_is_recomputed() -> No
     assert machine.until(user) == pytest.approx(running.end + 0.004), "one kernel, then its own four layers"
     assert machine.now - added_at <= QUANTUM + 0.004
     assert machine.scheduler.preemptions == 1
+    assert (background.preemptions, user.preemptions) == (1, 0)
     machine.until(background)
     layers = [kernel.scheduled.kernel.layers.start for kernel in machine.log if kernel.ids == [background.id]]
     assert layers == [0, 1, 2, 3]
@@ -279,6 +280,7 @@ def test_full_arena_evicts_the_last_background_sequence() -> None:
     machine.until(user)
     assert (first.state, last.state) == (SequenceState.DECODE, SequenceState.WAITING)
     assert machine.scheduler.evictions == 1
+    assert [each.evictions for each in (first, last, user)] == [0, 1, 0]
     machine.until(first)
     machine.until(last)
 

@@ -8,6 +8,7 @@ import logging
 import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from dataclasses import replace
 from typing import Final, Self, TypeVar, Unpack
@@ -37,6 +38,7 @@ from .drafting.drafter_selector import AppDrafterSelector, DrafterSelector
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener
+from .engine.request_status import RequestStatus
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
@@ -313,17 +315,26 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         )
 
     @contextmanager
-    def record_trace(self) -> Iterator[Trace]:
+    def record_trace(self, limit: int = 100_000) -> Iterator[Trace]:
         """Record every kernel that runs inside the ``with`` block: its XPU, its times, its requests.
 
-        The trace may be read at any time, also after the block. Only one trace is recorded at a time: a
-        second one replaces the first.
+        The trace may be read at any time, also after the block. Several may be recorded at once. ``limit``
+        bounds the number of kernels; the oldest are dropped first.
         """
-        trace = self._engine.trace = Trace()
+        trace = Trace(limit)
+        self._engine.add_trace(trace)
         try:
             yield trace
         finally:
-            self._engine.trace = None
+            self._engine.remove_trace(trace)
+
+    def unfinished_requests(self, most: int) -> Future[list[RequestStatus]]:
+        """Ask the engine for the state of at most ``most`` requests, those that are served next first.
+
+        It answers between two kernels, or never if it stops before.
+        """
+        native_calls.check()
+        return self._engine.unfinished(most)
 
     @property
     def constrains_calls(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,8 +24,12 @@ from .serving import (
     begin_serving,
     choose_tokens,
     say,
+    say_page,
     say_waiting,
 )
+
+if TYPE_CHECKING:
+    from agentrt.runtime.server import ServerConfig
 
 _MAX_MEMORY_MIB = 2**30
 _MAX_CONTEXTS = 1_000_000
@@ -277,10 +282,15 @@ def serve(
                 create_app(pool, config, embedding),
                 config,
                 listener,
-                lambda: announce(served, config, listener, access),
+                lambda: _announce(served, config, listener, access),
                 say_waiting,
             )
     say("stopped")
+
+
+def _announce(served: str, config: ServerConfig, listener: socket.socket, access: str | None) -> None:
+    announce(served, config, listener, access)
+    say_page(config, listener)
 
 
 def _key(given: str | None) -> Path | Literal["keyring"] | None:

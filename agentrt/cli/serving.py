@@ -108,10 +108,20 @@ def announce(served: str, config: ListenConfig, listener: socket.socket, access:
     if config.uds is not None:
         say(f"serving {served} on the socket {config.uds}")
     else:
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        say(f"serving {served} at http://{host}:{listener.getsockname()[1]}/v1")
+        say(f"serving {served} at {_origin(config, listener)}/v1")
     if access is not None:
         say(access)
+
+
+def say_page(config: ListenConfig, listener: socket.socket) -> None:
+    """Print where the live page is, if a browser can reach it."""
+    if config.uds is None:
+        say(f"live page: {_origin(config, listener)}/")
+
+
+def _origin(config: ListenConfig, listener: socket.socket) -> str:
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    return f"http://{host}:{listener.getsockname()[1]}"
 
 
 def say_waiting(requests: int) -> None:

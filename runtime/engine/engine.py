@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import abc
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +35,7 @@ from .attention import note_attention
 from .engine_group import EngineGroup
 from .engine_request import EngineRequest, OutputListener, ToolCache
 from .output_processor import OutputProcessor
+from .request_status import RequestStatus
 from .sampler import TokenSampler
 from .statistics import EngineStatistics
 from .trace import Trace
@@ -88,8 +90,6 @@ class Engine:
         self._progress = platform.now()
         self._reclaimed = False
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
-        self.trace: Trace | None = None
-        """Record of every kernel, if set. Any thread may set and remove it at any time."""
         self._stopped = threading.Event()
         self._place = (group or EngineGroup()).join(self._wake, scheduler.policy.promoted_stride)
         if swapper is not None:
@@ -169,6 +169,30 @@ class Engine:
         self._refuse_requests(failure)
         self._commands.put(None)
 
+    def add_trace(self, trace: Trace) -> None:
+        """Record in ``trace`` what happens from now on. Thread-safe."""
+        with self._lock:
+            self._outputs.traces += (trace,)
+
+    def remove_trace(self, trace: Trace) -> None:
+        """Record nothing more in ``trace``. Thread-safe."""
+        with self._lock:
+            self._outputs.traces = tuple(each for each in self._outputs.traces if each is not trace)
+
+    def unfinished(self, most: int) -> Future[list[RequestStatus]]:
+        """Ask for the state of at most ``most`` requests, those that are served next first. Thread-safe.
+
+        The engine thread answers between two kernels. It never does if it ends before.
+        """
+        answer: Future[list[RequestStatus]] = Future()
+
+        def look(_: None) -> None:
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(self._outputs.unfinished(most))
+
+        self._commands.put((look, None))
+        return answer
+
     @property
     def refuses_requests(self) -> bool:
         """Whether the engine was closed or has failed. Callable from any thread at any time."""
@@ -190,6 +214,7 @@ class Engine:
             drafted_tokens=outputs.drafted,
             accepted_tokens=outputs.accepted,
             given_tokens=outputs.given,
+            answered_calls=outputs.answered_calls,
             finished=outputs.finished,
             cancelled=outputs.cancelled,
             failed=outputs.failed,
@@ -411,7 +436,7 @@ class Engine:
         self._kernels += 1
         self._progress = done.ended
         self._reclaimed = False
-        if (trace := self.trace) is not None:
+        for trace in self._outputs.traces:
             trace.record(done, self._scheduler.batch_on(done.role))
         if self._profile is not None and self._ran_as_estimated(done):
             self._profile.observe(done.role, done.kernel, done.context.shape, done.ended - done.started)

@@ -12,6 +12,7 @@ from agentrt.errors import (
     OverloadedError,
     PromptTooLongError,
 )
+from agentrt.priority import Priority
 
 from ..drafting.drafter import MAX_DRAFT_TOKENS
 from ..scheduler.batch import Batch, ScheduledChunk
@@ -20,7 +21,9 @@ from ..scheduler.sequence import Sequence, SequenceState
 from ..toolcache.tool_turn import ToolTurn
 from .engine_request import EngineRequest, StopReason
 from .logprobs import Logits
+from .request_status import RequestStatus
 from .sampler import sample_batch
+from .trace import Trace, TracedAnswer, TracedRequest
 
 
 class OutputProcessor:
@@ -33,12 +36,21 @@ class OutputProcessor:
         self._requests: dict[int, EngineRequest] = {}
         # Counters: see EngineStatistics.
         self.steps = self.computed = self.cached = self.sampled = 0
-        self.drafted = self.accepted = self.given = 0
+        self.drafted = self.accepted = self.given = self.answered_calls = 0
         self.finished = self.cancelled = self.failed = 0
+        self.traces: tuple[Trace, ...] = ()
+        """Records of what happens; see :meth:`Engine.add_trace`."""
 
     def __len__(self) -> int:
         """Return the number of requests that have not ended."""
         return len(self._requests)
+
+    def unfinished(self, most: int) -> list[RequestStatus]:
+        """Return the state of at most ``most`` requests, in the order in which they are served."""
+        return [
+            RequestStatus.of(self._requests[sequence.id], self._scheduler.prefill_seconds_left(sequence))
+            for sequence in self._scheduler.in_serving_order(most)
+        ]
 
     def add(self, request: EngineRequest) -> None:
         """Add a new request. If too many wait, the least urgent one ends with :class:`OverloadedError`."""
@@ -104,6 +116,8 @@ class OutputProcessor:
         """End all requests, and those ``not_added`` yet, each with an error of its own."""
         for request in self._requests.values():
             self._scheduler.finish(request.sequence)
+        for request in self._requests.values():
+            self._trace(request, "failed")
         for request in (*self._requests.values(), *not_added):
             if not request.output.done():
                 request.output.set_exception(new_error())
@@ -216,6 +230,10 @@ class OutputProcessor:
             return True
         tokens = turn.reply.tokens
         self.given += len(tokens)
+        self.answered_calls += len(turn.calls)
+        for trace in self.traces:
+            names = tuple(call.name for call in turn.calls)
+            trace.record_answer(TracedAnswer(request.request_id, self._now(), names))
         self._scheduler.extend(request.sequence, tokens)
         request.extend_prompt(tokens, self._scheduler.usable_tokens)
         return True
@@ -232,7 +250,7 @@ class OutputProcessor:
             request.listener(piece)
         except Exception as error:  # noqa: BLE001 - it becomes the output of this request
             self.cancelled += 1
-            self._remove(request)
+            self._remove(request, "cancelled")
             request.output.set_exception(error)
             return False
         return True
@@ -256,16 +274,33 @@ class OutputProcessor:
         text = request.answer.close() if reason != "cancelled" else ""
         if text and not self._emit(request, text):
             return
-        self._remove(request)
+        self._remove(request, reason)
         self.finished += reason != "cancelled"
         request.finish(reason, self._now())
 
     def _fail(self, request: EngineRequest, error: Exception) -> None:
         """End one request with an error, without effect on the others."""
         self.failed += 1
-        self._remove(request)
+        self._remove(request, "failed")
         request.output.set_exception(error)
 
-    def _remove(self, request: EngineRequest) -> None:
+    def _remove(self, request: EngineRequest, outcome: str) -> None:
         self._scheduler.finish(request.sequence)
         del self._requests[request.sequence.id]
+        self._trace(request, outcome)
+
+    def _trace(self, request: EngineRequest, outcome: str) -> None:
+        for trace in self.traces:
+            sequence = request.sequence
+            trace.record_request(
+                TracedRequest(
+                    request_id=request.request_id,
+                    app=sequence.app,
+                    reactive=sequence.priority is Priority.REACTIVE,
+                    arrived=sequence.arrived,
+                    started=request.started,
+                    first_token=request.first_token,
+                    ended=self._now(),
+                    outcome=outcome,
+                )
+            )

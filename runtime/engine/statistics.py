@@ -28,6 +28,8 @@ class EngineStatistics:
     """Draft tokens that were equal to the sampled ones."""
     given_tokens: int
     """Tokens of cached tool outputs that were appended to a sequence after its calls (SpecTools, O3)."""
+    answered_calls: int
+    """Calls that were answered from the tool cache."""
     finished: int
     cancelled: int
     failed: int

@@ -35,17 +35,21 @@ class DrainingServer(uvicorn.Server):
         drain_s: float,
         ready: Callable[[], None],
         waiting: Callable[[int], None],
+        end_streams: Callable[[], int],
     ) -> None:
         """``table`` has the connections of ``config``'s protocol.
 
         ``ready`` is called once clients can connect and signals stop the server.
         ``waiting`` is called with the number of requests in progress when the server begins to wait for them.
+        ``end_streams`` is called before: it ends the answers that have no end of their own, and returns how
+        many there are.
         """
         super().__init__(config)
         self._table = table
         self._drain_s = drain_s
         self._ready = ready
         self._waiting = waiting
+        self._end_streams = end_streams
         self._stop_now = asyncio.Event()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -69,7 +73,7 @@ class DrainingServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and wait until the requests in progress have ended or were ended."""
-        requests = len(self.server_state.tasks)
+        requests = len(self.server_state.tasks) - self._end_streams()
         if requests and self._drain_s and not self._stop_now.is_set():
             self._waiting(requests)
         ending = asyncio.create_task(self._end_requests())

@@ -28,6 +28,7 @@ _PATH_WITHOUT_TOKEN = "/health"
 """Supervisors that poll whether a server is alive have no token."""
 _PATH_OF_OWNER = "/metrics"
 """Its answer tells what all apps do."""
+_NO_PATHS: frozenset[str] = frozenset()
 
 
 class Guard:
@@ -37,9 +38,22 @@ class Guard:
     bytes that are held for the request as ``held_bytes``.
     """
 
-    def __init__(self, app: ASGIApp, config: ListenConfig, admission: Admission) -> None:
-        """``config`` has the address, the tokens and the limits; ``admission`` counts bytes."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ListenConfig,
+        admission: Admission,
+        public_paths: frozenset[str] = _NO_PATHS,
+        owner_paths: frozenset[str] = _NO_PATHS,
+    ) -> None:
+        """``config`` has the address, the tokens and the limits; ``admission`` counts bytes.
+
+        ``public_paths`` need no token, besides ``/health``; ``owner_paths`` that of the owner, besides
+        ``/metrics``.
+        """
         self._app = app
+        self._public = public_paths | {_PATH_WITHOUT_TOKEN}
+        self._of_owner = owner_paths | {_PATH_OF_OWNER}
         self._admission = admission
         self._config = config
         self._hosts = _LOOPBACK_NAMES | {config.host.lower()}
@@ -98,14 +112,14 @@ class Guard:
         app = tokens.app_of(headers.get("authorization", ""))
         if app is not None:
             is_owner = app == tokens.owner
-            if not is_owner and _normal_path(scope) == _PATH_OF_OWNER:
+            if not is_owner and _normal_path(scope) in self._of_owner:
                 raise ApiError(
                     403,
                     "it tells what all apps do. Send the owner's token: the first one of the token file.",
                     code="owner_only",
                 )
             return app, is_owner, True
-        if scope["path"] == _PATH_WITHOUT_TOKEN and scope["method"] in ("GET", "HEAD"):
+        if scope["path"] in self._public and scope["method"] in ("GET", "HEAD"):
             return peer, False, False
         raise ApiError(
             401,

@@ -28,7 +28,8 @@ def make_server(
 ) -> DrainingServer:
     """Return a server for ``app``. Its ``run`` takes the listener; ``should_exit`` stops it.
 
-    ``ready`` and ``waiting`` are those of :func:`serve`.
+    ``ready`` and ``waiting`` are those of :func:`serve`. If the state of ``app`` has a function
+    ``end_streams``, it is called when the server stops; see :class:`DrainingServer`.
     """
     table = ConnectionTable(connection_limit(config.max_connections), config.apps)
     settings = uvicorn.Config(
@@ -42,7 +43,8 @@ def make_server(
         server_header=False,
         timeout_keep_alive=config.idle_timeout_s,
     )
-    return DrainingServer(settings, table, config.drain_s, ready, waiting)
+    end_streams = getattr(app.state, "end_streams", _no_streams)
+    return DrainingServer(settings, table, config.drain_s, ready, waiting, end_streams)
 
 
 def serve(
@@ -60,6 +62,10 @@ def serve(
     server = make_server(app, config, ready, waiting)
     with _signals_stop(server):
         server.run(sockets=[listener])
+
+
+def _no_streams() -> int:
+    return 0
 
 
 @contextmanager

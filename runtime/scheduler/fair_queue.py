@@ -9,6 +9,7 @@ earns no credit. Unlike there, a running sequence yields its place in a batch, b
 from __future__ import annotations
 
 import heapq
+import itertools
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
@@ -164,6 +165,20 @@ class FairQueue:
         one, unless they wait with a promoted sequence.
         """
         shares = list(self._shares.values()) if len(self._shares) == 1 else self._shares_with_a_turn(count)
+        return self._merged(shares, count)
+
+    def next_in_order(self, count: int) -> list[Sequence]:
+        """As :meth:`first`, and behind these the ones that wait for the end of a turn."""
+        found = self.first(count)
+        if len(found) < min(count, self._waiting):
+            known = set(found)
+            waiting = [share for share in self._shares.values() if share.waiting]
+            others = (each for each in self._merged(waiting, count) if each not in known)
+            found += itertools.islice(others, count - len(found))
+        return found
+
+    def _merged(self, shares: list[_Share], count: int) -> list[Sequence]:
+        """The first ``count`` waiting sequences of ``shares``, by their positions."""
         if len(shares) == 1:
             return shares[0].waiting.first(count)
         heap = [(self._waiting_key(share, 0), 0, share) for share in shares]

@@ -80,6 +80,17 @@ class RequestQueues:
         waiting = self.by_level.get(REACTIVE_LEVEL)
         return bool(waiting) or any(not sequence.is_background for sequence in self.running)
 
+    def in_serving_order(self, most: int) -> list[Sequence]:
+        """Return at most ``most`` sequences: the running ones, then those that are served next."""
+        found = self.running[:most]
+        for queue in self.by_level.values():
+            found += queue.next_in_order(most - len(found))
+        return found
+
+    def prefill_seconds_left(self, sequence: Sequence) -> float:
+        """Seconds until ``sequence`` can decode if it runs alone from now on; 0 if it decodes."""
+        return self._estimate.seconds_left(sequence) if sequence.needs_prefill else 0.0
+
     def key(self, sequence: Sequence) -> QueueKey:
         """Return the queue key: background prompts by estimated time left (§6.2), all others by arrival."""
         by_arrival = sequence.promoted or not sequence.is_background or not self._policy.shortest_first

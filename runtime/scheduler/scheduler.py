@@ -129,6 +129,14 @@ class Scheduler:
         """Whether any unfinished sequence was promoted by aging."""
         return bool(self._queues.promoted)
 
+    def in_serving_order(self, most: int) -> list[Sequence]:
+        """Return at most ``most`` unfinished sequences: the running ones, then those that are served next."""
+        return self._queues.in_serving_order(most)
+
+    def prefill_seconds_left(self, sequence: Sequence) -> float:
+        """Estimate the seconds until ``sequence`` can decode if it runs alone from now on."""
+        return self._queues.prefill_seconds_left(sequence)
+
     @property
     def evictions(self) -> int:
         """Times a sequence lost its blocks to a more urgent one."""

@@ -16,6 +16,9 @@ from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
 from ..http.trace_context import TraceContext
+from ..live import routes as live
+from ..live.feed import LiveFeed
+from ..live.frames import Frames
 from ..pool.model_pool import ModelPool
 from ..service import LocalRuntime
 from . import chat, completions, contexts, embeddings, responses, status, tokens
@@ -48,12 +51,19 @@ def create_app(
     app.state.server = ServerState(pool, config, admission, metrics, embedding)
     app.state.open_responses = OpenResponses()
     app.state.threads = FairThreads("agentrt-serve")
+    live.install(app, LiveFeed(lambda: Frames(lambda: pool.models)))
     answering = (chat, completions, contexts, embeddings, responses, tokens)
     for routes in (*answering, ollama, ollama_embeddings, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)
     app.add_middleware(TraceContext)
-    app.add_middleware(Guard, config=config, admission=admission)
+    app.add_middleware(
+        Guard,
+        config=config,
+        admission=admission,
+        public_paths=live.PUBLIC_PATHS,
+        owner_paths=live.OWNER_PATHS,
+    )
     allow_origins(app, config)
     app.add_middleware(_ResponseCounter, metrics=metrics)
     return app

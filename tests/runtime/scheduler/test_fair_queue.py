@@ -75,6 +75,24 @@ class Load:
         return self.served - before
 
 
+def test_the_serving_order_has_also_those_that_wait_for_the_end_of_a_turn() -> None:
+    load = Load(batch=2, policy=policy(sharing_apps=1))
+    sequences = [load.add(app, 5, 20) for app in (MAIL, MAIL, MAIL, NOTES, NOTES, CHAT)]
+    later = load.add(CHAT, 5, 20, PROACTIVE)
+    load.batch()
+    scheduler = load.machine.scheduler
+    order = scheduler.in_serving_order(100)
+    assert set(order) == {*sequences, later}
+    assert order[-1] is later
+    waits = [sequence.state is SequenceState.WAITING for sequence in order]
+    assert waits == sorted(waits), "the running ones come first"
+    assert waits.count(True) > len(scheduler._queues.by_level[0].first(100))
+    for most in range(8):
+        assert scheduler.in_serving_order(most) == order[:most]
+    load.machine.batches()
+    assert scheduler.in_serving_order(100) == []
+
+
 class TestOneRequestBesideMany:
     @pytest.mark.parametrize("priority", Priority)
     @pytest.mark.parametrize("xpus", [1, 2])

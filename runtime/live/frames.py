@@ -1,0 +1,260 @@
+"""The frames of the live page: what models, engines and requests did since the frame before, as plain data.
+
+A frame has no text of prompts, answers, calls or outputs, and only the beginnings of unguessable ids.
+docs/live-page.md says what its fields are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from typing import Any, Final, TypeAlias
+
+from ..engine.request_status import RequestStatus
+from ..engine.trace import TracedKernel, TracedRequest
+from ..heg.kernel import Role
+from ..pool.pooled_model import PooledModel
+from ..scheduler.sequence import SequenceState
+from ..service import LocalRuntime
+
+Frame: TypeAlias = dict[str, Any]
+
+MAX_REQUESTS: Final = 100
+"""Requests of each model that a frame lists."""
+MAX_KERNELS: Final = 500
+"""Bars of kernels of each model in a frame: beyond that, neighbours are drawn as one."""
+MAX_ENDED: Final = 100
+_TRACE_LIMIT: Final = 20_000
+_ANSWER_S: Final = 0.1
+"""How long a frame waits for an engine, which answers between two kernels."""
+_ID_CHARACTERS: Final = 12
+_APP_CHARACTERS: Final = 64
+_ROLES: Final = list(Role)
+_STAGES: Final = ("prefill", "decode", "mixed")
+
+
+class Frames:
+    """Makes frames of the models of a server while someone watches. For one event loop."""
+
+    def __init__(
+        self,
+        models: Callable[[], Sequence[PooledModel]],
+        speculation: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """``models`` returns what is served; ``speculation`` what the agents of this process speculated."""
+        self._models = models
+        self._speculation = speculation
+        self._watched: dict[LocalRuntime, _Watched] = {}
+
+    async def next(self) -> Frame:
+        """Return the next frame; the first one begins to record what the engines do."""
+        models = self._models()
+        loaded = [model.runtime for model in models if model.runtime is not None]
+        for runtime in [each for each in self._watched if each not in loaded]:
+            self._watched.pop(runtime).close()
+        for runtime in loaded:
+            if runtime not in self._watched:
+                self._watched[runtime] = _Watched(runtime)
+        watched = [None if each.runtime is None else self._watched[each.runtime] for each in models]
+        parts = await asyncio.gather(*map(_part_of, models, watched))
+        frame: Frame = {"t": round(time.perf_counter(), 4), "models": parts}
+        if self._speculation is not None:
+            frame["speculation"] = self._speculation()
+        return frame
+
+    def stop(self) -> None:
+        """Record nothing any more, until the next frame is made."""
+        for watched in self._watched.values():
+            watched.close()
+        self._watched.clear()
+
+
+class _Watched:
+    """A runtime that is recorded, and its requests when its engine was asked last."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self._runtime = runtime
+        self._stack = ExitStack()
+        self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
+        self._asked: Future[list[RequestStatus]] | None = None
+        self._answer: list[RequestStatus] = []
+
+    async def requests(self) -> list[RequestStatus]:
+        """Return the requests that have not ended, as they were a moment ago at the latest.
+
+        An idle engine is not asked, so that it can reclaim memory. One whose kernel takes longer than a
+        frame is asked once.
+        """
+        if self._asked is None:
+            engine = self._runtime.statistics().engine
+            if not engine.running and not engine.waiting:
+                self._answer = []
+                return self._answer
+            self._asked = self._runtime.unfinished_requests(MAX_REQUESTS)
+        with suppress(TimeoutError):
+            answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._asked)), _ANSWER_S)
+            self._asked, self._answer = None, answer
+        return self._answer
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
+    """Return the part of a frame that is about one model."""
+    part: Frame = {
+        "name": model.name,
+        "status": model.status.value,
+        "memory_bytes": model.memory_bytes,
+        "counts": {name: int(model.count(name)) for name in _COUNTED},
+    }
+    runtime = model.runtime
+    if watched is None or runtime is None:
+        return part
+    requests = await watched.requests()
+    statistics = runtime.statistics()
+    block_bytes = statistics.arena_bytes // max(1, statistics.blocks)
+    return part | {
+        "running": statistics.engine.running,
+        "waiting": statistics.engine.waiting,
+        "stalled_s": round(statistics.engine.seconds_since_progress, 1),
+        "kv": {
+            "bytes": statistics.blocks * block_bytes,
+            "free_bytes": (statistics.free_blocks - statistics.cached_blocks) * block_bytes,
+            "cached_bytes": statistics.cached_blocks * block_bytes,
+            "held": _held(requests, block_bytes),
+        },
+        "requests": _request_rows(requests, time.perf_counter()),
+        "xpus": [role.value for role in _ROLES],
+        "kernels": kernel_rows(watched.trace.take_kernels(), MAX_KERNELS),
+        "ended": [_ended_row(each) for each in watched.trace.take_requests()[-MAX_ENDED:]],
+        "answered": [
+            {"id": _short(each.request_id), "tools": [_name(tool) for tool in each.tools]}
+            for each in watched.trace.take_answers()[-MAX_ENDED:]
+        ],
+    }
+
+
+_COUNTED: Final = (
+    "sampled_tokens",
+    "drafted_tokens",
+    "accepted_tokens",
+    "answered_calls",
+    "given_tokens",
+    "finished",
+    "cancelled",
+    "failed",
+    "preemptions",
+    "evictions",
+)
+"""Counters of :class:`EngineStatistics`, of all times that the model was loaded together."""
+
+
+def _request_rows(requests: Iterable[RequestStatus], now: float) -> list[Frame]:
+    """Return a row for each request, in serving order.
+
+    ``first_token_s`` is estimated: what has to be computed before it and for it, if nothing more urgent comes
+    and there is room. ``end_s`` is when the answer ends at the latest, at the speed that it has had so far.
+    """
+    rows, ahead_s, position = [], 0.0, 0
+    for each in requests:
+        ahead_s += each.prefill_left_s
+        waits = each.state is SequenceState.WAITING
+        position += waits
+        row: Frame = {
+            "id": _short(each.request_id),
+            "app": _name(each.app),
+            "context": _short(each.context_id),
+            "class": _class(each.reactive),
+            "state": each.state.value,
+            "promoted": each.promoted,
+            "position": position if waits else None,
+            "age_s": round(now - each.arrived, 2),
+            "prefilled": round(min(1.0, each.computed_tokens / each.prompt_tokens), 2),
+            "tokens": each.sampled_tokens,
+        }
+        if each.first_token is None:
+            row["first_token_s"] = round(ahead_s, 3)
+        elif each.sampled_tokens > 1:
+            row["end_s"] = round((now - each.first_token) / each.sampled_tokens * each.tokens_left, 1)
+        rows.append(row)
+    return rows
+
+
+def _held(requests: Iterable[RequestStatus], block_bytes: int) -> list[Frame]:
+    """Return the KV memory that unfinished requests hold, by app and context, the largest first."""
+    blocks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for each in requests:
+        blocks[each.app, each.context_id].update(each.blocks)
+    held = sorted(blocks.items(), key=lambda item: -len(item[1]))
+    return [
+        {"app": _name(app), "context": _short(context), "bytes": len(own) * block_bytes}
+        for (app, context), own in held
+        if own
+    ]
+
+
+def kernel_rows(kernels: Sequence[TracedKernel], most: int) -> list[list[Any]]:
+    """Return at most ``most`` bars of each XPU.
+
+    A bar is XPU, start, seconds, stage, reactive (1) or not, kernels, a request and how many
+    others. If there are more kernels, neighbours of one priority become one bar, with the gaps between them.
+    """
+    bars: dict[Role, list[list[Any]]] = defaultdict(list)
+    step = -(-len(kernels) // most) if kernels else 1
+    for each in kernels:
+        own = bars[each.role]
+        reactive = int(each.reactive)
+        last = own[-1] if own else None
+        if last is not None and last[5] < step and last[4] == reactive:
+            last[2] = round(each.ended - last[1], 5)
+            last[5] += 1
+            continue
+        request = _short(each.request_ids[0]) if each.request_ids else ""
+        own.append(
+            [
+                _ROLES.index(each.role),
+                round(each.started, 5),
+                round(each.ended - each.started, 5),
+                _STAGES.index(each.stage),
+                reactive,
+                1,
+                request,
+                max(0, len(each.request_ids) - 1),
+            ]
+        )
+    return [bar for own in bars.values() for bar in own[-most:]]
+
+
+def _ended_row(request: TracedRequest) -> Frame:
+    waits = {
+        name: None if at is None else round(at - request.arrived, 3)
+        for name, at in (("queued_s", request.started), ("first_token_s", request.first_token))
+    }
+    return {
+        "id": _short(request.request_id),
+        "app": _name(request.app),
+        "class": _class(request.reactive),
+        "outcome": request.outcome,
+        "t": round(request.ended, 4),
+        "total_s": round(request.ended - request.arrived, 3),
+        **waits,
+    }
+
+
+def _class(reactive: bool) -> str:
+    return "reactive" if reactive else "proactive"
+
+
+def _short(unguessable: str) -> str:
+    """Return the beginning of an id, which tells it from others and opens nothing."""
+    return unguessable[:_ID_CHARACTERS]
+
+
+def _name(text: str) -> str:
+    """Return the beginning of a name that a client has chosen."""
+    return text[:_APP_CHARACTERS]

@@ -1,0 +1,215 @@
+// Brings the parts together: the stream or a recording fills the state, and the state is drawn.
+"use strict";
+
+const TABLE_MS = 250; // between two updates of the tables: faster ones cannot be read
+const BEHIND_S = 0.3; // the timeline is drawn this late, so that it moves evenly although frames come in steps
+const TOKEN = "agentrt token";
+const THEME = "agentrt theme";
+const WINDOWS = [0.5, 1, 2, 5, 10, 20, 60];
+const STATUS = {
+  connecting: "Connecting",
+  live: "Live",
+  token: "The server needs the token of its owner",
+  owner: "This token is not the owner's, which is the first one of the token file",
+  lost: "The server does not answer. Trying again",
+};
+const byId = (id) => document.getElementById(id);
+
+class LivePage {
+  constructor() {
+    this.state = new LiveState();
+    this.recorder = new Recorder();
+    this.colours = new Colours();
+    this.timeline = new Timeline(byId("timeline"), this.colours);
+    this.tables = new Tables();
+    this.player = null;
+    this.paused = false;
+    this.changed = true;
+    this.arrived = 0;
+    this.before = 0;
+    this.drawnTables = -Infinity;
+    this.drawn = 0; // frames of the timeline, for the bench
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    this.stream = new EventStream("live/events", (line) => this.receive(line), (what) => this.say(what));
+    this.listen();
+    this.connect();
+    requestAnimationFrame((time) => this.draw(time));
+  }
+
+  connect() {
+    if (location.protocol === "file:") {
+      setText(byId("status"), "No server. Open a recording");
+      return;
+    }
+    this.stream.token = sessionStorage.getItem(TOKEN) ?? "";
+    this.stream.open();
+  }
+
+  receive(line) {
+    let frame;
+    try {
+      frame = JSON.parse(line);
+    } catch {
+      return; // cut off by the end of the stream
+    }
+    if (!Number.isFinite(frame?.t)) return;
+    this.recorder.add(line);
+    this.state.apply(frame);
+    this.arrived = performance.now();
+    this.changed = true;
+  }
+
+  say(what) {
+    setText(byId("status"), STATUS[what]);
+    const asks = what === "token" || what === "owner";
+    if (asks) sessionStorage.removeItem(TOKEN);
+    byId("access").hidden = !asks;
+    if (asks) byId("token").focus();
+  }
+
+  listen() {
+    byId("access").addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(TOKEN, byId("token").value.trim());
+      byId("token").value = "";
+      this.connect();
+    });
+    byId("pause").addEventListener("click", () => this.pause(!this.paused));
+    byId("save").addEventListener("click", () => this.save());
+    byId("file").addEventListener("change", (event) => this.replay(event.target.files[0]));
+    byId("leave").addEventListener("click", () => this.leave());
+    byId("play").addEventListener("click", () => this.play());
+    byId("seek").addEventListener("input", (event) => this.seek(Number(event.target.value)));
+    byId("speed").addEventListener("change", (event) => {
+      this.player.speed = Number(event.target.value);
+    });
+    byId("zoom-in").addEventListener("click", () => this.zoom(-1));
+    byId("zoom-out").addEventListener("click", () => this.zoom(1));
+    byId("theme").addEventListener("change", (event) => this.setTheme(event.target.value));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolour());
+    this.setTheme(sessionStorage.getItem(THEME) ?? "auto");
+    this.zoom(0);
+  }
+
+  pause(wanted) {
+    this.paused = wanted;
+    byId("pause").setAttribute("aria-pressed", String(wanted));
+    setText(byId("pause"), wanted ? "Go on" : "Pause");
+    this.changed = true;
+  }
+
+  save() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(this.recorder.file());
+    link.download = "agentrt-live.json";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  async replay(file) {
+    if (!file) return;
+    try {
+      const frames = await framesOfFile(file);
+      this.stream.close();
+      this.pause(false);
+      this.player = new Player(frames, this.state);
+    } catch (error) {
+      setText(byId("status"), `${file.name} cannot be replayed: ${error.message}`);
+      return;
+    } finally {
+      byId("file").value = "";
+    }
+    setText(byId("status"), `Replaying ${file.name}`);
+    byId("seek").max = String(this.player.duration);
+    byId("speed").value = "1";
+    byId("access").hidden = true;
+    byId("player").hidden = false;
+    byId("leave").hidden = location.protocol === "file:";
+    byId("play").focus();
+    this.changed = true;
+  }
+
+  leave() {
+    this.player = null;
+    byId("player").hidden = true;
+    this.state.clear();
+    this.changed = true;
+    this.connect();
+  }
+
+  play() {
+    if (this.player.t >= this.player.duration) this.player.seek(0);
+    this.player.playing = !this.player.playing;
+  }
+
+  seek(t) {
+    this.player.seek(t);
+    this.changed = true;
+  }
+
+  zoom(step) {
+    const place = WINDOWS.indexOf(this.timeline.seconds) + step;
+    this.timeline.seconds = WINDOWS[Math.max(0, Math.min(place, WINDOWS.length - 1))];
+    setText(byId("window"), `${this.timeline.seconds} seconds`);
+    this.changed = true;
+  }
+
+  setTheme(theme) {
+    sessionStorage.setItem(THEME, theme);
+    byId("theme").value = theme;
+    document.documentElement.dataset.theme = theme;
+    this.recolour();
+  }
+
+  recolour() {
+    this.colours.read();
+    this.changed = true;
+  }
+
+  // The time at the right edge of the timeline.
+  now(time) {
+    if (this.player) return this.player.t;
+    if (this.state.t === null) return 0;
+    return this.state.t + Math.min(1.5, (time - this.arrived) / 1000) - BEHIND_S;
+  }
+
+  draw(time) {
+    requestAnimationFrame((next) => this.draw(next));
+    const elapsed = Math.min(0.5, (time - this.before) / 1000);
+    this.before = time;
+    if (this.player) this.advancePlayer(elapsed);
+    if (this.paused) return;
+    const now = this.now(time);
+    const due = time - this.drawnTables >= TABLE_MS;
+    // Where less motion is wished for, the picture changes as often as the tables do.
+    if (due || (!this.still.matches && this.moves(now))) {
+      this.timeline.draw(this.state, now);
+      this.drawn += 1;
+    }
+    if (due) this.drawnTables = time;
+    if (!due || !this.changed) return;
+    this.changed = this.player !== null && this.player.playing;
+    this.tables.show(this.state, now, this.timeline.seconds);
+    drawRates(byId("speed-chart"), this.colours, this.state);
+  }
+
+  advancePlayer(elapsed) {
+    const { playing } = this.player;
+    this.player.advance(elapsed);
+    this.changed ||= playing;
+    byId("seek").value = String(this.player.t);
+    setText(byId("position"), `${this.player.t.toFixed(1)} of ${this.player.duration.toFixed(1)} s`);
+    setText(byId("play"), this.player.playing ? "Playing" : "Play");
+    byId("play").setAttribute("aria-pressed", String(this.player.playing));
+  }
+
+  // Whether any kernel is in the time shown.
+  moves(now) {
+    for (const { bars } of this.state.lanes.values()) {
+      if (bars.length && bars.at(-1).end > now - this.timeline.seconds) return true;
+    }
+    return false;
+  }
+}
+
+const live = new LivePage();

@@ -1,0 +1,166 @@
+// Recordings: frames that were saved here, traces of kernels, and recorded runs of agents.
+"use strict";
+
+const MOST_FILE_BYTES = 256 * 2 ** 20;
+const STEP_S = 0.2; // between the frames that are made of a trace
+
+// Return the frames of a file, with the time of the first one as 0.
+async function framesOfFile(file) {
+  if (file.size > MOST_FILE_BYTES) throw new Error("it is larger than 256 MiB");
+  let data;
+  try {
+    data = JSON.parse(await file.text());
+  } catch {
+    throw new Error("it is not JSON");
+  }
+  const frames = framesOf(data);
+  if (!frames.length) throw new Error("there is nothing in it to replay");
+  const begin = number(frames[0].t);
+  for (const frame of frames) shift(frame, begin);
+  return frames;
+}
+
+function framesOf(data) {
+  if (Array.isArray(data?.frames)) return data.frames.filter((frame) => Number.isFinite(frame?.t));
+  if (Array.isArray(data?.traceEvents)) return framesOfTrace(data.traceEvents);
+  if (Array.isArray(data?.turns)) return framesOfTurns(data.turns);
+  throw new Error("it is no recording of the live page, no trace and no recorded run");
+}
+
+function shift(frame, begin) {
+  frame.t -= begin;
+  for (const model of records(frame.models)) {
+    for (const row of list(model.kernels).filter(Array.isArray)) row[1] -= begin;
+  }
+}
+
+// Frames of a trace as Trace.write_chrome writes it.
+function framesOfTrace(events) {
+  const tracks = new Map();
+  const requests = new Map();
+  const kernels = [];
+  for (const event of records(events)) {
+    if (event.ph === "M" && event.name === "thread_name") tracks.set(event.tid, text(event.args?.name));
+    else if (event.ph === "X") kernels.push(event);
+    else if (event.ph === "b" || event.ph === "e") {
+      const known = requests.get(event.id) ?? { id: text(event.id).slice(0, 12), ...event.args };
+      known[event.ph === "b" ? "begin" : "end"] = number(event.ts) / 1e6;
+      requests.set(event.id, known);
+    }
+  }
+  const xpus = [...tracks.values()];
+  const track = [...tracks.keys()];
+  const rows = kernels.map((event) => [
+    Math.max(0, track.indexOf(event.tid)),
+    number(event.ts) / 1e6,
+    number(event.dur) / 1e6,
+    ["prefill", "decode", "mixed"].indexOf(text(event.name).split(" ")[1]),
+    Number(event.cat === "reactive"),
+    1,
+    text(event.args?.requests?.[0]).slice(0, 12),
+    Math.max(0, list(event.args?.requests).length - 1),
+    sampledBy(event),
+  ]);
+  return framesOfRows("trace", xpus, rows, [...requests.values()]);
+}
+
+// The tokens that a decode step sampled, told by its last kernel; drafts count as well.
+function sampledBy(event) {
+  const [kernel, count] = text(event.args?.kernel).split(" of ");
+  const last = kernel !== "" && kernel === count;
+  return last && text(event.name).split(" ")[1] === "decode" ? number(event.args?.tokens) : 0;
+}
+
+// Frames of a recorded run: its model requests and its tool calls, one after the other.
+function framesOfTurns(turns) {
+  const rows = [];
+  let at = 0;
+  records(turns).forEach((turn, place) => {
+    rows.push([0, at, number(turn.seconds), 1, 1, 1, `request ${place + 1}`, 0, 0]);
+    at += number(turn.seconds);
+    const calls = records(turn.calls);
+    for (const call of calls) rows.push([1, at, number(call.seconds), 1, 1, 1, text(call.name), 0, 0]);
+    at += Math.max(0, ...calls.map((call) => number(call.seconds)));
+  });
+  return framesOfRows("recorded run", ["model", "tools"], rows, []);
+}
+
+function framesOfRows(name, xpus, rows, requests) {
+  rows.sort((one, other) => one[1] + one[2] - (other[1] + other[2]));
+  const last = rows.at(-1);
+  const end = Math.max(last ? last[1] + last[2] : 0, ...requests.map((each) => number(each.end)));
+  const frames = [];
+  let [place, tokens, finished] = [0, 0, 0];
+  const ordered = [...requests].sort((one, other) => number(one.end) - number(other.end));
+  for (let n = 1; n === 1 || (n - 2) * STEP_S < end; n += 1) {
+    const t = (n - 1) * STEP_S;
+    const kernels = [];
+    for (; place < rows.length && rows[place][1] + rows[place][2] <= t; place += 1) {
+      kernels.push(rows[place]);
+      tokens += rows[place][8];
+    }
+    const ended = [];
+    for (; finished < ordered.length && number(ordered[finished].end) <= t; finished += 1) {
+      ended.push(endedRow(ordered[finished]));
+    }
+    const open = requests.filter((each) => each.begin <= t && t < number(each.end));
+    const counts = { sampled_tokens: tokens, finished };
+    const running = open.map((each) => openRow(each, t));
+    const waiting = running.filter((each) => each.state === "waiting").length;
+    const model = { name, status: "recorded", xpus, kernels, ended, requests: running, counts };
+    frames.push({ n, t, models: [{ ...model, waiting, running: running.length - waiting }] });
+  }
+  return frames;
+}
+
+function openRow(request, t) {
+  const age = t - request.begin;
+  const waits = (at) => at === null || at === undefined || age < at;
+  const state = waits(request.queued_s) ? "waiting" : waits(request.time_to_first_token_s) ? "prefill" : "decode";
+  return { id: request.id, app: request.app, class: request.priority, state, age_s: age };
+}
+
+function endedRow(request) {
+  return {
+    id: request.id,
+    app: request.app,
+    class: request.priority,
+    outcome: request.outcome,
+    queued_s: request.queued_s,
+    first_token_s: request.time_to_first_token_s,
+    total_s: request.end - request.begin,
+  };
+}
+
+// Frames that are shown at the times at which they were recorded.
+class Player {
+  constructor(frames, state) {
+    this.frames = frames;
+    this.state = state;
+    this.duration = frames.at(-1).t;
+    this.speed = 1;
+    this.playing = true;
+    this.seek(0);
+  }
+
+  // Show the run as it was at a time.
+  seek(t) {
+    this.t = Math.max(0, Math.min(t, this.duration));
+    this.state.clear();
+    this.place = 0;
+    this.show();
+  }
+
+  advance(elapsed) {
+    if (!this.playing) return;
+    this.t = Math.min(this.t + elapsed * this.speed, this.duration);
+    this.playing = this.t < this.duration;
+    this.show();
+  }
+
+  show() {
+    for (; this.place < this.frames.length && this.frames[this.place].t <= this.t; this.place += 1) {
+      this.state.apply(this.frames[this.place]);
+    }
+  }
+}

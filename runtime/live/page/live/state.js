@@ -1,0 +1,185 @@
+// What the page knows: built from frames, whether they come from a server or from a recording.
+// Everything that grows has a limit, so that a page can stay open.
+"use strict";
+
+const LIMITS = {
+  lanes: 16,
+  kernels: 20000, // of each lane
+  kernelSeconds: 120,
+  ended: 30,
+  tools: 50,
+  rates: 600,
+  speculated: 30,
+};
+
+const number = (value) => (Number.isFinite(value) ? value : 0);
+const list = (value) => (Array.isArray(value) ? value : []);
+const records = (value) => list(value).filter((each) => each !== null && typeof each === "object");
+const text = (value) => (value === null || value === undefined ? "" : String(value));
+
+class Lane {
+  constructor(name) {
+    this.name = name;
+    this.bars = []; // in the order in which they ended
+  }
+
+  add(row) {
+    const [, start, seconds, stage, reactive, kernels, request, others] = row;
+    this.bars.push({
+      start: number(start),
+      end: number(start) + number(seconds),
+      stage: ["prefill", "decode", "mixed"][stage] ?? text(stage),
+      reactive: Boolean(reactive),
+      kernels: Math.max(1, number(kernels)),
+      request: text(request),
+      others: number(others),
+    });
+  }
+
+  prune(before) {
+    let drop = Math.max(0, this.bars.length - LIMITS.kernels);
+    while (drop < this.bars.length && this.bars[drop].end < before) drop += 1;
+    // Seldom, since it moves all that stay.
+    if (drop > 1000 || drop === this.bars.length) this.bars.splice(0, drop);
+  }
+}
+
+class LiveState {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.t = null; // of the newest frame, in seconds on the server's clock
+    this.n = null;
+    this.missed = 0; // frames that the server left out because this page was slow
+    this.models = [];
+    this.lanes = new Map();
+    this.ended = [];
+    this.tools = new Map();
+    this.rates = [];
+    this.speculation = null;
+    this.speculated = [];
+    this.events = 0;
+    this.counted = null;
+  }
+
+  apply(frame) {
+    const t = number(frame.t);
+    if (this.t !== null && t < this.t) this.clear(); // the server was started again
+    if (this.n !== null && frame.n > this.n + 1) this.missed += frame.n - this.n - 1;
+    this.n = number(frame.n);
+    this.t = t;
+    this.models = records(frame.models);
+    for (const model of this.models) this.applyModel(model);
+    for (const lane of this.lanes.values()) lane.prune(t - LIMITS.kernelSeconds);
+    this.measureRate(t);
+    if (frame.speculation) this.applySpeculation(frame.speculation);
+  }
+
+  applyModel(model) {
+    const xpus = list(model.xpus);
+    for (const row of list(model.kernels).filter(Array.isArray)) {
+      const name = text(xpus[row[0]] ?? row[0]);
+      const key = `${text(model.name)}\n${name}`;
+      if (!this.lanes.has(key)) {
+        if (this.lanes.size >= LIMITS.lanes) continue;
+        this.lanes.set(key, new Lane(`${text(model.name)}: ${name}`));
+      }
+      this.lanes.get(key).add(row);
+      this.events += Math.max(1, number(row[5]));
+    }
+    for (const ended of records(model.ended)) this.ended.unshift(ended);
+    this.ended.length = Math.min(this.ended.length, LIMITS.ended);
+    for (const answer of records(model.answered)) {
+      for (const tool of list(answer.tools)) {
+        const known = this.tools.has(tool) || this.tools.size < LIMITS.tools;
+        const name = known ? text(tool) : "others";
+        this.tools.set(name, (this.tools.get(name) ?? 0) + 1);
+      }
+    }
+    this.events += list(model.ended).length + list(model.answered).length;
+  }
+
+  measureRate(t) {
+    const tokens = this.models.reduce((sum, model) => sum + number(model.counts?.sampled_tokens), 0);
+    const before = this.counted;
+    if (before !== null && t <= before.t) return;
+    this.counted = { t, tokens };
+    if (before === null) return;
+    this.rates.push({ t, rate: Math.max(0, (tokens - before.tokens) / (t - before.t)) });
+    if (this.rates.length > LIMITS.rates) this.rates.shift();
+  }
+
+  applySpeculation(speculation) {
+    this.speculation = speculation;
+    for (const each of records(speculation.recent)) this.speculated.unshift(each);
+    this.speculated.length = Math.min(this.speculated.length, LIMITS.speculated);
+    this.events += list(speculation.recent).length;
+  }
+
+  // Tokens a second in the last second.
+  get rate() {
+    const recent = this.rates.filter((each) => each.t > this.t - 1);
+    return recent.reduce((sum, each) => sum + each.rate, 0) / Math.max(1, recent.length);
+  }
+
+  sum(name) {
+    return this.models.reduce((sum, model) => sum + number(model.counts?.[name]), 0);
+  }
+
+  // What each lane did between two times: shares of the time, and kernels a second.
+  use(from, to) {
+    return [...this.lanes.values()].map((lane) => {
+      const sums = { reactive: 0, proactive: 0, kernels: 0 };
+      for (let place = lane.bars.length - 1; place >= 0; place -= 1) {
+        const bar = lane.bars[place];
+        if (bar.end < from) break;
+        const seconds = Math.min(bar.end, to) - Math.max(bar.start, from);
+        if (seconds <= 0) continue;
+        sums[bar.reactive ? "reactive" : "proactive"] += seconds;
+        sums.kernels += bar.kernels;
+      }
+      const span = Math.max(1e-9, to - from);
+      return {
+        name: lane.name,
+        reactive: Math.min(1, sums.reactive / span),
+        proactive: Math.min(1, sums.proactive / span),
+        kernels: sums.kernels / span,
+      };
+    });
+  }
+}
+
+// The newest frames as they came, for a file. The oldest are dropped.
+class Recorder {
+  constructor(characters = 16 * 2 ** 20) {
+    this.most = characters;
+    this.clear();
+  }
+
+  clear() {
+    this.frames = [];
+    this.first = 0;
+    this.characters = 0;
+  }
+
+  add(line) {
+    this.frames.push(line);
+    this.characters += line.length;
+    while (this.characters > this.most && this.first < this.frames.length) {
+      this.characters -= this.frames[this.first].length;
+      this.frames[this.first] = "";
+      this.first += 1;
+    }
+    if (this.first > 1000) {
+      this.frames.splice(0, this.first);
+      this.first = 0;
+    }
+  }
+
+  file() {
+    const body = this.frames.slice(this.first).join(",\n");
+    return new Blob([`{"agentrt_live": 1, "frames": [\n${body}\n]}\n`], { type: "application/json" });
+  }
+}

@@ -1,0 +1,74 @@
+// The event stream of the server, read with fetch: the token goes into a header, never into an address.
+"use strict";
+
+const MOST_UNREAD = 16 * 2 ** 20; // characters of one event
+const RETRY_MS = [1000, 2000, 5000, 10000, 30000];
+
+class EventStream {
+  // onEvent receives the data of each event; onStatus one of "connecting", "live", "token", "owner", "lost".
+  constructor(address, onEvent, onStatus) {
+    this.address = address;
+    this.onEvent = onEvent;
+    this.onStatus = onStatus;
+    this.token = "";
+    this.attempt = 0;
+    this.aborting = null;
+    this.timer = null;
+  }
+
+  open() {
+    this.close();
+    this.aborting = new AbortController();
+    this.read(this.aborting.signal);
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.aborting?.abort();
+    this.aborting = null;
+  }
+
+  async read(signal) {
+    this.onStatus("connecting");
+    try {
+      const response = await fetch(this.address, {
+        headers: this.token ? { authorization: `Bearer ${this.token}` } : {},
+        cache: "no-store",
+        credentials: "omit",
+        referrerPolicy: "no-referrer",
+        signal,
+      });
+      if (response.status === 401 || response.status === 403) {
+        this.onStatus(response.status === 401 ? "token" : "owner");
+        return;
+      }
+      if (!response.ok) throw new Error(`status ${response.status}`);
+      this.attempt = 0;
+      this.onStatus("live");
+      await this.readEvents(response.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch (error) {
+      if (signal.aborted) return;
+      console.info("agentrt:", error.message);
+    }
+    if (signal.aborted) return;
+    this.onStatus("lost");
+    const wait = RETRY_MS[Math.min(this.attempt, RETRY_MS.length - 1)];
+    this.attempt += 1;
+    this.timer = setTimeout(() => this.open(), wait);
+  }
+
+  async readEvents(reader) {
+    let unread = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      unread += value;
+      const events = unread.split("\n\n");
+      unread = events.pop();
+      if (unread.length > MOST_UNREAD) throw new Error("an event is too long");
+      for (const event of events) {
+        if (event.startsWith("data: {\"n\"")) this.onEvent(event.slice("data: ".length));
+      }
+    }
+  }
+}

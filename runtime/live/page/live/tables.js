@@ -1,0 +1,209 @@
+// Tables and lists. Whatever comes from clients becomes the text of a text node, and nothing else.
+"use strict";
+
+const seconds = (value) =>
+  value === null || value === undefined ? "" : `${number(value) < 10 ? number(value).toFixed(2) : Math.round(number(value))} s`;
+const percent = (share) => `${Math.round(100 * number(share))} %`;
+const integer = (value) => Math.round(number(value)).toLocaleString();
+
+function bytes(value) {
+  const mib = number(value) / 2 ** 20;
+  return mib < 10 ? `${mib.toFixed(1)} MiB` : `${integer(mib)} MiB`;
+}
+
+function setText(element, value) {
+  const wanted = text(value);
+  if (element.textContent !== wanted) element.textContent = wanted;
+}
+
+// A table whose rows are used again, so that a page that is open for days has no more nodes than one that
+// was just opened, and a screen reader keeps its place.
+class DataTable {
+  constructor(table, columns, empty) {
+    this.columns = columns;
+    this.empty = empty;
+    const head = table.createTHead().insertRow();
+    for (const [title] of columns) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = title;
+      head.append(cell);
+    }
+    this.body = table.createTBody();
+  }
+
+  show(rows) {
+    const shown = rows.length ? rows : [null];
+    while (this.body.rows.length > shown.length) this.body.deleteRow(-1);
+    while (this.body.rows.length < shown.length) this.body.insertRow();
+    shown.forEach((row, place) => this.showRow(this.body.rows[place], row));
+  }
+
+  showRow(element, row) {
+    const width = row === null ? 1 : this.columns.length;
+    while (element.cells.length > width) element.deleteCell(-1);
+    while (element.cells.length < width) element.insertCell();
+    element.cells[0].colSpan = row === null ? this.columns.length : 1;
+    if (row === null) setText(element.cells[0], this.empty);
+    else this.columns.forEach(([, cell], place) => setText(element.cells[place], cell(row)));
+  }
+}
+
+// A list of terms and values that never changes its length.
+class Facts {
+  constructor(element, terms) {
+    this.values = terms.map((term) => {
+      const [name, value] = [document.createElement("dt"), document.createElement("dd")];
+      name.textContent = term;
+      element.append(name, value);
+      return value;
+    });
+  }
+
+  show(values) {
+    values.forEach((value, place) => setText(this.values[place], value));
+  }
+}
+
+function eta(request) {
+  if (request.first_token_s !== undefined) return `first token in ${seconds(request.first_token_s)}`;
+  if (request.end_s !== undefined) return `done within ${seconds(request.end_s)}`;
+  return "";
+}
+
+function stateOf(request) {
+  const share = request.state === "prefill" ? `, ${percent(request.prefilled)} of the prompt` : "";
+  return `${text(request.state)}${share}${request.promoted ? ", promoted" : ""}`;
+}
+
+const REQUESTS = [
+  ["Class", (row) => row.class],
+  ["App", (row) => row.app],
+  ["Request", (row) => row.id],
+  ["Context", (row) => row.context],
+  ["State", stateOf],
+  ["Queue position", (row) => row.position],
+  ["Expected", eta],
+  ["Age", (row) => seconds(row.age_s)],
+  ["Tokens", (row) => integer(row.tokens)],
+];
+const ENDED = [
+  ["Class", (row) => row.class],
+  ["App", (row) => row.app],
+  ["Request", (row) => row.id],
+  ["Outcome", (row) => row.outcome],
+  ["Queued", (row) => seconds(row.queued_s)],
+  ["First token", (row) => seconds(row.first_token_s)],
+  ["Total", (row) => seconds(row.total_s)],
+];
+const MEMORY = [
+  ["App", (row) => row.app],
+  ["Context", (row) => row.context],
+  ["KV memory", (row) => bytes(row.bytes)],
+];
+const MODELS = [
+  ["Model", (row) => row.name],
+  ["Status", (row) => (row.stalled_s > 5 ? `no progress for ${seconds(row.stalled_s)}` : row.status)],
+  ["Running", (row) => integer(row.running)],
+  ["Waiting", (row) => integer(row.waiting)],
+  ["Memory", (row) => bytes(row.memory_bytes)],
+];
+const LANES = [
+  ["XPU", (row) => row.name],
+  ["Reactive", (row) => percent(row.reactive)],
+  ["Proactive", (row) => percent(row.proactive)],
+  ["Idle", (row) => percent(Math.max(0, 1 - row.reactive - row.proactive))],
+  ["Kernels a second", (row) => integer(row.kernels)],
+];
+const KERNELS = [
+  ["XPU", (row) => row.lane],
+  ["Class", (row) => (row.bar.reactive ? "reactive" : "proactive")],
+  ["Stage", (row) => row.bar.stage],
+  ["Duration", (row) => `${(1000 * (row.bar.end - row.bar.start)).toFixed(2)} ms`],
+  ["Request", (row) => row.bar.request + (row.bar.others ? ` and ${row.bar.others} others` : "")],
+];
+const TOOLS = [
+  ["Tool", (row) => row[0]],
+  ["Calls answered", (row) => integer(row[1])],
+];
+const SPECULATED = [
+  ["Tool", (row) => row.tool],
+  ["What", (row) => row.what],
+  ["Saved", (row) => seconds(row.saved_s)],
+];
+
+class Tables {
+  constructor() {
+    const table = (id, columns, empty) => new DataTable(document.getElementById(id), columns, empty);
+    const facts = (id, terms) => new Facts(document.getElementById(id), terms);
+    this.requests = table("requests", REQUESTS, "no request");
+    this.ended = table("ended", ENDED, "none yet");
+    this.memory = table("memory", MEMORY, "no request holds any");
+    this.models = table("models", MODELS, "none");
+    this.lanes = table("lanes", LANES, "no kernel has run");
+    this.kernels = table("kernels", KERNELS, "none");
+    this.tools = table("answered", TOOLS, "none yet");
+    this.speculated = table("speculated", SPECULATED, "none yet");
+    this.now = facts("now", ["Tokens a second", "Running", "Waiting", "Finished", "Cancelled", "Failed",
+      "Preemptions", "Draft tokens accepted"]);
+    this.cache = facts("cache", ["Calls answered", "Tokens given"]);
+    this.speculation = facts("speculation", ["Drafts", "Claims", "Misses", "Wasted", "Seconds saved"]);
+    this.bars = document.getElementById("memory-bars");
+  }
+
+  show(state, now, span) {
+    const all = (name) => state.models.flatMap((model) => records(model[name]));
+    const total = (name) => integer(state.models.reduce((sum, model) => sum + number(model[name]), 0));
+    const drafted = state.sum("drafted_tokens");
+    this.now.show([
+      integer(state.rate), total("running"), total("waiting"), integer(state.sum("finished")),
+      integer(state.sum("cancelled")), integer(state.sum("failed")), integer(state.sum("preemptions")),
+      drafted ? percent(state.sum("accepted_tokens") / drafted) : "none drafted",
+    ]);
+    this.requests.show(all("requests"));
+    this.ended.show(state.ended);
+    this.memory.show(state.models.flatMap((model) => records(model.kv?.held)));
+    this.models.show(state.models);
+    this.lanes.show(state.use(now - span, now));
+    if (document.getElementById("kernels").closest("details").open) this.kernels.show(this.latest(state));
+    this.cache.show([integer(state.sum("answered_calls")), integer(state.sum("given_tokens"))]);
+    this.tools.show([...state.tools].sort((one, other) => other[1] - one[1]));
+    this.showBars(state.models.filter((model) => model.kv));
+    document.getElementById("speculation-section").hidden = state.speculation === null;
+    if (state.speculation !== null) {
+      const { drafts, claims, misses, wasted, saved_s: saved } = state.speculation;
+      this.speculation.show([integer(drafts), integer(claims), integer(misses), integer(wasted), seconds(saved)]);
+      this.speculated.show(state.speculated);
+    }
+  }
+
+  latest(state) {
+    const rows = [...state.lanes.values()].flatMap((lane) =>
+      lane.bars.slice(-10).map((bar) => ({ lane: lane.name, bar })));
+    return rows.sort((one, other) => other.bar.end - one.bar.end).slice(0, 10);
+  }
+
+  showBars(models) {
+    while (this.bars.children.length > models.length) this.bars.lastChild.remove();
+    while (this.bars.children.length < models.length) this.bars.append(memoryBar());
+    models.forEach((model, place) => {
+      const { bytes: whole, free_bytes: free, cached_bytes: cached } = model.kv;
+      const held = number(whole) - number(free) - number(cached);
+      const [label, bar] = this.bars.children[place].children;
+      setText(label, `${text(model.name)}: ${bytes(held)} held, ${bytes(cached)} in the prefix cache, ` +
+        `${bytes(free)} free`);
+      bar.children[0].style.width = percent(held / whole);
+      bar.children[1].style.width = percent(cached / whole);
+    });
+  }
+}
+
+function memoryBar() {
+  const make = (name, className) => Object.assign(document.createElement(name), { className });
+  const bar = make("div", "bar");
+  bar.setAttribute("aria-hidden", "true"); // the line above says the same
+  bar.append(make("span", "held"), make("span", "cached"));
+  const whole = make("div", "");
+  whole.append(make("p", ""), bar);
+  return whole;
+}

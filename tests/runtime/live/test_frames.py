@@ -1,0 +1,140 @@
+"""What the live page is told, and what not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agentrt import Priority
+from agentrt.runtime import LocalRuntime, PooledModel
+from agentrt.runtime.engine.trace import TracedKernel
+from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.live.frames import Frame, Frames, _request_rows, kernel_rows
+from tests.runtime.http.serving import until
+
+SECRET = "the lighthouse keeper"
+PROMPT = [{"role": "user", "content": SECRET}]
+
+
+def frames_around(runtime: LocalRuntime, act: Any) -> list[Frame]:
+    """A frame before, while and after ``act`` runs on a thread."""
+    frames = Frames(lambda: [PooledModel.of(runtime)])
+
+    async def watch() -> list[Frame]:
+        found = [await frames.next()]
+        with ThreadPoolExecutor(1) as thread:
+            acting = asyncio.get_running_loop().run_in_executor(thread, act)
+            while not acting.done():
+                found.append(await frames.next())
+                await asyncio.sleep(0.005)
+            await acting
+        found.append(await frames.next())
+        return found
+
+    try:
+        return asyncio.run(watch())
+    finally:
+        frames.stop()
+
+
+def test_a_request_from_its_arrival_to_its_end(runtime: LocalRuntime) -> None:
+    def ask() -> str:
+        options: Any = {"app": "notes", "priority": Priority.PROACTIVE, "max_tokens": 60}
+        return runtime.generate(PROMPT, **options).id
+
+    frames = frames_around(runtime, ask)
+    models = [frame["models"][0] for frame in frames]
+    (ended,) = [each for model in models for each in model["ended"]]
+    assert (ended["app"], ended["class"], ended["outcome"]) == ("notes", "proactive", "length")
+    assert 0 <= ended["queued_s"] <= ended["first_token_s"] <= ended["total_s"]
+    rows = [row for model in models for row in model["requests"]]
+    assert {row["id"] for row in rows} <= {ended["id"]}
+    assert sum(row[5] for model in models for row in model["kernels"]) >= 60, "each kernel is in one frame"
+    counts = [model["counts"]["sampled_tokens"] for model in models]
+    assert counts == sorted(counts)
+    assert counts[-1] - counts[0] == 60
+
+
+def test_no_text_and_no_whole_id_is_told(runtime: LocalRuntime) -> None:
+    def ask() -> None:
+        for _ in range(20):
+            runtime.generate(PROMPT, app="notes", session="diary", max_tokens=20)
+
+    frames = frames_around(runtime, ask)
+    told = json.dumps(frames)
+    assert SECRET not in told
+    rows = [row for frame in frames for row in frame["models"][0]["requests"]]
+    assert {row["context"][:4] for row in rows} == {"ctx_"}
+    assert {len(row["context"]) for row in rows} == {12}
+    assert not re.search(r"(gen|ctx)_\w{9}", told)
+
+
+def test_waiting_requests_have_a_position_and_a_time(open_runtime: Any, hold: Any) -> None:
+    runtime = open_runtime(max_batch_size=1)
+    gate = hold(runtime)
+    options: Any = {"max_tokens": 2, "priority": Priority.PROACTIVE}
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(runtime.generate, PROMPT, **options)
+        gate.arrived()
+        others = [threads.submit(runtime.generate, PROMPT, app=app, **options) for app in ("a", "b", "b")]
+        until(lambda: runtime._engine._commands.qsize() == 3)
+        asked = runtime.unfinished_requests(100)
+        gate.step()
+        states = asked.result(30)
+        gate.open()
+        for each in (first, *others):
+            each.result(60)
+    assert [each.app for each in states].count("b") == 2
+    assert len(states) == 4
+    (_, *rows) = _request_rows(states, now=states[0].arrived)
+    waiting = [row for row in rows if row["state"] == "waiting"]
+    assert [row["position"] for row in waiting] == list(range(1, len(waiting) + 1))
+    expected = [row["first_token_s"] for row in rows]
+    assert expected == sorted(expected)
+    assert states[-1].prefill_left_s > 0
+
+
+def test_an_idle_engine_is_not_woken(runtime: LocalRuntime, monkeypatch: Any) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(runtime, "unfinished_requests", asked.append)
+    frames_around(runtime, lambda: None)
+    assert asked == []
+
+
+def kernel(number: int, role: Role = Role.DECODE, *, reactive: bool = True) -> TracedKernel:
+    return TracedKernel(
+        role, number, number + 0.5, number, 0, 1, "layers", "decode", reactive, ("gen_0123456789",), 1
+    )
+
+
+def test_many_kernels_become_few_bars_and_none_is_lost() -> None:
+    kernels = [kernel(number, role) for number in range(5000) for role in Role]
+    rows = kernel_rows(kernels, 100)
+    assert len(rows) <= 200
+    assert sum(row[5] for row in rows) == 10_000
+    assert rows[0][1] == 0
+    assert max(row[1] + row[2] for row in rows) == 4999.5
+    assert kernel_rows([], 100) == []
+    few = kernel_rows([kernel(1), kernel(2, reactive=False)], 100)
+    assert [(row[3], row[4], row[6], row[7]) for row in few] == [
+        (1, 1, "gen_01234567", 0),
+        (1, 0, "gen_01234567", 0),
+    ]
+    alternating = [kernel(number, reactive=number % 2 == 0) for number in range(5000)]
+    assert len(kernel_rows(alternating, 100)) == 100
+
+
+def test_several_traces_are_recorded_at_once(runtime: LocalRuntime) -> None:
+    with runtime.record_trace() as long:
+        runtime.generate(PROMPT, max_tokens=2)
+        with runtime.record_trace(limit=1) as short:
+            runtime.generate(PROMPT, max_tokens=2)
+        runtime.generate(PROMPT, max_tokens=2)
+    runtime.generate(PROMPT, max_tokens=2)
+    assert len(long.requests) == 3
+    assert (len(short.requests), len(short.kernels)) == (1, 1)
+    assert runtime._engine._outputs.traces == ()
+    assert [each.outcome for each in long.requests] == ["length"] * 3

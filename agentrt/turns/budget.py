@@ -7,6 +7,8 @@ from collections.abc import Hashable
 from ..config import Budget
 
 _UNITS = ("runs", "seconds", "tokens", "money")
+_ROUNDING = 1e-9
+"""Share of a limit by which sums and the decay are inexact."""
 
 
 class Spending:
@@ -50,12 +52,15 @@ class Spending:
             del self._running[run]
         return seconds
 
-    def exhausted(self, now: float, *, tokens: int = 0, money: float = 0.0) -> str | None:
+    def exhausted(
+        self, now: float, *, runs: int = 0, seconds: float = 0.0, tokens: int = 0, money: float = 0.0
+    ) -> str | None:
         """Return why the budget allows no more, if this much is to be spent next; None if it does."""
         self._decay(now)
-        due = {"tokens": tokens, "money": money}
+        due = dict(zip(_UNITS, (runs, seconds, tokens, money), strict=True))
         for unit, limit in self._limits.items():
-            if self._spent[unit] >= limit or self._spent[unit] + due.get(unit, 0) > limit:
+            spent = self._spent[unit]
+            if spent >= limit or spent + due[unit] > limit * (1 + _ROUNDING):
                 return f"the budget of {limit:g} {unit} is spent"
         return None
 

@@ -18,7 +18,6 @@ from ..reports.events import (
     PredictorCharged,
     PredictorStarted,
     SpeculationEvent,
-    SpeculationStarted,
     SpeculationWasted,
     TurnAnswered,
 )
@@ -77,7 +76,7 @@ class Controller:
         with self._lock:
             if self._config.mode == "off":
                 return Decision(False, reason="speculation is off")
-            spent = self._spending.exhausted(now)
+            spent = self._spending.exhausted(now, runs=1)
             if spent is not None:
                 return Decision(False, reason=spent)
             known = self._predictors.setdefault(predictor, PredictorEstimate())
@@ -114,7 +113,7 @@ class Controller:
         with self._lock:
             if self._config.mode != "on":
                 return Decision(False, reason=f"speculation is {self._config.mode}")
-            spent = self._spending.exhausted(now, money=cost)
+            spent = self._run_too_many(tool, now, cost)
             if spent is not None:
                 return Decision(False, reason=spent)
             pair = self._pairs.get((predictor, tool))
@@ -126,6 +125,23 @@ class Controller:
             return Decision(
                 False, reason=f"{right:.0%} of its drafts of this tool were right lately: too few"
             )
+
+    def start_run(self, turn: int, tool: str, now: float, cost: float) -> str | None:
+        """Spend a run of ``tool`` on the budget; return why it does not allow it, None if it does.
+
+        It is asked when nothing else is in the way of the run, since the budget may have been spent by
+        others since :meth:`should_run` was.
+        """
+        with self._lock:
+            spent = self._run_too_many(tool, now, cost)
+            if spent is None:
+                self._spending.start_run((turn, tool), seconds=self._tool_mean(tool, unknown=0.0), money=cost)
+            return spent
+
+    def cancel_run(self, turn: int, tool: str, cost: float) -> None:
+        """Give back what :meth:`start_run` has spent on a run that did not start."""
+        with self._lock:
+            self._spending.claim_run((turn, tool), money=cost)
 
     def on_event(self, event: SpeculationEvent) -> None:
         """Update the estimates."""
@@ -141,10 +157,6 @@ class Controller:
                         drafts.money += cost.money
                 case TurnAnswered():
                     self._answered(event, self._turns.pop(event.turn, {}))
-                case SpeculationStarted():
-                    expected_s = self._tool_s[event.tool].value if event.tool in self._tool_s else None
-                    run = (event.turn, event.tool)
-                    self._spending.start_run(run, seconds=expected_s or 0.0, money=event.cost)
                 case CallClaimed():
                     self._spending.claim_run((event.turn, event.tool), money=event.cost)
                     self._tool_s.setdefault(event.tool, Mean()).add(event.tool_s)
@@ -154,6 +166,9 @@ class Controller:
                     pair.add_unclaimed()
                 case SpeculationWasted():
                     self._spending.waste_run((event.turn, event.tool), seconds=event.ran_s)
+
+    def _run_too_many(self, tool: str, now: float, cost: float) -> str | None:
+        return self._spending.exhausted(now, runs=1, seconds=self._tool_mean(tool, unknown=0.0), money=cost)
 
     def _best_samples(self, predictor: str, known: PredictorEstimate, most: int) -> tuple[int, float]:
         """Return the number of samples with the highest expected seconds saved a turn, and those seconds."""
@@ -237,10 +252,11 @@ class Controller:
             return math.inf
         return max(generation_s - draft_s, _LEAST_LEAD * generation_s)
 
-    def _tool_mean(self, tool: str) -> float:
+    def _tool_mean(self, tool: str, *, unknown: float = 1.0) -> float:
+        """Return the mean seconds of a tool; ``unknown`` before its first run has ended."""
         known = self._tool_s.get(tool)
         mean = known.value if known is not None else None
-        return 1.0 if mean is None else mean
+        return unknown if mean is None else mean
 
     def _in_seconds(self, money: float) -> float:
         worth = self._config.second_saved_is_worth

@@ -122,10 +122,8 @@ class TurnSpeculations:
             return "a coroutine tool cannot run speculatively in a sync turn"
         if key in self.cache:
             return None
-        cost = tool.options.cost
-        decision = self._shared.controller.should_run(
-            predictor, tool.name, monotonic(), draft_s=draft_s, cost=cost
-        )
+        controller, cost = self._shared.controller, tool.options.cost
+        decision = controller.should_run(predictor, tool.name, monotonic(), draft_s=draft_s, cost=cost)
         if not decision.speculate:
             return decision.reason
         try:
@@ -137,6 +135,10 @@ class TurnSpeculations:
             return guarded
         if not tool.slots.acquire(blocking=False):
             return "max_concurrency of the tool is reached"
+        spent = controller.start_run(self._turn, tool.name, monotonic(), cost)
+        if spent is not None:
+            tool.slots.release()
+            return spent
         speculation = Speculation(
             draft,
             ttl=tool.options.ttl,
@@ -147,6 +149,7 @@ class TurnSpeculations:
         )
         if not self.cache.add(speculation):
             tool.slots.release()
+            controller.cancel_run(self._turn, tool.name, cost)
             return None if self.cache.closed else "max_speculations of the turn is reached"
         self._started.append((call, speculation))
         for take in tuple(self._takers):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,19 +48,36 @@ def test_spending_decays_evenly() -> None:
     assert spending.exhausted(0.0) is None  # a clock that went back forgets nothing, and breaks nothing
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 10))), st.floats(1, 100))
-def test_never_more_than_the_budget_and_its_refill(
-    spends: list[tuple[int, float]], per_seconds: float
+@pytest.mark.parametrize("unit", ["runs", "seconds", "tokens", "money"])
+@given(
+    st.lists(st.tuples(st.floats(0, 10), st.integers(1, 4)), max_size=60),
+    st.integers(0, 6),
+    st.none() | st.floats(0.1, 100),
+)
+def test_in_no_time_more_than_the_budget_and_its_refill(
+    unit: str, asked: list[tuple[float, int]], limit: int, per_seconds: float | None
 ) -> None:
-    spending = Spending(Budget(runs=5, per_seconds=per_seconds))
-    now, allowed = 0.0, 0
-    for runs, pause in spends:
+    spending = Spending(Budget(**{unit: limit}, per_seconds=per_seconds))
+    now = 0.0
+    spent: list[tuple[float, int]] = []
+    for pause, amount in asked:
         now += pause
-        for _ in range(runs):
-            if spending.exhausted(now) is None:
-                spending.add(runs=1)
-                allowed += 1
-    assert allowed <= 5 + 5 * now / per_seconds + 1
+        due: Any = {unit: amount}
+        if spending.exhausted(now, **due) is None:
+            spending.add(**due)
+            spent.append((now, amount))
+    for first, (began, _) in enumerate(spent):
+        for last, (ended, _) in enumerate(spent[first:], first):
+            refills = 0.0 if per_seconds is None else (ended - began) / per_seconds
+            assert sum(amount for _, amount in spent[first : last + 1]) <= limit * (1 + refills) + 1e-6
+
+
+def test_rounding_takes_nothing_away() -> None:
+    spending = Spending(Budget(money=0.3))
+    for _ in range(3):
+        assert spending.exhausted(0.0, money=0.1) is None
+        spending.add(money=0.1)
+    assert spending.exhausted(0.0, money=0.1) is not None
 
 
 def test_a_run_is_spent_from_its_start_and_given_back_if_it_is_claimed() -> None:

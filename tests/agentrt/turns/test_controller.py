@@ -68,6 +68,7 @@ class Workload:
                 run = self.controller.should_run("p", tool, float(number), draft_s=self.draft_s)
                 if run.speculate:
                     self.runs += 1
+                    assert self.controller.start_run(number, tool, float(number), 0.0) is None
                     note(SpeculationStarted(number, tool, "p"))
                     claimed |= is_right
                     if not is_right:
@@ -200,6 +201,36 @@ def test_a_spent_budget_ends_speculation_and_claims_do_not_spend_it() -> None:
     assert served.runs == 53
     assert "runs" in served.controller.should_predict("p", 1, 0.0).reason
     assert "runs" in served.controller.should_run("p", "look", 0.0, draft_s=0.1).reason
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 6)), max_size=40), st.integers(0, 4))
+def test_no_more_runs_start_than_the_budget_and_its_refill(
+    turns: list[tuple[float, int]], limit: int
+) -> None:
+    controller = Controller(SpeculationConfig(budget=Budget(runs=limit, per_seconds=10)))
+    now, started = 0.0, 0
+    for number, (pause, drafts) in enumerate(turns):
+        now += pause
+        for _ in range(drafts):
+            started += controller.start_run(number, "look", now, 0.0) is None
+        assert started <= limit * (1 + now / 10) + 1e-6
+
+
+def test_a_run_that_did_not_start_is_given_back() -> None:
+    controller = Controller(SpeculationConfig(budget=Budget(runs=1, seconds=5, money=1.0)))
+    controller.on_event(CallMissed(1, "look", 4.0, "not predicted"))
+    for _ in range(3):
+        assert controller.start_run(1, "look", 0.0, 1.0) is None
+        assert controller.start_run(1, "look", 0.0, 0.0) == "the budget of 1 runs is spent"
+        controller.cancel_run(1, "look", 1.0)
+
+
+def test_a_run_whose_expected_seconds_do_not_fit_is_not_started() -> None:
+    controller = Controller(SpeculationConfig(budget=Budget(seconds=5)))
+    controller.on_event(CallMissed(1, "look", 4.0, "not predicted"))
+    assert controller.start_run(1, "look", 0.0, 0.0) is None
+    assert controller.start_run(1, "look", 0.0, 0.0) == "the budget of 5 seconds is spent"
+    assert controller.start_run(1, "new", 0.0, 0.0) is None  # it is not known how long it takes
 
 
 def test_what_predictors_charge_counts_against_the_budget() -> None:

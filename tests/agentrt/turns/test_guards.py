@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentrt import SpeculationReport, SpeculationSession, ToolCall, speculable
-from agentrt.config import SpeculationConfig
+from agentrt.config import Budget, SpeculationConfig
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
 from tests.agentrt.turns.sessions import call, one_turn
 
@@ -192,3 +192,26 @@ def test_a_turn_that_offers_no_speculable_tool_runs_no_predictor() -> None:
     assert report.turns[0].problems == (
         "ScriptedSpeculator was not started: the tool is not offered in this turn",
     )
+
+
+def test_runs_that_wait_for_their_guards_together_stay_within_the_budget() -> None:
+    runs: list[str] = []
+
+    async def guard(arguments: Mapping[str, Any]) -> bool:
+        await asyncio.sleep(1)
+        return True
+
+    @speculable(guard=guard)
+    async def look(q: str) -> str:
+        runs.append(q)
+        return q
+
+    async def main() -> SpeculationReport:
+        predictors = [ScriptedSpeculator([call(name)]) for name in "abc"]
+        config = SpeculationConfig(budget=Budget(runs=1))
+        async with SpeculationSession([look], predictors, config=config) as session:
+            await one_turn(session, 10, call("other"))
+        return session.report()
+
+    report = run_in_virtual_time(main)
+    assert (report.total.wasted, len(runs)) == (1, 2)  # a speculation, and the call

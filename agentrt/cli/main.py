@@ -21,6 +21,7 @@ from .models import models
 from .profile import profile
 from .pull import pull
 from .serve import serve
+from .top.command import top
 
 app = typer.Typer(name="agentrt", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -51,6 +52,7 @@ app.command(rich_help_panel=_TRY, cls=ConfiguredCommand)(chat)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(serve)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(gateway)
 app.command(rich_help_panel=_SERVE)(config)
+app.command(rich_help_panel=_SERVE)(top)
 app.command(rich_help_panel=_MODELS)(models)
 app.command(rich_help_panel=_MODELS)(pull)
 app.command(rich_help_panel=_MEASURE)(doctor)

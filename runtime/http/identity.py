@@ -86,6 +86,21 @@ class Tokens:
         return hashlib.sha256(b"".join(digests)).digest()
 
 
+def owner_token(path: Path) -> str:
+    """Return the first token of a token file, which is that of the server's owner.
+
+    Raises:
+        ConfigurationError: there is no such file, or it cannot be used; see :meth:`Tokens.read`.
+    """
+    try:
+        token = next((token for _, token in _pairs(path, _read_private_file(path))), None)
+    except (OSError, ValueError) as error:
+        raise _unusable(path, _reason(path, error)) from error
+    if token is None:
+        raise ConfigurationError(f"{path} holds no token. Delete it, and the server creates it afresh.")
+    return token
+
+
 def peer_app(connection: socket.socket | None) -> str:
     """Return the user at the other end of a Unix socket as an app; :data:`LOCAL_APP` if it is not known."""
     if connection is None or connection.family != getattr(socket, "AF_UNIX", None):

@@ -1,0 +1,1 @@
+"""``agentrt top``: what a server does, in the terminal."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,9 @@ from .assistant_options import AssistantModel
 from .json_file import JsonFile, write_errors
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agentrt.examples.demo.page import DemoPage
     from agentrt.examples.demo.run import Result
 
 _METHOD = (
@@ -50,6 +55,13 @@ def demo(
             min=0.0,
         ),
     ] = None,
+    page: Annotated[
+        bool,
+        typer.Option(
+            "--page",
+            help="Show what happens in a web page, too: requests, kernels, memory, drafts and claims.",
+        ),
+    ] = False,
     live: Annotated[bool, typer.Option(help="Draw two panes if the output is a terminal.")] = True,
     json_file: JsonFile = None,
 ) -> None:
@@ -58,6 +70,8 @@ def demo(
     Exits with 1 if no tool was called, or if the two gave different answers in full precision (nano).
     """
     require_extra("demo")
+    if page:
+        require_extra("gateway")
     from rich.console import Console
 
     from agentrt.examples.assistant.data import require_parts, workspace
@@ -78,12 +92,13 @@ def demo(
         if data is None:
             data = stack.enter_context(workspace()) / "sample"
             write_sample_data(data, dt.date.today())
+        shown = stack.enter_context(_serve_page(console)) if page else None
         view: DemoView = PlainView(console)
         if live and console.is_terminal:
             live_view = LiveView(console)
             stack.enter_context(live_view.live)
             view = live_view
-        result = run_demo(data, latencies, view, model=model, pace=pace)
+        result = run_demo(data, latencies, view, model=model, pace=pace, page=shown)
     summarize(result, console)
     if json_file is not None:
         held = f"at most {pace:g} tokens/s" if pace else "not slowed down"
@@ -91,6 +106,22 @@ def demo(
     comparison = result.comparison
     if not comparison.tools_ran or (comparison.exact and comparison.differences()):
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _serve_page(console: Console) -> Iterator[DemoPage]:
+    """Serve the live page during the block; a person says when it begins, and when the page ends."""
+    from agentrt.examples.demo.page import DemoPage
+
+    page = DemoPage()
+    with page.served() as (address, token):
+        console.print(f"live page: {address}\ntoken for this run: {token}", markup=False, soft_wrap=True)
+        asks = console.is_terminal and sys.stdin.isatty()
+        if asks:
+            console.input("Open the page in a browser, then press Enter to begin. ")
+        yield page
+        if asks:
+            console.input("Press Enter to close the page. ")
 
 
 def _write_report(result: Result, path: Path, method: str) -> None:

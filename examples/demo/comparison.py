@@ -18,6 +18,7 @@ import httpx
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from agentrt.adapters.langchain import ChatAgentRT
+from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData
@@ -116,8 +117,11 @@ async def compare(
     view: DemoView,
     *,
     pace: float = 0.0,
+    observers: Sequence[SpeculationObserver] = (),
 ) -> Comparison:
     """Answer ``requests`` by both agents; ``data`` is the plain agent's copy and the other one's.
+
+    ``observers`` receive the events of the second agent's speculation.
 
     ``pace`` limits the model to that many tokens per second of each request; 0 sets no limit. With a pace the
     engine is idle most of the time, and both agents answer at once. Without one they take turns, so that none
@@ -137,7 +141,7 @@ async def compare(
             else ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
         )
         counters = [SpeculationCounter(view.side(name)) for name in ("plain", "agentrt")]
-        faster = await asyncio.to_thread(speculative, model, counters[1:])
+        faster = await asyncio.to_thread(speculative, model, [*counters[1:], *observers])
         agents = [
             assistant_agent(model, assistant_tools(data[0], weather, web)),
             assistant_agent(faster, assistant_tools(data[1], weather, web)),

@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData, copy_data, workspace
 from ..assistant.latencies import Latencies
@@ -18,6 +21,9 @@ from ..personal_assistant import open_runtime
 from .background import Waits, measure_waits
 from .comparison import Comparison, compare
 from .view import DemoView
+
+if TYPE_CHECKING:
+    from .page import DemoPage
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,14 @@ def run_demo(
     model: str = "nano",
     pace: float = 0.0,
     requests: Sequence[str] | None = None,
+    page: DemoPage | None = None,
 ) -> Result:
     """Run the demo on copies of the data in ``source``.
 
     ``model`` is what :func:`open_runtime` takes, ``pace`` what :func:`compare` takes, ``requests`` are by
-    default questions about the data.
+    default questions about the data. ``page`` shows what happens.
     """
+    observers = () if page is None else (page.speculation,)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workspace())
         today = dt.date.today()  # one date for the whole run, also past midnight
@@ -58,14 +66,20 @@ def run_demo(
         remote = [replace(data, mail=stack.enter_context(services.mail())) for data in local]
         asked = demo_requests(local[0]) if requests is None else requests
         questions = requests_about(local[0])[:-1]  # the last one writes
-        with open_runtime(model) as runtime:
+        with open_runtime(model) as runtime, _shown(page, runtime):
             comparison = asyncio.run(
-                compare(runtime, (remote[0], remote[1]), services, asked, view, pace=pace)
+                compare(
+                    runtime, (remote[0], remote[1]), services, asked, view, pace=pace, observers=observers
+                )
             )
             agentrt = asyncio.run(measure_waits(runtime, local[0], questions, "agentrt", view))
-        with open_runtime(model, policy="fcfs") as runtime:
+        with open_runtime(model, policy="fcfs") as runtime, _shown(page, runtime):
             fcfs = asyncio.run(measure_waits(runtime, local[0], questions, "in order of arrival", view))
     return Result(comparison, fcfs, agentrt)
+
+
+def _shown(page: DemoPage | None, runtime: LocalRuntime) -> AbstractContextManager[None]:
+    return contextlib.nullcontext() if page is None else page.watching(runtime)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _STYLES = {"reactive": "bold yellow", "proactive": "blue"}
 
 def draw(state: TopState, status: str) -> RenderableType:
     """Return what is known, with a line that says how the server is reached."""
-    parts = [
+    parts: list[RenderableType] = [
         Text(status, style="dim"),
         Text(
             f"{state.tokens_per_s:,.0f} tokens/s   {state.sum('running')} running   "

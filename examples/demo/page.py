@@ -1,0 +1,101 @@
+"""The live page of the demo: what the engine does, and what the agents speculate."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from agentrt.reports import (
+    AheadKept,
+    CallClaimed,
+    CallMissed,
+    DraftArrived,
+    SpeculationEvent,
+    SpeculationWasted,
+)
+from agentrt.runtime import LocalRuntime, PooledModel
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.http.identity import Tokens
+from agentrt.runtime.http.listener import bind
+from agentrt.runtime.http.run import make_server
+from agentrt.runtime.live.app import create_live_app
+from agentrt.runtime.live.feed import LiveFeed
+from agentrt.runtime.live.frames import Frames
+
+_COUNTED: Final = ("drafts", "claims", "misses", "wasted", "saved_s")
+_MOST_RECENT: Final = 100
+
+
+class SpeculationLog:
+    """Counts what speculation did, for frames of a live page. An observer, called on any thread."""
+
+    def __init__(self) -> None:
+        """Count from zero."""
+        self._lock = threading.Lock()
+        self._counts: dict[str, float] = dict.fromkeys(_COUNTED, 0)
+        self._recent: deque[dict[str, Any]] = deque(maxlen=_MOST_RECENT)
+
+    def on_event(self, event: SpeculationEvent) -> None:
+        """Count the event."""
+        match event:
+            case DraftArrived(tool=tool):
+                self._note("drafts", tool, "drafted")
+            case CallClaimed(tool=tool):
+                self._note("claims", tool, "claimed", event.saved_s)
+            case CallMissed(tool=tool):
+                self._note("misses", tool, "run when it was called")
+            case SpeculationWasted(tool=tool):
+                self._note("wasted", tool, "wasted")
+            case AheadKept():
+                self._note(None, "model request", "sent ahead and kept", event.saved_s)
+
+    def take(self) -> dict[str, Any]:
+        """Return the counts, and what has happened since the last call."""
+        with self._lock:
+            recent = list(self._recent)
+            self._recent.clear()
+            return {**self._counts, "saved_s": round(self._counts["saved_s"], 3), "recent": recent}
+
+    def _note(self, count: str | None, tool: str, what: str, saved_s: float | None = None) -> None:
+        with self._lock:
+            if count is not None:
+                self._counts[count] += 1
+            self._counts["saved_s"] += saved_s or 0.0
+            self._recent.append({"tool": tool, "what": what, "saved_s": saved_s})
+
+
+class DemoPage:
+    """A live page of the runtimes that a program opens one after the other."""
+
+    def __init__(self) -> None:
+        """Show nothing yet."""
+        self.speculation = SpeculationLog()
+        self._models: tuple[PooledModel, ...] = ()
+
+    @contextmanager
+    def watching(self, runtime: LocalRuntime) -> Iterator[None]:
+        """Show what ``runtime`` does until the block ends; then close it."""
+        self._models = (PooledModel.of(runtime),)
+        try:
+            yield
+        finally:
+            self._models = ()
+
+    @contextmanager
+    def served(self) -> Iterator[tuple[str, str]]:
+        """Serve the page on a free port of this machine until the block ends: its address, and its token."""
+        tokens, token = Tokens.mint()
+        config = ListenConfig(port=0, tokens=tokens, drain_s=0)
+        app = create_live_app(LiveFeed(lambda: Frames(lambda: self._models, self.speculation.take)), config)
+        with bind(config) as listener:
+            server = make_server(app, config)
+            thread = threading.Thread(target=server.run, args=([listener],), name="agentrt-live", daemon=True)
+            thread.start()
+            try:
+                yield f"http://{config.host}:{listener.getsockname()[1]}/", token
+            finally:
+                server.should_exit = True
+                thread.join()

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from .regular_file import open_regular
+
 _RETRY_S: Final = 0.2
 
 
@@ -23,9 +25,9 @@ def file_lock(file: Path, *, wait: bool = True) -> Iterator[None]:
 
     Raises:
         BlockingIOError: another thread or process holds it, and this one is not to wait.
-        OSError: the file cannot be created.
+        OSError: the file cannot be created, or something else than a file lies there.
     """
-    with open(file, "ab", opener=_open_private) as stream:
+    with open(file, "ab", opener=open_regular) as stream:
         while not _acquired(stream.fileno()):
             if not wait:
                 raise BlockingIOError(errno.EWOULDBLOCK, f"{file} is locked")
@@ -37,10 +39,6 @@ def file_lock(file: Path, *, wait: bool = True) -> Iterator[None]:
             # Closing the file would not release it while a forked child has it open, too.
             if os.getpid() == process:
                 _release(stream.fileno())
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _wait() -> None:

@@ -14,8 +14,10 @@ from ..config import RuntimeConfig
 from ..context.block_hashes import PrefixSalts
 from ..context.compression.compression import stored_as_they_are
 from ..context.saved_contexts import Rows
+from ..context.store.changes import disk_errors
 from ..context.store.encrypted_alike import check_encrypted_alike
 from ..context.store.keys import KeyFile, KeyringKey, KeySource
+from ..context.store.private_folder import make_private_folder
 from ..context.store.store import ContextStore
 from ..context.store.usage import StoreQuotas
 from ..context.swap.chunk_saver import ChooseLevels
@@ -111,6 +113,8 @@ def open_context_store(
     if config.context_folder is None:
         return None
     folder, key = model_folder(config.context_folder, model_id), _key_source(config.context_key)
+    with disk_errors(config.context_folder):
+        make_private_folder(config.context_folder)
     check_encrypted_alike(folder, key)
     return ContextStore(
         folder,

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import logging
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..file_lock import file_lock
+from ..regular_file import NotAFileError, open_regular
 from .suffix_index import SEPARATOR
 
 logger = logging.getLogger(__name__)
@@ -105,12 +105,12 @@ class HistoryStore:
 
     def _read(self, app: str) -> Tokens:
         try:
-            if not stat.S_ISREG(self.file_of(app).stat().st_mode):  # to open a pipe would wait for a writer
-                raise _RefusedError("something else lies where the file should be")
-            with self.file_of(app).open("rb") as stream:
+            with open(self.file_of(app), "rb", opener=open_regular) as stream:
                 content = stream.read(_HEADER_BYTES + 4 * MAX_TOKENS + 1)
         except FileNotFoundError:
             return _NO_TOKENS
+        except NotAFileError as error:
+            raise _RefusedError("something else lies where the file should be") from error
         return self._decode(app, content)
 
     def _decode(self, app: str, content: bytes) -> Tokens:
@@ -139,6 +139,8 @@ class HistoryStore:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(unfinished, file)
+        except NotAFileError:
+            raise  # it is not what an earlier write has left
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
@@ -166,4 +168,4 @@ def _newest(answers: Tokens) -> Tokens:
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    return open_regular(path, flags | getattr(os, "O_NOFOLLOW", 0))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agentrt.runtime.file_lock import file_lock
+from agentrt.runtime.regular_file import NotAFileError
 
 
 def test_a_lock_that_is_held_is_refused_without_waiting(tmp_path: Path) -> None:
@@ -58,3 +60,11 @@ def test_a_forked_child_neither_releases_nor_holds_a_lock(tmp_path: Path, child:
     command = [sys.executable, "-c", FORK, str(tmp_path / "lock"), child]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, printed, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="FIFOs of POSIX")
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+def test_what_is_no_file_is_no_lock(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "lock")
+    with pytest.raises(NotAFileError, match="lock is no regular file"), file_lock(tmp_path / "lock"):
+        pass

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from agentrt.errors import AgentRTError, ContextStoreError
 
+from ...regular_file import NotAFileError
+
 
 class Changes:
     """One change of a store at a time; none after it was closed."""
@@ -46,6 +48,11 @@ def disk_errors(folder: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, AgentRTError):
             raise
+        if isinstance(error, NotAFileError):
+            raise ContextStoreError(
+                f"{error.strerror}, and the contexts in {folder} need one there. Move it away, or use another "
+                "folder."
+            ) from error
         raise ContextStoreError(
             f"the contexts in {folder} cannot be read or written ({error.strerror or error}). What was "
             "stored before is kept. Make the folder writable or free disk space, or use another folder."

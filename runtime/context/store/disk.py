@@ -9,10 +9,12 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
+from ...regular_file import NotAFileError, open_regular
+
 UNFINISHED: Final = ".unfinished"
 """End of the names of files that are being created. Those of a killed process are left behind."""
 
-_FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,13 @@ class Disk:
             ]
 
     def open(self, file: Path, flags: int = os.O_RDONLY) -> FileIO:
-        """Open ``file`` without a buffer. A symbolic link is refused where the system can tell."""
+        """Open ``file`` without a buffer.
+
+        Raises:
+            NotAFileError: it is a FIFO or another thing that is no file; a link, where the system can tell.
+        """
         mode = "rb" if flags == os.O_RDONLY else "r+b"
-        return FileIO(file, mode, opener=lambda path, _: os.open(path, flags | _FLAGS, 0o600))
+        return FileIO(file, mode, opener=lambda path, _: open_regular(path, flags | _NO_LINKS))
 
     def expect(self, stream: FileIO, offset: int, length: int) -> None:
         """Have the system begin to read so many bytes of ``stream``, where it can. Does not wait for them."""
@@ -96,6 +102,8 @@ class Disk:
                 self.write(stream, content)
                 self.sync(stream)
             self.rename(unfinished, file)
+        except NotAFileError:
+            raise  # it is not what an earlier put has left
         except BaseException:
             with suppress(OSError):
                 self.remove(unfinished)

@@ -30,6 +30,7 @@ from .chunk_library import ChunkLibrary, Owner
 from .chunks import Chunk, ChunkLocation
 from .disk import UNFINISHED, Disk
 from .keys import KeySource
+from .private_folder import make_private_folder
 from .record_file import RecordFile
 from .record_format import FileKind, FileStart, RefusedError
 from .refusals import Refusals
@@ -102,7 +103,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         self._contexts: dict[str, dict[str, StoredContext]] = defaultdict(dict)
         self._lookup = threading.Lock()
         with ExitStack() as stack, disk_errors(folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
             try:
                 stack.enter_context(file_lock(folder / _LOCK_FILE, wait=False))
             except BlockingIOError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 import types
 from pathlib import Path
@@ -129,3 +131,20 @@ def test_paths_of_settings_are_expanded_and_not_empty(name: str) -> None:
     assert getattr(config, name) == Path.home() / "x"
     with pytest.raises(ConfigurationError, match=f"{name}.*is empty"):
         RuntimeConfig(**{**others, name: ""})
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_the_folders_of_all_models_are_private(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "outer" / "contexts"
+    before = os.umask(0o022)
+    try:
+        opened(folder).close()
+    finally:
+        os.umask(before)
+    for each in (folder, *folder.iterdir()):
+        assert stat.S_IMODE(each.stat().st_mode) == 0o700
+    assert not caplog.records
+    folder.chmod(0o755)
+    opened(folder).close()
+    assert f"Run: chmod 700 {folder}" in caplog.text
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755

@@ -222,6 +222,18 @@ def test_what_is_no_file_is_set_aside(
     assert "where the file should be" in caplog.text
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+def test_a_pipe_where_a_file_is_to_be_written_is_an_error(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    store.add("notes", ended([1]))
+    unfinished = store.file_of("notes").with_suffix(".unfinished")
+    os.mkfifo(unfinished)
+    with pytest.raises(OSError, match=f"{unfinished} is no regular file"):
+        store.add("notes", ended([2]))
+    assert unfinished.is_fifo()
+    assert loaded(store, "notes") == ended([1])
+
+
 def test_two_stores_of_one_folder_keep_the_answers_of_both(tmp_path: Path) -> None:
     first, second = store_in(tmp_path), store_in(tmp_path)
     first.add("notes", ended([1]))

@@ -1,4 +1,4 @@
-"""Opens files by names under which something else may lie, such as a FIFO, whose opening waits for a writer."""
+"""Opens files where something else may lie, such as a FIFO, whose opening would wait for a writer."""
 
 from __future__ import annotations
 

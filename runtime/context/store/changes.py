@@ -50,8 +50,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
             raise
         if isinstance(error, NotAFileError):
             raise ContextStoreError(
-                f"{error.strerror}, and the contexts in {folder} need one there. Move it away, or use another "
-                "folder."
+                f"{error.strerror}, and the contexts in {folder} need one there. Move it away, or use "
+                "another folder."
             ) from error
         raise ContextStoreError(
             f"the contexts in {folder} cannot be read or written ({error.strerror or error}). What was "

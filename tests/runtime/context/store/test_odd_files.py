@@ -1,4 +1,4 @@
-"""FIFOs, sockets, folders and devices where a store has files: a typed error that names them, and no waiting."""
+"""FIFOs, sockets, folders and devices where a store has files: an error that names them, and no waiting."""
 
 from __future__ import annotations
 

@@ -17,14 +17,27 @@ if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
 
-Approve: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Asks the user about a call, written as text; returns whether it may run."""
+WhyNot: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Returns why a call, written as text, may not run; None if it may."""
 
 
-def ask_before_writes(approve: Approve) -> AgentMiddleware[Any, Any]:
-    """Return a middleware that runs tools that are not speculable only if ``approve`` returns true.
+class RefusedWrites:
+    """Refuses calls where nobody can be asked, and remembers them."""
 
-    The model receives an error for a call that may not run.
+    def __init__(self) -> None:
+        """No call has been refused."""
+        self.calls: list[str] = []
+
+    async def why_not(self, call: str) -> str:
+        """Refuse ``call``."""
+        self.calls.append(call)
+        return "this call was not run, because the user could not be asked"
+
+
+def ask_before_writes(why_not: WhyNot) -> AgentMiddleware[Any, Any]:
+    """Return a middleware that runs tools that are not speculable only if ``why_not`` returns None.
+
+    The model receives the reason as the error of a call that may not run.
     """
     from agentrt.adapters.langchain import allow_speculation
 
@@ -38,10 +51,11 @@ def ask_before_writes(approve: Approve) -> AgentMiddleware[Any, Any]:
             f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call["args"].items()
         )
         reads = request.tool is not None and speculable_tool(request.tool) is not None
-        if reads or await approve(printable(f"{call['name']}({arguments})")):
+        refusal = None if reads else await why_not(printable(f"{call['name']}({arguments})"))
+        if refusal is None:
             return await run(request)
         return ToolMessage(
-            json.dumps({"error": "the user has declined this call"}),
+            json.dumps({"error": refusal}),
             name=call["name"],
             tool_call_id=call["id"],
             status="error",

@@ -8,19 +8,20 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 
 from ..opening_bar import opening_bar
 
 if TYPE_CHECKING:
-    from langchain.agents.middleware import AgentMiddleware
     from langchain_core.tools import BaseTool
 
     from agentrt.examples.personal_assistant import Agent
     from agentrt.reports import SpeculationReport
     from agentrt.runtime import LocalRuntime
+
+    from .approval import WhyNot
 
 _MOST_TOKENS = 1024
 """Tokens of an answer of any model but nano."""
@@ -36,6 +37,8 @@ class Assistant:
     runner: asyncio.Runner
     examples: Sequence[str]
     """Questions that its data can answer."""
+    asks_before_writes: bool
+    """Whether tools that change data run only if the user agrees."""
     report: Callable[[], SpeculationReport]
 
 
@@ -47,11 +50,12 @@ def open_assistant(
     data: Path | None,
     max_tokens: int | None,
     weather_delay: float,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    why_not: WhyNot | None,
 ) -> Iterator[Assistant]:
     """Open the assistant on the folder ``data``, or on sample data that is deleted at the end.
 
-    Its requests are sent on the event loop of ``runner``.
+    Its requests are sent on the event loop of ``runner``. ``why_not`` is asked about each call that changes
+    data; None lets them run.
 
     Raises:
         ConfigurationError: ``data`` lacks a part, or the delay is out of range.
@@ -70,6 +74,8 @@ def open_assistant(
         speculative,
     )
 
+    from .approval import ask_before_writes
+
     if max_tokens is None:
         max_tokens = MOST_TOKENS if model == "nano" else _MOST_TOKENS
     with contextlib.ExitStack() as stack:
@@ -85,10 +91,13 @@ def open_assistant(
         with_drafts = speculative(ChatAgentRT(runtime=runtime, max_tokens=max_tokens))
         tools = assistant_tools(opened, client)
         yield Assistant(
-            agent=assistant_agent(with_drafts, tools, middleware),
+            agent=assistant_agent(
+                with_drafts, tools, [] if why_not is None else [ask_before_writes(why_not)]
+            ),
             tools=tools,
             runtime=runtime,
             runner=runner,
             examples=requests_about(opened),
+            asks_before_writes=why_not is not None,
             report=lambda: report_of(with_drafts),
         )

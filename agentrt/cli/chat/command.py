@@ -6,12 +6,15 @@ import asyncio
 import io
 import sys
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from ...extras import require_extra
 from ..assistant_options import AssistantModel, WeatherDelay
+
+if TYPE_CHECKING:
+    from .approval import RefusedWrites, WhyNot
 
 
 def chat(
@@ -45,19 +48,25 @@ def chat(
         bool,
         typer.Option("--json", help="Print the answer to one question as JSON, with its tool calls."),
     ] = False,
+    allow_writes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-writes", help="Run tools that change data, such as create_note, without asking."
+        ),
+    ] = False,
     weather_delay: WeatherDelay = 0.2,
 ) -> None:
     """Ask the personal assistant one question, or talk with it.
 
-    One question: the answer alone goes to standard output. Exits with 1 if the answer is empty or cut off,
-    with 2 on an error, with 130 after Ctrl-C.
+    One question: the answer alone goes to standard output. Exits with 1 if the answer is empty or cut off, or
+    a tool that changes data could not ask first; with 2 on an error, with 130 after Ctrl-C.
 
     Conversation: /help lists the commands. Ctrl-C stops an answer, Ctrl-D leaves.
     """
     require_extra("demo")
     from rich.console import Console
 
-    from .approval import ask_before_writes
+    from .approval import RefusedWrites
     from .assistant import open_assistant
     from .line_editor import LineEditor
     from .one_shot import answer_once, read_question
@@ -70,23 +79,36 @@ def chat(
     if talk and as_json:
         raise typer.BadParameter("needs a question: agentrt chat --json QUESTION", param_hint="--json")
     asked = "" if talk else read_question(question, sys.stdin)
+    refused = RefusedWrites()
     with asyncio.Runner() as runner:
         editor = LineEditor(runner, DESCRIPTIONS) if talk else None
-        middleware = [] if editor is None else [ask_before_writes(editor.confirm)]
         with open_assistant(
             model,
             runner,
             data=data,
             max_tokens=max_tokens,
             weather_delay=weather_delay,
-            middleware=middleware,
+            why_not=None if allow_writes else _why_not(refused, talk=talk),
         ) as assistant:
             if editor is None:
-                answer_once(assistant, asked, as_json=as_json)
+                answer_once(assistant, asked, refused.calls, as_json=as_json)
             else:
                 session = ChatSession(assistant, Console(highlight=False, emoji=False), editor.read)
                 session.introduce()
                 session.run()
+
+
+def _why_not(refused: RefusedWrites, *, talk: bool) -> WhyNot:
+    """Return what asks the user about a call; ``refused.why_not`` where there is no terminal for that."""
+    from prompt_toolkit.output import create_output
+
+    from .confirmation import Confirmation
+
+    if talk:
+        return Confirmation().why_not
+    if _is_terminal(sys.stdin) and _is_terminal(sys.stderr):
+        return Confirmation(create_output(sys.stderr)).why_not  # standard output has the answer alone
+    return refused.why_not
 
 
 def _is_terminal(file: TextIO | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -25,10 +24,6 @@ class LineEditor:
     def __init__(self, runner: asyncio.Runner, commands: Mapping[str, str]) -> None:
         """Prompt on the event loop of ``runner``; ``commands`` are completed: names with descriptions."""
         self._runner = runner
-        self._confirmation: PromptSession[str] = PromptSession(
-            key_bindings=_key_bindings(), interrupt_exception=_InterruptedError
-        )
-        self._one_at_a_time = asyncio.Lock()
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             completer=_CommandCompleter(commands),
@@ -54,19 +49,6 @@ class LineEditor:
                     continue
                 raise KeyboardInterrupt from None
             return _clean(text.strip())
-
-    async def confirm(self, call: str) -> bool:
-        """Ask whether ``call`` may run, during an answer; anything but yes is no. Ctrl-C ends the answer."""
-        async with self._one_at_a_time:
-            try:
-                said = await self._confirmation.prompt_async(f"  run {call}? [y/N] ", handle_sigint=False)
-            except EOFError:
-                return False
-            except _InterruptedError:
-                # The runner cancels the answer, as it does where no prompt is open.
-                signal.raise_signal(signal.SIGINT)
-                await asyncio.Event().wait()
-            return said.strip().lower() in ("y", "yes")
 
 
 class _InterruptedError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -55,11 +56,14 @@ def _read_text(file: IO[bytes]) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def answer_once(assistant: Assistant, question: str, *, as_json: bool) -> None:
+def answer_once(assistant: Assistant, question: str, refused: Sequence[str] = (), *, as_json: bool) -> None:
     """Print the answer alone on standard output: while it is generated on a terminal, else at its end.
 
+    ``refused`` has the calls that were refused meanwhile, once the answer is complete.
+
     Raises:
-        Exit: with 130 after Ctrl-C, with 1 if the model has written no answer or not its end.
+        Exit: with 130 after Ctrl-C, with 1 if a call was refused, or the model has written no answer or not
+            its end.
         RequestError: the question cannot be answered.
     """
     conversation = Conversation(assistant.agent, assistant.runtime.context_length)
@@ -76,11 +80,16 @@ def answer_once(assistant: Assistant, question: str, *, as_json: bool) -> None:
         print(json.dumps(_report(assistant, conversation, messages, seconds)), flush=True)
     elif not stream and last.text:
         print(last.text, flush=True)  # a reader that has gone is an error now, and not when Python ends
-    _check_complete(last)
+    _check_complete(last, refused)
 
 
-def _check_complete(message: AnyMessage) -> None:
-    if _finish_reason(message) == "length":
+def _check_complete(message: AnyMessage, refused: Sequence[str]) -> None:
+    if refused:
+        problem = (
+            f"{' and '.join(refused)} did not run: without a terminal nobody can be asked. Give "
+            "--allow-writes to let it run."
+        )
+    elif _finish_reason(message) == "length":
         problem = "the answer was cut off. Raise --max-tokens."
     elif not message.text.strip():
         problem = "the model has written no answer. Ask in other words, or choose another --model."

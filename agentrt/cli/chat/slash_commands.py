@@ -79,8 +79,9 @@ class SlashCommands:
 
     def _tools(self) -> None:
         table = Table.grid(padding=(0, 2))
+        writes = "asks before it runs" if self._assistant.asks_before_writes else "runs when it is called"
         for tool in self._assistant.tools:
-            ahead = "may run before it is called" if speculable_tool(tool) else "asks before it runs"
+            ahead = "may run before it is called" if speculable_tool(tool) else writes
             table.add_row(tool.name, Text(tool.description.partition("\n")[0]), ahead)
         self._console.print(table)
 

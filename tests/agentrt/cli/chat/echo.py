@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 
 from agentrt import SpeculationReport, speculable
+from agentrt.cli.chat.approval import WhyNot, ask_before_writes
 from agentrt.cli.chat.assistant import Assistant
 from agentrt.errors import InvalidRequestError, PromptTooLongError
 from agentrt.reports.report import ToolReport
@@ -112,7 +112,7 @@ def echo_assistant(
     model: Echo,
     *,
     context_tokens: int = 20_000,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    why_not: WhyNot | None = None,
 ) -> Assistant:
     """Return an assistant whose runtime has nothing but a name and a size."""
     counts = itertools.count()
@@ -122,10 +122,13 @@ def echo_assistant(
         model_id="echo", context_length=context_tokens, statistics=lambda: statistics
     )
     return Assistant(
-        agent=create_agent(model, [look_up, write], middleware=middleware),
+        agent=create_agent(
+            model, [look_up, write], middleware=[] if why_not is None else [ask_before_writes(why_not)]
+        ),
         tools=[look_up, write],
         runtime=runtime,
         runner=runner,
         examples=["What is a roof?"],
+        asks_before_writes=why_not is not None,
         report=lambda: SpeculationReport(total=ToolReport(claims=next(counts))),
     )

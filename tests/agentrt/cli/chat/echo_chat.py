@@ -6,7 +6,7 @@ import asyncio
 
 from rich.console import Console
 
-from agentrt.cli.chat.approval import ask_before_writes
+from agentrt.cli.chat.confirmation import Confirmation
 from agentrt.cli.chat.line_editor import LineEditor
 from agentrt.cli.chat.session import ChatSession
 from agentrt.cli.chat.slash_commands import DESCRIPTIONS
@@ -15,6 +15,5 @@ from tests.agentrt.cli.chat.echo import Streaming, echo_assistant
 if __name__ == "__main__":
     with asyncio.Runner() as runner:
         editor = LineEditor(runner, DESCRIPTIONS)
-        ask_first = ask_before_writes(editor.confirm)
-        assistant = echo_assistant(runner, Streaming(requests=[]), middleware=[ask_first])
+        assistant = echo_assistant(runner, Streaming(requests=[]), why_not=Confirmation().why_not)
         ChatSession(assistant, Console(highlight=False, emoji=False), editor.read).run()

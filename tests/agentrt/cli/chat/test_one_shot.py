@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import io
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import typer
 
+from agentrt.cli.chat.approval import RefusedWrites
 from agentrt.cli.chat.one_shot import answer_once, read_question
 from agentrt.errors import ConfigurationError, PromptTooLongError
+from agentrt.examples.assistant.sample_data import write_sample_data
 from tests.agentrt.cli.chat.echo import ESCAPES, LONG, Echo, Streaming, echo_assistant
 
 
@@ -111,6 +117,22 @@ def test_an_answer_that_is_empty_or_cut_off_has_exit_code_1(
     assert problem in capsys.readouterr().err
 
 
+def test_a_write_without_a_terminal_does_not_run_and_the_message_names_the_option(
+    runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = RefusedWrites()
+    assistant = echo_assistant(runner, Streaming(requests=[]), why_not=refused.why_not)
+    with pytest.raises(typer.Exit) as ended:
+        answer_once(assistant, "write", refused.calls, as_json=True)
+    assert ended.value.exit_code == 1
+    printed, errors = capsys.readouterr()
+    (called,) = json.loads(printed)["tool_calls"]
+    assert "could not be asked" in called["output"]
+    assert 'write(word="roof") did not run' in errors
+    assert "--allow-writes" in errors
+    answer_once(assistant, "look", [], as_json=False)  # what only reads runs
+
+
 def test_ctrl_c_has_exit_code_130(runner: asyncio.Runner) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -168,6 +190,25 @@ def test_a_real_model_answers_what_is_piped_in() -> None:
     assert answer["answer"]
     assert answer["answer_tokens"] > 0
     assert (ended.stderr, ended.returncode) == ("", 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_piped_question_writes_only_with_the_option(tmp_path: Path, allowed: bool) -> None:
+    write_sample_data(tmp_path / "data", dt.date.today())
+    before = notes_in(tmp_path)
+    options = ["--data", str(tmp_path / "data"), *(["--allow-writes"] if allowed else [])]
+    ended = run(*options, stdin="Create a note: buy milk\n")
+    assert notes_in(tmp_path)[len(before) :] == ["buy milk"] * allowed
+    assert ended.returncode == (0 if allowed else 1)
+    assert ('create_note(text="buy milk") did not run' in ended.stderr) is not allowed
+    assert ended.stdout.count("\n") == 1
+
+
+def notes_in(folder: Path) -> list[str]:
+    """Return the texts of the notes in ``folder/data``."""
+    with closing(sqlite3.connect(folder / "data" / "notes.db")) as notes:
+        return [text for (text,) in notes.execute("SELECT text FROM notes ORDER BY rowid")]
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +99,36 @@ def test_no_escape_sequence_of_the_model_reaches_the_terminal(echo: PseudoTermin
     echo.expect(PROMPT)
     assert b"\x1b]0;" not in echo.output
     assert b"\x1b[31m" not in echo.output
+
+
+def test_one_question_on_a_terminal_asks_before_it_writes() -> None:
+    question = ("-m", "agentrt", "chat", "Create a note: buy milk")
+    with terminal(*question) as shown:
+        shown.expect('run create_note(text="buy milk")?')
+        shown.type("y\r")
+        shown.expect("I saved the note as ")
+        assert shown.wait() == 0
+    with terminal(*question) as shown:
+        shown.expect('run create_note(text="buy milk")?')
+        shown.type("\r")
+        shown.expect("the user has declined this call")
+        assert shown.wait() == 0
+    with terminal(*question) as shown:
+        shown.expect('run create_note(text="buy milk")?')
+        shown.type(CTRL_C)
+        assert shown.wait() == 130
+    with terminal(*question, "--allow-writes") as shown:
+        assert "[y/N]" not in shown.expect("I saved the note as ")
+        assert shown.wait() == 0
+
+
+def test_the_question_is_not_part_of_an_answer_that_is_piped_on(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m agentrt chat 'Create a note: buy milk' > {tmp_path / 'answer'}"
+    with terminal("-c", f"import os; os.execvp('sh', ['sh', '-c', {command!r}])") as shown:
+        shown.expect('run create_note(text="buy milk")?')
+        shown.type("y\r")
+        assert shown.wait() == 0
+    assert (tmp_path / "answer").read_text().startswith("I saved the note as ")
 
 
 def test_a_chat_with_a_real_model() -> None:

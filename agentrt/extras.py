@@ -27,6 +27,7 @@ Extra = Literal[
     "demo",
     "all",
     "bench",
+    "browser",
     "testing",
 ]
 
@@ -56,6 +57,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
     "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "pydantic_ai", "xllamacpp"),
+    "browser": ("playwright",),
     "testing": ("respx",),
 }
 """The modules that each extra brings itself."""

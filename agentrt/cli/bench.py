@@ -30,6 +30,7 @@ class BenchName(enum.StrEnum):
     DRAFTING = "drafting"
     ENGINE = "engine"
     MODELS = "models"
+    PAGE = "page"
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
     TOOLCACHE = "toolcache"
@@ -41,6 +42,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
     BenchName.MODELS: ("bench",),
+    BenchName.PAGE: ("serve", "browser"),
     BenchName.SCHEDULER: ("runtime",),
     BenchName.SPECULATION: ("bench",),
     BenchName.TOOLCACHE: ("serve", "openai"),
@@ -49,7 +51,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
-    "--model": set(BenchName) - {BenchName.ATTACK},
+    "--model": set(BenchName) - {BenchName.ATTACK, BenchName.PAGE},
     "--part": {BenchName.ATTACK, BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},

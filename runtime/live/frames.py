@@ -20,6 +20,7 @@ from ..heg.kernel import Role
 from ..pool.pooled_model import PooledModel
 from ..scheduler.sequence import SequenceState
 from ..service import LocalRuntime
+from .expectation import Expectation
 
 Frame: TypeAlias = dict[str, Any]
 
@@ -80,6 +81,7 @@ class _Watched:
         self._runtime = runtime
         self._stack = ExitStack()
         self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
+        self.expectation = Expectation()
         self._asked: Future[list[RequestStatus]] | None = None
         self._answer: list[RequestStatus] = []
 
@@ -115,7 +117,7 @@ async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
     runtime = model.runtime
     if watched is None or runtime is None:
         return part
-    requests = await watched.requests()
+    requests, now = await watched.requests(), time.perf_counter()
     statistics = runtime.statistics()
     block_bytes = statistics.arena_bytes // max(1, statistics.blocks)
     return part | {
@@ -128,7 +130,7 @@ async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
             "cached_bytes": statistics.cached_blocks * block_bytes,
             "held": _held(requests, block_bytes),
         },
-        "requests": _request_rows(requests, time.perf_counter()),
+        "requests": _request_rows(requests, watched.expectation.seconds(requests, now), now),
         "xpus": [role.value for role in _ROLES],
         "kernels": kernel_rows(watched.trace.take_kernels(), MAX_KERNELS),
         "ended": [_ended_row(each) for each in watched.trace.take_requests()[-MAX_ENDED:]],
@@ -154,15 +156,16 @@ _COUNTED: Final = (
 """Counters of :class:`EngineStatistics`, of all times that the model was loaded together."""
 
 
-def _request_rows(requests: Iterable[RequestStatus], now: float) -> list[Frame]:
+def _request_rows(
+    requests: Iterable[RequestStatus], expected: Mapping[str, float], now: float
+) -> list[Frame]:
     """Return a row for each request, in serving order.
 
-    ``first_token_s`` is estimated: what has to be computed before it and for it, if nothing more urgent comes
-    and there is room. ``end_s`` is when the answer ends at the latest, at the speed that it has had so far.
+    ``expected`` are seconds until the first token. ``end_s`` in a row is when the answer ends at the latest,
+    at the speed that it has had so far.
     """
-    rows, ahead_s, position = [], 0.0, 0
+    rows, position = [], 0
     for each in requests:
-        ahead_s += each.prefill_left_s
         waits = each.state is SequenceState.WAITING
         position += waits
         row: Frame = {
@@ -178,7 +181,7 @@ def _request_rows(requests: Iterable[RequestStatus], now: float) -> list[Frame]:
             "tokens": each.sampled_tokens,
         }
         if each.first_token is None:
-            row["first_token_s"] = round(ahead_s, 3)
+            row["first_token_s"] = round(expected[each.request_id], 3)
         elif each.sampled_tokens > 1:
             row["end_s"] = round((now - each.first_token) / each.sampled_tokens * each.tokens_left, 1)
         rows.append(row)

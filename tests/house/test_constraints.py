@@ -99,7 +99,8 @@ def test_everything_that_is_imported_is_required() -> None:
     # The training packages need not be installed; one of them is imported by another name.
     providers = {"optimum": ["optimum-intel"], **metadata.packages_distributions()}
     required = {
-        canonicalize_name(need.name) for need in direct_requirements("bench", "redis", "testing", "train")
+        canonicalize_name(need.name)
+        for need in direct_requirements("bench", "browser", "redis", "testing", "train")
     }
     required |= {"agentrt"}
 

@@ -39,9 +39,12 @@ def frames_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
             yield json.loads(line[6:])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium of this machine. Nothing is downloaded."""
+    """A headless Chromium of this machine. Nothing is downloaded.
+
+    Until it is closed, Playwright's event loop runs on this thread, where no other one can run.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:

@@ -12,6 +12,7 @@ from agentrt import Priority
 from agentrt.runtime import LocalRuntime, PooledModel
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.live.expectation import Expectation
 from agentrt.runtime.live.frames import Frame, Frames, _request_rows, kernel_rows
 from tests.runtime.http.serving import until
 
@@ -89,7 +90,8 @@ def test_waiting_requests_have_a_position_and_a_time(open_runtime: Any, hold: An
             each.result(60)
     assert [each.app for each in states].count("b") == 2
     assert len(states) == 4
-    (_, *rows) = _request_rows(states, now=states[0].arrived)
+    now = states[0].arrived
+    (_, *rows) = _request_rows(states, Expectation().seconds(states, now), now)
     waiting = [row for row in rows if row["state"] == "waiting"]
     assert [row["position"] for row in waiting] == list(range(1, len(waiting) + 1))
     expected = [row["first_token_s"] for row in rows]

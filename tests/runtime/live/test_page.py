@@ -208,7 +208,7 @@ def test_a_page_that_is_open_for_days_does_not_grow(page: Any, server: Running) 
     first = page.evaluate(grown, 8000)
     lanes, ended, tools, rates, characters, frames, _ = first
     assert lanes <= 26_000
-    assert (ended, tools, rates) == (30, 51, 600)
+    assert (ended, tools, rates) == (12, 51, 600)
     assert characters <= 16 * 2**20
     assert frames < 20_000
     second = page.evaluate(grown, 8000)
@@ -303,7 +303,7 @@ def test_a_saved_run_replays_without_a_server(page: Any, server: Running, tmp_pa
     replayed(page, file)
     ended = [each["id"] for one in saved["frames"] for each in one["models"][0]["ended"]]
     shown = page.evaluate("live.state.ended.map((each) => each.id)")
-    assert shown == ended[::-1][:30]
+    assert shown == ended[::-1][:12]
     wait(page, "id => document.querySelector('#ended tbody').innerText.includes(id)", ended[-1])
     assert page.inner_text("#status") == "Replaying run.json"
     page.evaluate("live.seek(0)")

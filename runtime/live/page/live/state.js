@@ -6,10 +6,10 @@ const LIMITS = {
   lanes: 16,
   kernels: 20000, // of each lane
   kernelSeconds: 120,
-  ended: 30,
+  ended: 12,
   tools: 50,
   rates: 600,
-  speculated: 30,
+  speculated: 12,
 };
 
 const number = (value) => (Number.isFinite(value) ? value : 0);

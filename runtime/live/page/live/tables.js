@@ -53,9 +53,10 @@ class DataTable {
 class Facts {
   constructor(element, terms) {
     this.values = terms.map((term) => {
-      const [name, value] = [document.createElement("dt"), document.createElement("dd")];
+      const [group, name, value] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
       name.textContent = term;
-      element.append(name, value);
+      group.append(name, value);
+      element.append(group);
       return value;
     });
   }
@@ -76,9 +77,11 @@ function stateOf(request) {
   return `${text(request.state)}${share}${request.promoted ? ", promoted" : ""}`;
 }
 
+const appOf = (row) => row.app || "no name";
+
 const REQUESTS = [
   ["Class", (row) => row.class],
-  ["App", (row) => row.app],
+  ["App", appOf],
   ["Request", (row) => row.id],
   ["Context", (row) => row.context],
   ["State", stateOf],
@@ -89,7 +92,7 @@ const REQUESTS = [
 ];
 const ENDED = [
   ["Class", (row) => row.class],
-  ["App", (row) => row.app],
+  ["App", appOf],
   ["Request", (row) => row.id],
   ["Outcome", (row) => row.outcome],
   ["Queued", (row) => seconds(row.queued_s)],
@@ -97,7 +100,7 @@ const ENDED = [
   ["Total", (row) => seconds(row.total_s)],
 ];
 const MEMORY = [
-  ["App", (row) => row.app],
+  ["App", appOf],
   ["Context", (row) => row.context],
   ["KV memory", (row) => bytes(row.bytes)],
 ];

@@ -1,0 +1,1 @@
+"""The bench of the live page: what it renders, and what it costs requests."""

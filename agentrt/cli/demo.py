@@ -88,18 +88,19 @@ def demo(
         pace = 50.0 if model == "nano" else 0.0
     latencies = Latencies().times(latency)
     introduce(model, latencies, pace, console)
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as outer, contextlib.ExitStack() as stack:
         if data is None:
             data = stack.enter_context(workspace()) / "sample"
             write_sample_data(data, dt.date.today())
-        shown = stack.enter_context(_serve_page(console)) if page else None
+        shown = outer.enter_context(_serve_page(console)) if page else None
         view: DemoView = PlainView(console)
         if live and console.is_terminal:
             live_view = LiveView(console)
             stack.enter_context(live_view.live)
             view = live_view
         result = run_demo(data, latencies, view, model=model, pace=pace, page=shown)
-    summarize(result, console)
+        stack.close()  # what is drawn while it runs
+        summarize(result, console)
     if json_file is not None:
         held = f"at most {pace:g} tokens/s" if pace else "not slowed down"
         _write_report(result, json_file, _METHOD.format(model=model, pace=held, latency=latency))

@@ -63,7 +63,8 @@ class LiveFeed:
                 await page.ready.wait()
                 if page.ended:
                     return
-                yield page.take()
+                for frame in page.take():
+                    yield frame
         finally:
             self._pages.pop(page, None)
             if not self._pages and self._task is not None:
@@ -124,9 +125,9 @@ class _Page:
         self.ended = True
         self.ready.set()
 
-    def take(self) -> bytes:
+    def take(self) -> list[bytes]:
         """Return all of them."""
-        taken = b"".join(self._frames)
+        taken = list(self._frames)
         self._frames.clear()
         self.ready.clear()
         return taken

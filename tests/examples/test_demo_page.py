@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -85,3 +89,55 @@ def test_what_is_counted() -> None:
     for _ in range(1000):
         log.on_event(DraftArrived(1, "learner", "look", 0.1))
     assert len(log.take()["recent"]) == 100
+
+
+# The command with the demo itself replaced: what is asked and printed, and when.
+SCRIPT = """
+import sys
+from agentrt.cli.main import app
+from agentrt.examples.assistant.speculation_counter import SpeculationCounts
+from agentrt.examples.demo import run
+from agentrt.examples.demo.background import Waits
+from agentrt.examples.demo.comparison import Comparison, Turn
+
+def run_demo(*_, page, **__):
+    print("RUNS", type(page).__name__)
+    turn = Turn("Hello", "ai Hi!", 1.0, 1, 1.0, 0.0, 1, SpeculationCounts())
+    waits = Waits((0.1,), 1, 1.0)
+    return run.Result(Comparison((turn,), (turn,), True), waits, waits)
+
+run.run_demo = run_demo
+app(["demo", "--page", "--no-live"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
+def test_a_person_opens_the_page_before_it_begins_and_reads_the_result_before_it_ends() -> None:
+    import pty
+
+    controller, terminal = pty.openpty()
+    environment = os.environ | {"COLUMNS": "120", "TERM": "xterm"}
+    command = [sys.executable, "-c", SCRIPT]
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as demo:
+        os.close(terminal)
+        shown = ""
+        for question in ("press Enter to begin", "Press Enter to close the page"):
+            while question not in shown:
+                shown += os.read(controller, 65536).decode()
+            os.write(controller, b"\n")
+        with contextlib.suppress(OSError):  # the end of a terminal is an error on Linux
+            while more := os.read(controller, 65536):
+                shown += more.decode()
+        assert demo.wait(60) == 0
+    os.close(controller)
+    order = ["live page: http://127.0.0.1:", "to begin", "RUNS DemoPage", "differences in what", "to close"]
+    assert [shown.index(each) for each in order] == sorted(shown.index(each) for each in order)
+
+
+def test_without_a_person_nothing_is_asked() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "token for this run: agentrt-" in done.stdout
+    assert "Enter" not in done.stdout

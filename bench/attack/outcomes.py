@@ -85,7 +85,7 @@ class Outcomes:
 def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
     """Return whether an answer is none of an error, or has an error of the documented form.
 
-    Below ``/api/`` that is Ollama's, or OpenAI's where the guard has refused the request.
+    Below ``/api/`` that is Ollama's, elsewhere OpenAI's.
     """
     if answer.status == 0:
         return False
@@ -98,7 +98,7 @@ def is_typed(answer: Answer, method: str = "POST", path: str = "/v1") -> bool:
         body = json.loads(answer.body)
     except (ValueError, RecursionError):
         return False
-    return _is_documented(body) or (path.startswith("/api/") and _is_of_ollama(body))
+    return _is_of_ollama(body) if path.startswith("/api/") else _is_documented(body)
 
 
 def _is_of_ollama(body: Any) -> bool:

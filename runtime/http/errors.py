@@ -1,4 +1,8 @@
-"""Errors in OpenAI's format, ``{"error": {"message", "type", "param", "code"}}``, with their HTTP status."""
+"""Errors with their HTTP status, in the form of the routes that a client uses.
+
+That is ``{"error": text}`` on Ollama's routes, and OpenAI's on all others and where the path is not known:
+``{"error": {"message", "type", "param", "code"}}``.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,9 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 
+OLLAMA_ROUTES: Final = "/api/"
+"""What the paths of Ollama's routes begin with, at a server and at an engine behind a gateway."""
+
 _log: Final = logging.getLogger(__name__)
 _BUSY_MODELS_RETRY_S = "5"
 _TYPE: Final = re.compile(r"str|(?:list|dict|literal)\[.*\]")
@@ -35,7 +42,7 @@ _MAX_CHARACTERS = 1000
 
 
 class ApiError(HTTPException):
-    """An error that is sent to the client in OpenAI's format."""
+    """An error that is sent to the client."""
 
     def __init__(
         self,
@@ -53,14 +60,16 @@ class ApiError(HTTPException):
         self.param = None if param is None else _shortened(param)
         self.kind = kind
 
-    def body(self) -> dict[str, Any]:
-        """Return the body of the response."""
+    def body(self, path: str = "") -> dict[str, Any]:
+        """Return the body of the response, in the form of the routes at ``path``."""
+        if path.startswith(OLLAMA_ROUTES):
+            return {"error": self.detail}
         error = {"message": self.detail, "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}
 
-    def response(self) -> JSONResponse:
-        """Return the response: status, headers and body."""
-        return JSONResponse(self.body(), self.status_code, self.headers)
+    def response(self, path: str) -> JSONResponse:
+        """Return the response to a request for ``path``: status, headers and body."""
+        return JSONResponse(self.body(path), self.status_code, self.headers)
 
 
 def _shortened(text: str) -> str:
@@ -150,10 +159,10 @@ def to_api_error(error: Exception) -> ApiError:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make ``app`` answer every error in OpenAI's format."""
+    """Make ``app`` answer every error in the form of its route."""
 
-    async def answer(_: Request, error: Exception) -> JSONResponse:
-        return to_api_error(error).response()
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        return to_api_error(error).response(request.scope["path"])
 
     for kind in (HTTPException, RequestValidationError, AgentRTError, Exception):
         app.add_exception_handler(kind, answer)

@@ -77,7 +77,7 @@ class Guard:
                 held = stack.enter_context(self._admission.hold_bytes(app, hinted_priority(headers)))
                 self._hold_length(headers, held)
             except ApiError as refusal:
-                await _closing(refusal).response()(scope, receive, send)
+                await _closing(refusal).response(scope["path"])(scope, receive, send)
                 return
             scope["state"] |= {"app": app, "held_bytes": held}
             send = in_pieces(send if proven else ending_connection(send), held, connection)

@@ -1,4 +1,4 @@
-"""An error in OpenAI's format for each request that the server ends before its response is complete."""
+"""An error for each request that the server ends before its response is complete."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .strict_json import compact_json
 class AnswerInterrupted:
     """ASGI middleware: a request whose task is cancelled is answered with a 503.
 
-    If its response has begun and is a stream of events, the error is the stream's last event. The tasks of
-    requests are cancelled only by a server that stops.
+    If its response has begun and is a stream of events or of lines of JSON, the error is the last of these.
+    The tasks of requests are cancelled only by a server that stops.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,13 +29,15 @@ class AnswerInterrupted:
             await self._app(scope, receive, send)
             return
         head: Message | None = None
+        sent_last = b"\n"
         complete = False
 
         async def send_noted(message: Message) -> None:
-            nonlocal head, complete
+            nonlocal head, sent_last, complete
             if message["type"] == "http.response.start":
                 head = message
             else:
+                sent_last = message.get("body", b"") or sent_last
                 complete = not message.get("more_body", False)
             await send(message)
 
@@ -43,10 +45,11 @@ class AnswerInterrupted:
             await self._app(scope, receive, send_noted)
         except asyncio.CancelledError:
             if not complete:
-                await _answer(head, scope, receive, send)
+                await _answer(head, sent_last, scope, receive, send)
 
 
-async def _answer(head: Message | None, scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer(head: Message | None, sent_last: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the error after ``head`` and a body that ends in ``sent_last`` so far."""
     error = ApiError(
         SERVICE_UNAVAILABLE,
         "the server has stopped before the answer was complete. Try again when it has restarted.",
@@ -55,8 +58,13 @@ async def _answer(head: Message | None, scope: Scope, receive: Receive, send: Se
         headers={"connection": "close"},
     )
     if head is None:
-        await error.response()(scope, receive, send)
-    elif Headers(raw=list(head["headers"])).get("content-type", "").startswith("text/event-stream"):
+        await error.response(scope["path"])(scope, receive, send)
+        return
+    content_type = Headers(raw=list(head["headers"])).get("content-type", "")
+    text = compact_json(error.body(scope["path"]))
+    if content_type.startswith("text/event-stream"):
         # The blank line ends an event of which only a part has been sent.
-        event = f"\n\ndata: {compact_json(error.body())}\n\n"
-        await send({"type": "http.response.body", "body": event.encode()})
+        await send({"type": "http.response.body", "body": f"\n\ndata: {text}\n\n".encode()})
+    elif content_type.startswith("application/x-ndjson"):
+        line_feed = "" if sent_last.endswith(b"\n") else "\n"
+        await send({"type": "http.response.body", "body": f"{line_feed}{text}\n".encode()})

@@ -16,11 +16,11 @@ from agentrt.errors import AgentRTError
 from agentrt.priority import Priority
 
 from ...http.disconnect import cancel_on_disconnect
-from ...http.errors import to_api_error
+from ...http.errors import OLLAMA_ROUTES, to_api_error
 from ...http.priority_header import header_priority, priority_headers
 from ...http.request_state import app_of
 from ...http.streaming import ClosingStreamingResponse
-from ...http.strict_json import compact_json
+from ...http.strict_json import StrictJsonRoute, compact_json
 from ...output.generation import Finished
 from ...pool.pooled_model import PooledModel
 from ...request.field_names import in_sender_names, sender_names
@@ -30,9 +30,8 @@ from ..server_state import ServerState, server_state_of
 from ..session_header import header_session
 from .answers import OllamaWriter, now
 from .requests import OllamaChatRequest, OllamaGenerateRequest, OllamaRequest, OllamaShowRequest, without_tag
-from .route import OllamaRoute
 
-router = APIRouter(route_class=OllamaRoute)
+router = APIRouter(route_class=StrictJsonRoute)
 
 
 @router.post("/api/chat", summary="Generate an answer, in Ollama's form")
@@ -129,7 +128,7 @@ async def _lines(
                     state.metrics.record(model, event.generation)
     except Exception as error:
         # The response's head has been sent, so the error can only be reported as a line.
-        yield _encode({"error": to_api_error(in_sender_names(error, field_name)).detail})
+        yield _encode(to_api_error(in_sender_names(error, field_name)).body(OLLAMA_ROUTES))
         if not isinstance(error, AgentRTError):
             raise  # unexpected: to be logged
 

@@ -55,6 +55,7 @@ def test_errors_in_the_form_of_ollama_are_for_its_routes_only() -> None:
     assert is_typed(error, path="/api/chat")
     assert not is_typed(error, path="/v1/chat/completions")
     assert not is_typed(answer(400, b'{"error": {}}'), path="/api/chat")
+    assert not is_typed(answer(401, {"error": ERROR}), path="/api/chat")
 
 
 def test_an_answer_to_head_has_no_body() -> None:

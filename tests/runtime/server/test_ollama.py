@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +12,8 @@ import httpx
 import pytest
 
 from agentrt.runtime import LocalRuntime, RawPrompt
+from agentrt.runtime.http.identity import Tokens
+from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO, WEATHER
 
 CHAT: dict[str, Any] = {"model": "nano", "messages": HELLO, "options": {"num_predict": 10}}
@@ -153,6 +157,43 @@ def test_errors_are_texts(
     response = http.post(path, json=body)
     assert response.status_code == status, response.text
     assert says in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/api/chat", 405), ("POST", "/api/pull", 404), ("GET", "/api/", 404)],
+)
+def test_errors_of_routing_are_texts(http: httpx.Client, method: str, path: str, status: int) -> None:
+    response = http.request(method, path)
+    assert response.status_code == status
+    assert isinstance(response.json()["error"], str)
+
+
+def test_refusals_of_the_guard_are_texts(start: Callable[..., Running]) -> None:
+    server = start(tokens=Tokens([("mine", "t" * 20)]), max_body_bytes=1000)
+    token = {"authorization": "Bearer " + "t" * 20}
+    with httpx.Client(base_url=server.url) as http:
+        for headers, body, status in (
+            ({}, CHAT, 401),
+            (token | {"origin": "https://evil.example"}, CHAT, 403),
+            (token | {"host": "evil.example"}, CHAT, 421),
+            (token, CHAT | {"user": "x" * 1000}, 413),
+        ):
+            response = http.post("/api/chat", json=body, headers=headers)
+            assert response.status_code == status
+            assert isinstance(response.json()["error"], str)
+
+
+def test_too_many_requests_is_a_text(start: Callable[..., Running], gate: Any) -> None:
+    server = start(max_requests=1)
+    with ThreadPoolExecutor() as threads, httpx.Client(base_url=server.url, timeout=60) as http:
+        first = threads.submit(http.post, "/api/chat", json=CHAT)
+        gate.arrived()
+        refused = http.post("/api/chat", json=CHAT)
+        gate.open()
+        assert first.result().status_code == 200
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert "too many" in refused.json()["error"]
 
 
 def test_a_priority(http: httpx.Client) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from fastapi import FastAPI
+from fastapi.responses import Response
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentrt.priority import PRIORITY_HEADER
 
 from .config import ListenConfig
+from .errors import ApiError
+from .hosts import Hosts
+from .sending import ending_connection
 
 _METHODS: Final = ("DELETE", "GET", "POST")
 _READABLE_HEADERS: Final = (PRIORITY_HEADER, "retry-after", "x-should-retry")
@@ -22,8 +28,19 @@ def allow_origins(app: FastAPI, config: ListenConfig) -> None:
     own, such as cookies: pages send a token. Without origins nothing changes.
     """
     if config.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
+        app.add_middleware(_AllowedPages, config=config)
+
+
+class _AllowedPages(CORSMiddleware):
+    """Starlette's CORS for the origins that are allowed; requests of others are left to the guard.
+
+    Starlette would name the methods and the readable headers to pages of any origin, and answer preflights
+    whatever their ``Host``.
+    """
+
+    def __init__(self, app: ASGIApp, config: ListenConfig) -> None:
+        super().__init__(
+            app,
             allow_origins=sorted(config.cors_origins),
             allow_methods=_METHODS,
             allow_headers=("*",),  # clients send many of their own
@@ -31,3 +48,35 @@ def allow_origins(app: FastAPI, config: ListenConfig) -> None:
             allow_private_network=True,
             expose_headers=_READABLE_HEADERS,
         )
+        self._hosts = Hosts(config)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        if origin is not None and not self.is_allowed_origin(origin):
+            await self.app(scope, receive, send)
+        elif origin is not None and _is_preflight(scope, headers):
+            response = self._preflight_response(scope["path"], headers)
+            await response(scope, receive, ending_connection(send))  # it has no token
+        else:
+            await self.simple_response(scope, receive, send, headers)
+
+    def _preflight_response(self, path: str, headers: Headers) -> Response:
+        try:
+            self._hosts.check(headers)
+            if (method := headers["access-control-request-method"]) not in _METHODS:
+                raise ApiError(
+                    400,
+                    f"web pages may not send {method} requests. Use {', '.join(_METHODS)}.",
+                    code="invalid_method",
+                )
+        except ApiError as refusal:
+            return refusal.response(path)
+        return self.preflight_response(headers)
+
+
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    return scope["method"] == "OPTIONS" and "access-control-request-method" in headers

@@ -6,7 +6,6 @@ import asyncio
 import posixpath
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,6 +14,7 @@ from .admission import Admission
 from .config import ListenConfig
 from .errors import ApiError, rate_limit_error
 from .held_bytes import HeldBytes
+from .hosts import Hosts
 from .identity import LOCAL_APP
 from .priority_header import hinted_priority
 from .sending import ending_connection, in_pieces
@@ -22,8 +22,6 @@ from .sending import ending_connection, in_pieces
 if TYPE_CHECKING:
     from .connection import Connection
 
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 _PATH_WITHOUT_TOKEN = "/health"
 """Supervisors that poll whether a server is alive have no token."""
 _PATH_OF_OWNER = "/metrics"
@@ -56,10 +54,7 @@ class Guard:
         self._of_owner = owner_paths | {_PATH_OF_OWNER}
         self._admission = admission
         self._config = config
-        self._hosts = _LOOPBACK_NAMES | {config.host.lower()}
-        # The names of a wildcard address are not known here, but each request needs a token there. No browser
-        # connects to a Unix socket.
-        self._any_host = config.host in _WILDCARD_HOSTS or config.uds is not None
+        self._hosts = Hosts(config)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a forbidden request with an error; pass any other on, with its limits."""
@@ -70,6 +65,7 @@ class Guard:
         with ExitStack() as stack:
             try:
                 headers = Headers(scope=scope)
+                self._hosts.check(headers)
                 self._check_origin(headers)
                 app, scope["state"]["owner"], proven = self._identify(scope, headers)
                 if proven and connection is not None and not connection.prove(app):
@@ -84,14 +80,11 @@ class Guard:
             await self._app(scope, self._limit_body(receive, held), send)
 
     def _check_origin(self, headers: Headers) -> None:
-        """Refuse web pages: of other names for this machine (DNS rebinding), and of other sites."""
-        host = headers.get("host", "")
-        if not self._any_host and _host_name(f"//{host}") not in self._hosts:
-            raise ApiError(
-                421, f"this server is not {host!r}. Use the address it listens on.", code="invalid_host"
-            )
+        """Refuse the web pages of other sites."""
         origin = headers.get("origin")
-        if origin is None or origin.partition("://")[2] == host or origin in self._config.cors_origins:
+        if origin is None or origin in self._config.cors_origins:
+            return
+        if origin.partition("://")[2] == headers.get("host", ""):
             return
         raise ApiError(
             403,
@@ -184,10 +177,3 @@ def _normal_path(scope: Scope) -> str:
     """Return the path of a request as an engine behind a gateway may read it, without ``..`` and ``//``."""
     path: str = scope["path"]
     return posixpath.normpath("/" + path.lstrip("/"))
-
-
-def _host_name(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None

@@ -60,10 +60,31 @@ def test_a_page_can_send_requests_and_read_answers_and_refusals(allowing: httpx.
 def test_any_other_origin_is_refused(allowing: httpx.Client, origin: str) -> None:
     response = allowing.post("/body", content=b"x", headers={"origin": origin, **TOKEN})
     assert (response.status_code, response.json()["error"]["code"]) == (403, "invalid_origin")
-    assert "access-control-allow-origin" not in response.headers
+    assert cors_headers(response) == {}
     preflight = allowing.options("/body", headers={"origin": origin, **PREFLIGHT})
-    assert preflight.status_code == 400
-    assert "access-control-allow-origin" not in preflight.headers
+    assert (preflight.status_code, preflight.json()["error"]["code"]) == (403, "invalid_origin")
+    assert cors_headers(preflight) == {}
+
+
+@pytest.mark.parametrize("origin", [ALLOWED, "https://evil.example"])
+def test_a_preflight_under_a_name_that_resolves_to_this_machine(allowing: httpx.Client, origin: str) -> None:
+    preflight = allowing.options("/body", headers={"host": "evil.example", "origin": origin, **PREFLIGHT})
+    assert (preflight.status_code, preflight.json()["error"]["code"]) == (421, "invalid_host")
+    assert cors_headers(preflight) == {}
+
+
+def test_a_preflight_for_a_method_that_no_route_has(allowing: httpx.Client) -> None:
+    asked = PREFLIGHT | {"access-control-request-method": "PATCH"}
+    preflight = allowing.options("/body", headers={"origin": ALLOWED, **asked})
+    assert (preflight.status_code, preflight.json()["error"]["code"]) == (400, "invalid_method")
+    assert cors_headers(preflight) == {}
+
+
+def test_a_preflight_ends_its_connection_as_all_requests_without_a_token(allowing: httpx.Client) -> None:
+    for method in ("POST", "PATCH"):
+        asked = PREFLIGHT | {"access-control-request-method": method}
+        response = allowing.options("/body", headers={"origin": ALLOWED, **asked})
+        assert response.headers["connection"] == "close"
 
 
 def test_by_default_no_page_of_another_site_is_answered(server: Running) -> None:

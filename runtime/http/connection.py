@@ -1,9 +1,8 @@
-"""One HTTP/1.1 connection: uvicorn's, with time limits, bounded buffers and the peer's identity."""
+"""One HTTP/1.1 connection: uvicorn's, with limits, an answer to every client, and the peer's identity."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 import struct
@@ -16,10 +15,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from .config import ListenConfig
 from .connection_table import ConnectionTable
 from .errors import ApiError
+from .http11 import Http11
 from .identity import peer_app
+from .lingering import LingeringTransport
 
 STOPPING_WRITE_S: Final = 3.0
 """Seconds in which a client must have read what it was sent, once the server stops."""
+
+_FIRST_PROBE_S: Final = 0.1
+_PROBE_FACTOR: Final = 3
+_LINGER_BODIES: Final = 4
+"""What a closing connection discards at most, in bodies of the greatest size."""
 
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
@@ -32,14 +38,28 @@ class Connection(H11Protocol):
 
     uvicorn limits only the time between requests: a client that sends its first line byte by byte (slow
     loris), or does not read its answer, would hold a connection without end, and the server's stop with it.
+
+    uvicorn also takes a client that ends its sending (half-close) for one that is gone. Both look the same
+    until bytes are sent to them: the system of a client that is gone resets the connection. So the server
+    sends the beginning of the answer early, byte by byte at growing intervals, until it sends the rest.
     """
 
     config_of_server: ListenConfig
     """Set on the subclass that a server uses, as is the table."""
     table: ConnectionTable
 
+    conn: Http11
+    transport: LingeringTransport
+
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
+    _probe_timer: asyncio.TimerHandle | None = None
+    _probe_s = _FIRST_PROBE_S
+
+    def __init__(self, *arguments: Any) -> None:
+        """``arguments`` are those of uvicorn's protocols."""
+        super().__init__(*arguments)
+        self.conn = Http11()
 
     @classmethod
     def bound_to(cls, config: ListenConfig, table: ConnectionTable) -> type[Connection]:
@@ -49,13 +69,15 @@ class Connection(H11Protocol):
     @property
     def idle(self) -> bool:
         """Whether no request is in progress."""
-        return self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete or self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Store the peer's app in the state of each request, and start the timer of the first head."""
-        super().connection_made(transport)
+        config = self.config_of_server
+        discarded = _LINGER_BODIES * config.max_body_bytes
+        super().connection_made(LingeringTransport(transport, self._client_may_send, discarded))
         self.logger = _log
-        self._write_timeout_s = self.config_of_server.write_timeout_s
+        self._write_timeout_s = config.write_timeout_s
         transport.set_write_buffer_limits(high=0)  # writing is paused while anything is unsent
         self.app_state = {**self.app_state, "peer": peer_app(_socket_of(transport)), "connection": self}
         self._start_timer()
@@ -76,21 +98,51 @@ class Connection(H11Protocol):
 
         uvicorn would close it, too, and log that the application is at fault.
         """
-        self.cycle.disconnected = True
+        self._end_request()
         self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Parse ``data``; the timer runs until a request's head is complete."""
+        if self.transport.is_closing():
+            self.transport.discard(data)
+            return
+        if self.conn.their_state in (h11.MUST_CLOSE, h11.CLOSED):
+            return  # behind the last request, such as the line feed at the end of a file
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
         elif self._head_timer is None:
             self._start_timer()
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's protocols may return it
+        """Answer a request that is complete, refuse one that is not; return whether to stay open."""
+        self.transport.received_eof = True
+        if not self.idle and not self.cycle.more_body:
+            if self._probe_timer is None:
+                self._probe()
+            return True
+        if self.conn.unparsed or not self.idle:
+            self._refuse(ApiError(400, "the connection ended within the request. Send all of it."))
+        return False
+
+    def on_response_complete(self) -> None:
+        """Begin the next request, or wait for the rest of its head."""
+        super().on_response_complete()
+        if not self.idle or self.transport.is_closing():
+            return
+        if self.transport.received_eof:  # in it all of the requests have come
+            self.eof_received()
+            self.transport.close()
+        elif self.conn.unparsed:
+            self._unset_keepalive_if_required()
+            self._start_timer()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
         self.table.remove(self)
+        self.transport.lost()
         self._stop_timer()
+        self._stop_probing()
         super().connection_lost(exc)
         self._stop_write_timer()
 
@@ -102,6 +154,7 @@ class Connection(H11Protocol):
     def resume_writing(self) -> None:
         """Stop the timer: everything is sent."""
         self._stop_write_timer()
+        self.transport.end_sending()
         super().resume_writing()
 
     def shutdown(self) -> None:
@@ -110,11 +163,13 @@ class Connection(H11Protocol):
         if self._write_timer is not None:
             self._stop_write_timer()
             self._write_timer = self.loop.call_later(self._write_timeout_s, self.abort)
+        self.transport.hurry(STOPPING_WRITE_S)
         super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP, in OpenAI's error format."""
-        self._refuse(ApiError(400, f"{msg} Send HTTP/1.1."))
+        """Answer what is not HTTP, too large or ambiguous."""
+        assert self.conn.refusal is not None
+        self._refuse(self.conn.refusal)
 
     def _start_timer(self) -> None:
         self._head_timer = self.loop.call_later(self.config_of_server.header_timeout_s, self._head_timed_out)
@@ -123,6 +178,17 @@ class Connection(H11Protocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _probe(self) -> None:
+        """Find out whether a client that has ended its sending is gone, now and at growing intervals."""
+        if not self.flow.write_paused:
+            self.transport.write(self.conn.early_byte())
+        self._probe_timer = self.loop.call_later(self._probe_s, self._probe)
+        self._probe_s *= _PROBE_FACTOR
+
+    def _stop_probing(self) -> None:
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
 
     def _stop_write_timer(self) -> None:
         if self._write_timer is not None:
@@ -137,23 +203,21 @@ class Connection(H11Protocol):
         """Answer with ``error`` if no response has begun, and close the connection."""
         if self.transport.is_closing():
             return
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            if self.cycle is not None:
-                self.cycle.disconnected = True  # what the application still sends is dropped
-            body = json.dumps(error.body()).encode()
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
-            ]
-            events: list[Any] = [
-                h11.Response(status_code=error.status_code, headers=headers),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            ]
-            for event in events:
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        path = self.conn.head_path if self.idle else self.scope["path"]
+        self.transport.write(self.conn.error_answer(error, path))
+        self._end_request()
+        self.transport.linger()
+
+    def _end_request(self) -> None:
+        """Drop what the application still sends, and tell it that the client has disconnected."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _client_may_send(self) -> bool:
+        """Whether the client may still be sending a body, or has sent more requests."""
+        unread = self.flow.read_paused or bool(self.conn.unparsed)
+        return unread or (self.cycle is not None and self.cycle.more_body)
 
 
 def _socket_of(transport: asyncio.Transport) -> Any:

@@ -6,7 +6,6 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,8 +15,6 @@ from .connection import Connection
 from .connection_table import ConnectionTable, connection_limit
 from .draining import DrainingServer
 from .interrupted import AnswerInterrupted
-
-_MAX_HEAD_BYTES: Final = 1 << 15
 
 
 def make_server(
@@ -35,7 +32,6 @@ def make_server(
     settings = uvicorn.Config(
         AnswerInterrupted(app),
         http=Connection.bound_to(config, table),
-        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         ws="none",
         lifespan="on",
         log_config=None,

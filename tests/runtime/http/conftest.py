@@ -36,6 +36,7 @@ def guarded(config: ListenConfig, admission: Admission) -> FastAPI:
         return is_owner(request)
 
     @app.post("/body")
+    @app.post("/api/body")
     async def body_size(request: Request) -> int:
         return len(await request.body())
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable
 
 import pytest
+from fastapi import FastAPI
 
+from agentrt.runtime.http.config import ListenConfig
 from agentrt.runtime.http.connection import Connection
-from tests.runtime.http.serving import Running
+from agentrt.runtime.http.http11 import MAX_HEAD_BYTES
+from tests.runtime.http.serving import Running, listening
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -81,10 +85,83 @@ def test_a_body_whose_chunks_are_damaged(server: Running, body: bytes) -> None:
     assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
 
 
-def test_a_head_that_is_too_large(server: Running) -> None:
+@pytest.mark.parametrize("size", [MAX_HEAD_BYTES, 100_000, 1_000_000])
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_head_that_is_too_large(server: Running, size: int, complete: bool) -> None:
     with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 100_000)
-        assert read_all(connection).startswith(b"HTTP/1.1 4")
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * size)
+        if complete:
+            connection.sendall(b"\r\n\r\n")
+        received = read_all(connection)
+    assert received.startswith(b"HTTP/1.1 431")
+    error = json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "head_too_large")
+
+
+@pytest.mark.parametrize("filler", [b"y", b" "])
+def test_the_size_of_a_head_counts_every_byte(server: Running, filler: bytes) -> None:
+    begin, end = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: ", b"\r\nconnection: close\r\n\r\n"
+    largest = filler * (MAX_HEAD_BYTES - len(begin + end))
+    for added, status in ((b"", b"200"), (b"y", b"431")):
+        with server.connect() as connection:
+            connection.sendall(begin + largest + added + end)
+            assert read_all(connection).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n",
+        b"HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n",
+        b"HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n",
+        b"HTTP/1.1\r\ntransfer-encoding: chunked\r\ntransfer-encoding: identity\r\n",
+        b"HTTP/1.0\r\ntransfer-encoding: chunked\r\n",
+    ],
+)
+def test_a_body_that_ends_in_two_places(start: Callable[..., Running], head: bytes) -> None:
+    server = start(body_timeout_s=600)
+    with server.connect() as connection:
+        connection.sendall(b"POST /body " + head + b"host: localhost\r\n\r\n")
+        received = read_all(connection)
+    assert received.startswith(b"HTTP/1.1 400")
+    assert json.loads(received.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "invalid_request_error"
+
+
+def test_bytes_behind_the_last_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ListenConfig(port=0)
+    app = FastAPI()
+    begun, read, go_on = threading.Event(), threading.Event(), threading.Event()
+    receive = Connection.data_received
+
+    def receive_and_note(connection: Connection, data: bytes) -> None:
+        receive(connection, data)
+        if data == b"\n":
+            read.set()
+
+    monkeypatch.setattr(Connection, "data_received", receive_and_note)
+
+    @app.get("/slow")
+    def slow() -> str:
+        begun.set()
+        go_on.wait(30)
+        return "answer"
+
+    with listening(app, config) as server, server.connect() as connection:
+        connection.sendall(b"GET /slow HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert begun.wait(30)
+        connection.sendall(b"\n")
+        assert read.wait(30)
+        go_on.set()
+        assert read_all(connection).endswith(b'"answer"')
+
+
+def test_pipelined_requests_of_which_the_last_has_no_end(start: Callable[..., Running]) -> None:
+    server = start(header_timeout_s=0.2, idle_timeout_s=600)
+    with server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea")
+        received = read_all(connection)
+    assert received.startswith(b"HTTP/1.1 200")
+    assert received.count(b"HTTP/1.1 408") == 1
 
 
 def test_pipelined_requests(server: Running) -> None:

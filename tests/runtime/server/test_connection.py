@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import selectors
 import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from typing import Any
 
 import httpx
@@ -62,6 +64,26 @@ def test_a_client_that_disconnects_frees_its_sequence(
     assert statistics.engine.cancelled == before.cancelled + 1
     assert statistics.engine.sampled_tokens - before.sampled_tokens <= 2
     assert statistics.free_blocks == statistics.blocks
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_ends_its_sending_gets_its_whole_answer(
+    server: Running, runtime: LocalRuntime, gate: Any, path: str, streamed: bool
+) -> None:
+    body = {"model": "nano", "messages": HELLO, "max_tokens": 40, "options": {"num_predict": 40}}
+    with server.connect() as connection:
+        connection.sendall(request(body | {"stream": streamed}, path))
+        connection.shutdown(socket.SHUT_WR)
+        gate.arrived()  # the server has noticed it, or will while the answer is computed
+        gate.open()
+        received = HTTPResponse(connection)
+        received.begin()
+        text = received.read().decode()
+        received.close()
+    assert received.status == 200
+    contents = re.findall(r'"content":("(?:[^"\\]|\\.)*")', text)
+    assert "".join(map(json.loads, contents)) == runtime.generate(HELLO, max_tokens=40).text
 
 
 def test_a_body_that_never_ends(start: Callable[..., Running]) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .allocator import share_arenas
 from .config_file import tokens_path
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ def begin_serving() -> None:
 
     SIGTERM raises :class:`SystemExit` until the server installs its own handler.
     """
+    from agentrt.runtime.http.allocator import share_arenas
+
     signal.signal(signal.SIGTERM, _exit)
     share_arenas()
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from .allocator import TRIM_S, give_back_freed
 from .config import ListenConfig
 from .connection import Connection
 from .connection_table import ConnectionTable, connection_limit
@@ -38,6 +39,8 @@ def make_server(
         access_log=False,
         server_header=False,
         timeout_keep_alive=config.idle_timeout_s,
+        callback_notify=give_back_freed,
+        timeout_notify=TRIM_S,
     )
     end_streams = getattr(app.state, "end_streams", _no_streams)
     return DrainingServer(settings, table, config.drain_s, ready, waiting, end_streams)

@@ -20,6 +20,7 @@ from .serving import (
     announce,
     begin_serving,
     choose_tokens,
+    exporting_telemetry,
     say,
     say_waiting,
 )
@@ -106,7 +107,7 @@ def gateway(
         cors_origins=frozenset(cors_origin or ()),
         drain_s=drain,
     )
-    with bind(config) as listener:
+    with exporting_telemetry(), bind(config) as listener:
         serve(
             create_gateway(config),
             config,

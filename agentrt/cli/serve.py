@@ -23,6 +23,7 @@ from .serving import (
     announce,
     begin_serving,
     choose_tokens,
+    exporting_telemetry,
     say,
     say_page,
     say_waiting,
@@ -265,7 +266,7 @@ def serve(
         max_context_tokens=max_context_tokens,
     )
     budget = None if memory_budget_mib is None else memory_budget_mib * 2**20
-    with bind(config) as listener:
+    with exporting_telemetry(), bind(config) as listener:
         embedding = None
         if embedding_model is not None:
             say(f"opening {embedding_model}")

@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +104,17 @@ def choose_tokens(
         return Tokens.read(token_file), f"tokens: those of {token_file}"
     tokens, created = Tokens.mint()
     return tokens, f"token for this run: {created}"
+
+
+@contextmanager
+def exporting_telemetry() -> Iterator[None]:
+    """Export spans and metrics in the block if the user has named an exporter, and print that it is done."""
+    from ..otel.exporting import exporting
+
+    with exporting("agentrt") as signals:
+        if signals:
+            say(f"exporting {' and '.join(signals)} as the OTEL_* variables say")
+        yield
 
 
 def announce(served: str, config: ListenConfig, listener: socket.socket, access: str | None) -> None:

@@ -1,0 +1,140 @@
+"""Exporters of a server's spans and metrics, as the standard ``OTEL_*`` variables name them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from ..errors import ConfigurationError
+from .api import installed
+
+_SIGNALS: Final = ("traces", "metrics")
+_PROTOCOLS: Final = {
+    "http/protobuf": "otlp_proto_http",
+    "http/json": "otlp_json_http",
+    "grpc": "otlp_proto_grpc",
+}
+_FLUSH_S: Final = 2.0
+"""How long the end of a server waits for its last spans to be taken."""
+_INSTALL: Final = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+
+
+@contextmanager
+def exporting(service: str) -> Iterator[tuple[str, ...]]:
+    """Export in the block what the user has named an exporter for; the value is "traces", "metrics" or both.
+
+    An exporter is named by ``OTEL_TRACES_EXPORTER`` and ``OTEL_METRICS_EXPORTER``, or by an address in
+    ``OTEL_EXPORTER_OTLP_ENDPOINT``. Without one nothing is imported, started or sent. Nothing waits for what
+    receives the spans: they are queued, dropped when the queue is full, and at the end of the block those
+    that were not taken within two seconds are dropped. ``service`` is the default of ``OTEL_SERVICE_NAME``. A
+    process that has configured OpenTelemetry already, as ``opentelemetry-instrument`` does, is left alone.
+
+    Raises:
+        ConfigurationError: a variable cannot be used, or no installed package has the exporter.
+    """
+    named = {signal: names for signal in _SIGNALS if (names := _named(signal))}
+    if not named or _configured_already():
+        yield ()
+        return
+    exporters = {signal: [_find(signal, name) for name in names] for signal, names in named.items()}
+    try:
+        shut_down = _start(service, **exporters)
+    except ValueError as error:
+        raise ConfigurationError(f"an OTEL_* variable cannot be used ({error}). Correct it.") from error
+    try:
+        yield tuple(exporters)
+    finally:
+        waiting = [threading.Thread(target=each, daemon=True) for each in shut_down]
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join(_FLUSH_S)
+
+
+def _named(signal: str) -> Sequence[str]:
+    """Return the names of the exporters of ``signal``."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ()
+    names = os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip()
+    if names:
+        return tuple(name for each in names.split(",") if (name := each.strip()) not in ("", "none"))
+    addresses = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
+    return ("otlp",) if any(os.environ.get(address, "").strip() for address in addresses) else ()
+
+
+def _configured_already() -> bool:
+    if not installed():
+        return False
+    from opentelemetry import trace
+
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def _find(signal: str, name: str) -> Callable[[], Any]:
+    """Return the class of an exporter."""
+    entry = _entry_of_otlp(signal) if name == "otlp" else name
+    found = list(entry_points(group=f"opentelemetry_{signal}_exporter", name=entry))
+    if not found:
+        raise ConfigurationError(
+            f"no installed package exports {signal} to {name!r} ({entry}), which an OTEL_* variable names. "
+            f"Run: {_INSTALL}. Or unset the variable."
+        )
+    try:
+        loaded: Callable[[], Any] = found[0].load()
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{error.name} is not installed, which exports {signal} to {name!r}. Run: {_INSTALL}"
+        ) from error
+    return loaded
+
+
+def _entry_of_otlp(signal: str) -> str:
+    general = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").strip() or "http/protobuf"
+    protocol = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", "").strip() or general
+    if protocol not in _PROTOCOLS:
+        raise ConfigurationError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}. Use {', '.join(map(repr, _PROTOCOLS))}."
+        )
+    return _PROTOCOLS[protocol]
+
+
+def _start(
+    service: str, traces: Sequence[Callable[[], Any]] = (), metrics: Sequence[Callable[[], Any]] = ()
+) -> list[Callable[[], None]]:
+    """Set the process's providers; return what shuts them down."""
+    try:
+        from opentelemetry import metrics as metrics_api
+        from opentelemetry import trace as trace_api
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{error.name} is not installed, which an OTEL_* variable needs. Run: {_INSTALL}"
+        ) from error
+
+    resource = Resource.create()
+    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: service}))
+    shut_down: list[Callable[[], None]] = []
+    if traces:
+        tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for exporter in traces:
+            tracers.add_span_processor(BatchSpanProcessor(exporter()))
+        trace_api.set_tracer_provider(tracers)
+        shut_down.append(tracers.shutdown)
+    if metrics:
+        made = [exporter() for exporter in metrics]
+        readers = [
+            each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each) for each in made
+        ]
+        meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        metrics_api.set_meter_provider(meters)
+        shut_down.append(meters.shutdown)
+    return shut_down

@@ -15,7 +15,7 @@ from .config import ListenConfig
 from .errors import ApiError, rate_limit_error
 from .held_bytes import HeldBytes
 from .hosts import Hosts
-from .identity import LOCAL_APP
+from .identity import LOCAL_APP, METRICS_READER
 from .priority_header import hinted_priority
 from .sending import ending_connection, in_pieces
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PATH_WITHOUT_TOKEN = "/health"
 """Supervisors that poll whether a server is alive have no token."""
-_PATH_OF_OWNER = "/metrics"
+_METRICS_PATH = "/metrics"
 """Its answer tells what all apps do."""
 _NO_PATHS: frozenset[str] = frozenset()
 
@@ -51,7 +51,7 @@ class Guard:
         """
         self._app = app
         self._public = public_paths | {_PATH_WITHOUT_TOKEN}
-        self._of_owner = owner_paths | {_PATH_OF_OWNER}
+        self._of_owner = owner_paths | {_METRICS_PATH}
         self._admission = admission
         self._config = config
         self._hosts = Hosts(config)
@@ -97,23 +97,33 @@ class Guard:
         """Return the app of the request, whether it is the owner's, and whether the request may be any.
 
         The app is that of the token, else that of the connection's peer. Without tokens all are the owner's.
+        A token for metrics reads them, and is none for all else.
         """
         peer: str = scope["state"].get("peer", LOCAL_APP)
         tokens = self._config.tokens
         if tokens is None:
             return peer, True, True
         app = tokens.app_of(headers.get("authorization", ""))
-        if app is not None:
+        reads = scope["method"] in ("GET", "HEAD")
+        if app is not None and app != METRICS_READER:
             is_owner = app == tokens.owner
             if not is_owner and _normal_path(scope) in self._of_owner:
                 raise ApiError(
                     403,
-                    "it tells what all apps do. Send the owner's token: the first one of the token file.",
+                    "it tells what all apps do. Send the owner's token: that of the first app in the token file.",
                     code="owner_only",
                 )
             return app, is_owner, True
-        if scope["path"] in self._public and scope["method"] in ("GET", "HEAD"):
+        if app == METRICS_READER and reads and scope["path"] == _METRICS_PATH:
+            return app, False, True
+        if reads and scope["path"] in self._public:
             return peer, False, False
+        if app == METRICS_READER:
+            raise ApiError(
+                403,
+                f"the token of {METRICS_READER} reads {_METRICS_PATH} and nothing else. Send that of an app.",
+                code="metrics_only",
+            )
         raise ApiError(
             401,
             "no valid token. Send 'Authorization: Bearer TOKEN' with a token of this server (api_key in "

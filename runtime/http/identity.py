@@ -19,6 +19,9 @@ from agentrt.errors import ConfigurationError
 LOCAL_APP = "local"
 """The app of requests without a token or a known user."""
 
+METRICS_READER: Final = "@metrics"
+"""The name of tokens that read ``/metrics`` and nothing else, in place of an app's."""
+
 _MIN_CHARACTERS: Final = 16
 _MAX_FILE_BYTES: Final = 2**20
 
@@ -27,7 +30,9 @@ class Tokens:
     """The tokens of a server's apps. It holds digests only, so that comparison times reveal no token."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """``pairs`` are app and token. An app may have several tokens; the first app is the owner's.
+        """``pairs`` are app, or :data:`METRICS_READER`, and token. An app may have several tokens.
+
+        The first app is the owner's.
 
         Raises:
             ConfigurationError: two apps have the same token.
@@ -39,7 +44,7 @@ class Tokens:
                 raise ConfigurationError(
                     f"the apps {other!r} and {app!r} have the same token. Give each app its own."
                 )
-        self.owner = next(iter(self._apps.values()), None)
+        self.owner = next((app for app in self._apps.values() if app != METRICS_READER), None)
         """The app that may see what all apps do."""
         self.apps = frozenset(self._apps.values())
 
@@ -53,11 +58,12 @@ class Tokens:
     def read(cls, path: Path) -> Self:
         """Read a file of lines ``APP TOKEN``; blank lines and lines that start with ``#`` are skipped.
 
-        A missing file is created with a fresh token for the app ``default``, readable by its owner only.
+        A missing file is created with a fresh token for the app ``default`` and one that reads metrics,
+        readable by its owner only.
 
         Raises:
             ConfigurationError: the file cannot be read or created, another user owns it or may read it, a
-                line is not such a pair, there is no pair, or two apps have the same token.
+                line is not such a pair, no app has a token, or two have the same.
         """
         try:
             if not os.path.lexists(path):
@@ -68,8 +74,8 @@ class Tokens:
         except (OSError, ValueError) as error:
             raise _unusable(path, _reason(path, error)) from error
         pairs = list(_pairs(path, text))
-        if not pairs:
-            raise ConfigurationError(f"{path} holds no token. Delete it, and it is created afresh.")
+        if all(app == METRICS_READER for app, _ in pairs):
+            raise ConfigurationError(f"{path} holds no token of an app. Delete it, and it is created afresh.")
         try:
             return cls(pairs)
         except ConfigurationError as error:
@@ -113,11 +119,11 @@ def peer_app(connection: socket.socket | None) -> str:
 
 def _create(path: Path) -> None:
     """Create a token file, whole or not at all. A file that is created at the same time stays as it is."""
-    _, token = Tokens.mint()
+    (_, token), (_, reader) = Tokens.mint(), Tokens.mint()
     descriptor, written = tempfile.mkstemp(prefix=".tokens-", dir=path.parent)  # mode 0600
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"# app token\ndefault {token}\n")
+            file.write(f"# app token\n{METRICS_READER} {reader}\ndefault {token}\n")
         with suppress(FileExistsError):
             os.link(written, path)
     finally:
@@ -173,6 +179,11 @@ def _pairs(path: Path, text: str) -> Iterator[tuple[str, str]]:
             raise ConfigurationError(
                 f"{path}, line {number} is not an app's name and a token of at least "
                 f"{_MIN_CHARACTERS} ASCII characters, separated by a space. Correct it."
+            )
+        if words[0].startswith("@") and words[0] != METRICS_READER:
+            raise ConfigurationError(
+                f"{path}, line {number}: {words[0]} is no app. Names that begin with @ are agentrt's own, of "
+                f"which there is {METRICS_READER}; give the app another name."
             )
         yield words[0], words[1]
 

@@ -1,4 +1,4 @@
-"""The server's metrics for Prometheus. Counts of tokens are coarse: none tells the length of one prompt."""
+"""The server's metrics for Prometheus. All that grows with a text is coarse: none tells the length of one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from ..context.store.store import StoreStatistics
 from ..output.generation import Generation
 from ..pool.model_pool import ModelPool
 from ..pool.pooled_model import ModelStatus, PooledModel
+from ..statistics import RuntimeStatistics
 from .coarse_histogram import CoarseHistogram
 
 _TOKENS: Final = (64, 256, 1024, 4096, 16_384, 65_536)
 _TOKEN_STEP: Final = 256
+_BYTES_STEP: Final = 2**20
+_STEPS: Final = {"_tokens": _TOKEN_STEP, "_steps": _TOKEN_STEP, "_chunks_recomputed": 8}
+"""How exact counters are, by the ends of their names: a forward pass may be one token, a chunk is 32."""
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _GAUGES: Final = (
@@ -25,9 +29,9 @@ _GAUGES: Final = (
     ("agentrt_sequences_running", "Sequences that hold KV blocks."),
     ("agentrt_sequences_waiting", "Sequences that hold no KV blocks."),
     ("agentrt_kv_blocks", "Blocks of the KV cache."),
-    ("agentrt_kv_blocks_free", "Free blocks of the KV cache."),
+    ("agentrt_kv_blocks_free", "Free blocks of the KV cache, coarse."),
     ("agentrt_contexts_on_disk", "Contexts in the folder of the model, with those of KV alone."),
-    ("agentrt_context_disk_bytes", "Bytes of their files."),
+    ("agentrt_context_disk_bytes", "Bytes of their files, in MiB begun."),
     ("agentrt_context_foreign_chunks", "Stored chunks of another model or setting, to be recomputed."),
     ("agentrt_context_refused_files", "Damaged files of contexts that were set aside."),
     (
@@ -132,8 +136,13 @@ class _ModelCollector(Collector):
 
 
 def _coarse(name: str, count: float) -> float:
-    """Return a count of tokens in steps: two exact ones would tell the length of the prompt between them."""
-    return count - count % _TOKEN_STEP if name.endswith("_tokens") else count
+    """Return a count in steps: two exact ones would tell the length of the prompt or answer between them."""
+    step = next((step for end, step in _STEPS.items() if name.endswith(end)), 1)
+    return count - count % step if step > 1 else count
+
+
+def _rounded_up(count: int, step: int) -> int:
+    return -(-count // step) * step
 
 
 def _gauges_of(model: PooledModel) -> tuple[float, ...]:
@@ -147,14 +156,20 @@ def _gauges_of(model: PooledModel) -> tuple[float, ...]:
         statistics.engine.running,
         statistics.engine.waiting,
         statistics.blocks,
-        statistics.free_blocks,
+        _coarse_free_blocks(statistics),
         *_file_gauges_of(statistics.context_files),
         statistics.engine.seconds_since_progress,
     )
 
 
+def _coarse_free_blocks(statistics: RuntimeStatistics) -> int:
+    """Return the free blocks, with those that are not free in steps of as many as 256 tokens have."""
+    step = max(1, _TOKEN_STEP // statistics.block_tokens)
+    return max(0, statistics.blocks - _rounded_up(statistics.blocks - statistics.free_blocks, step))
+
+
 def _file_gauges_of(files: StoreStatistics | None) -> tuple[float, ...]:
     if files is None:
         return (0.0,) * 4
-    disk_bytes = files.text_bytes + files.chunk_bytes
+    disk_bytes = _rounded_up(files.text_bytes + files.chunk_bytes, _BYTES_STEP)
     return files.contexts, disk_bytes, files.foreign_chunks, files.refused_files

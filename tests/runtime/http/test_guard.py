@@ -73,6 +73,29 @@ def test_no_spelling_of_the_path_shows_metrics_to_others(start: Callable[..., Ru
     connection.close()
 
 
+def test_a_token_of_metrics_reads_them_and_nothing_else(start: Callable[..., Running]) -> None:
+    server = start(tokens=Tokens([("@metrics", "r" * 20), ("mine", "t" * 20), ("notes", "u" * 20)]))
+    reader = {"authorization": "Bearer " + "r" * 20}
+    owner = {"authorization": "Bearer " + "t" * 20}
+    with httpx.Client(base_url=server.url) as http:
+        assert http.get("/owner", headers=owner).json() is True, "the first app, not the first line"
+        assert http.get("/metrics", headers=reader).status_code == 200
+        assert http.get("/health", headers=reader).json() == "local", "as without a token"
+        for method, path in (("GET", "/app"), ("GET", "/owner"), ("POST", "/metrics"), ("POST", "/health")):
+            refused = http.request(method, path, headers=reader)
+            assert (refused.status_code, error_of(refused)["code"]) == (403, "metrics_only")
+
+
+@pytest.mark.parametrize("path", ["/metrics/", "//metrics", "/app/../metrics", "/metrics/../app"])
+def test_a_token_of_metrics_reads_them_at_their_own_path(start: Callable[..., Running], path: str) -> None:
+    """What an engine behind a gateway makes of another spelling is not known here."""
+    server = start(tokens=Tokens([("mine", "t" * 20), ("@metrics", "r" * 20)]))
+    connection = HTTPConnection("127.0.0.1", server.port)
+    connection.request("GET", path, headers={"authorization": "Bearer " + "r" * 20})
+    assert connection.getresponse().status == 403
+    connection.close()
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_only_reading_health_needs_no_token(start: Callable[..., Running], method: str) -> None:
     server = start(tokens=Tokens([("mine", "t" * 20)]))

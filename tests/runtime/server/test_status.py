@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.http.serving import Running
-from tests.runtime.server.conftest import HELLO
+from tests.runtime.server.conftest import HELLO, running
 
 
 def test_models(client: openai.OpenAI, runtime: LocalRuntime) -> None:
@@ -94,6 +95,59 @@ def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Runni
         after = samples_in(httpx.get(f"{server.url}/metrics").text)
         changes = {value - before.get(name, 0.0) for name, value in after.items()}
         assert not changes & {usage["prompt_tokens"], usage["total_tokens"]}
+
+
+def test_what_grows_with_a_text_is_coarse(
+    start: Callable[..., Running], runtime: LocalRuntime, gate: Any
+) -> None:
+    """Also while it is used: one answer is one forward pass a token, and blocks of 32 tokens."""
+    server = start()
+    with ThreadPoolExecutor() as threads:
+        body = {"model": "nano", "messages": [{"role": "user", "content": "lasagne " * 90}], "max_tokens": 9}
+        answer = threads.submit(httpx.post, f"{server.url}/v1/chat/completions", json=body, timeout=60)
+        gate.arrived()  # the engine is halted here
+        during = samples_in(httpx.get(f"{server.url}/metrics").text)
+        gate.open()
+        assert answer.result().status_code == 200
+    step = 256 // runtime.statistics().block_tokens
+    used = during["agentrt_kv_blocks", "nano"] - during["agentrt_kv_blocks_free", "nano"]
+    assert used > 0
+    assert used % step == 0
+    after = samples_in(httpx.get(f"{server.url}/metrics").text)
+    assert after["agentrt_engine_steps_total", "nano"] % 256 == 0
+
+
+def test_the_bytes_of_contexts_are_coarse(open_runtime: Callable[..., LocalRuntime], tmp_path: Path) -> None:
+    with running(open_runtime(context_folder=tmp_path)) as server:
+        httpx.post(f"{server.url}/v1/contexts", json={})
+        samples = samples_in(httpx.get(f"{server.url}/metrics").text)
+    assert samples["agentrt_contexts_on_disk", "nano"] > 0
+    assert samples["agentrt_context_disk_bytes", "nano"] == 2**20
+
+
+def test_the_dashboard_queries_metrics_that_exist(start: Callable[..., Running]) -> None:
+    file = Path(__file__).parents[3] / "deploy" / "grafana-dashboard.json"
+    dashboard = json.loads(file.read_text(encoding="utf-8"))
+    server = start()
+    httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
+    text = httpx.get(f"{server.url}/metrics").text
+    labels: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    queries += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for query in queries:
+        named = set(re.findall(r"agentrt_\w+", query))
+        assert named
+        assert named <= labels.keys(), query
+        grouped = {label for by in re.findall(r"by \(([^)]*)\)", query) for label in by.split(", ")}
+        matched = set(re.findall(r"(\w+)=~", query))
+        for metric in named:
+            assert grouped | matched <= labels[metric], query
 
 
 def test_what_apps_do_is_for_the_owner_only(start: Callable[..., Running]) -> None:

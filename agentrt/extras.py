@@ -56,7 +56,10 @@ MODULES: dict[Extra, tuple[str, ...]] = {
     "serve": ("prometheus_client",),
     "demo": ("dateutil", "httpx", "icalendar"),
     "all": (),
-    "bench": ("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "pydantic_ai", "xllamacpp"),
+    "bench": (
+        *("eager_tools_langgraph", "httpx2", "matplotlib", "openai", "opentelemetry", "pydantic_ai"),
+        "xllamacpp",
+    ),
     "browser": ("playwright",),
     "testing": ("respx",),
 }

@@ -34,6 +34,7 @@ class BenchName(enum.StrEnum):
     SCHEDULER = "scheduler"
     SPECULATION = "speculation"
     TOOLCACHE = "toolcache"
+    TRACES = "traces"
 
 
 NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
@@ -46,12 +47,13 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
     BenchName.SCHEDULER: ("runtime",),
     BenchName.SPECULATION: ("bench",),
     BenchName.TOOLCACHE: ("serve", "openai"),
+    BenchName.TRACES: ("bench",),
 }
 """What a bench imports. It is asked for before the bench begins its work."""
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
-    "--model": set(BenchName) - {BenchName.ATTACK, BenchName.PAGE},
+    "--model": set(BenchName) - {BenchName.ATTACK, BenchName.PAGE, BenchName.TRACES},
     "--part": {BenchName.ATTACK, BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},

@@ -58,6 +58,7 @@ class _OpenTurn:
     runs: dict[int, _Run] = field(default_factory=dict)
     drafts: int = 0
     costs: dict[str, DraftCost] = field(default_factory=dict)
+    ended: bool = False
 
 
 class SpanObserver:
@@ -102,14 +103,11 @@ class SpanObserver:
             case SpeculationStarted():
                 self._begin_run(turn, event)
             case TurnAnswered():
-                for predictor, cost in turn.costs.items():
-                    tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
-                    turn.span.add_event("agentrt.draft", {"agentrt.predictor": predictor, **tokens})
-                turn.span.set_attribute("agentrt.drafts", turn.drafts)
-                turn.span.set_attribute("agentrt.tool_calls", event.tools)
-                turn.span.end()
+                self._end_turn(turn, {"agentrt.tool_calls": event.tools})
             case CallClaimed():
-                outcome = {"agentrt.speculation": "claimed", "agentrt.saved_s": event.saved_s}
+                # Calls that the engine answers from its tool cache reach no tool.
+                kind = "answered" if _call.get() is None else "claimed"
+                outcome = {"agentrt.speculation": kind, "agentrt.saved_s": event.saved_s}
                 _describe_call(outcome)
                 self._end_run(turn, event.run, event.tool_s, outcome)
             case SpeculationWasted():
@@ -119,6 +117,12 @@ class SpanObserver:
                 _describe_call({"agentrt.speculation": "missed", "agentrt.reason": event.reason})
             case SubmissionRefused():
                 self._mark_refused(turn, event)
+
+    def leave(self, number: int, reason: str) -> None:
+        """End the span of turn ``number``, unless it was answered; ``reason`` says why it was not."""
+        turn = self._turn(number)
+        if turn is not None:
+            self._end_turn(turn, {"agentrt.reason": reason})
 
     def enter(self, number: int) -> None:
         """Make the span of turn ``number`` the current one for the rest of this context."""
@@ -185,6 +189,17 @@ class SpanObserver:
         if oldest is not None:  # speculations are claimed soon after their turn, or never
             for run in list(oldest.runs.values()):
                 run.span.end()
+
+    def _end_turn(self, turn: _OpenTurn, outcome: dict[str, Any]) -> None:
+        with self._lock:
+            ended, turn.ended = turn.ended, True
+        if ended:
+            return
+        for predictor, cost in turn.costs.items():
+            tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
+            turn.span.add_event("agentrt.draft", {"agentrt.predictor": predictor, **tokens})
+        turn.span.set_attributes({"agentrt.drafts": turn.drafts} | outcome)
+        turn.span.end()
 
     def _begin_run(self, turn: _OpenTurn, event: SpeculationStarted) -> None:
         started_ns = time.time_ns()

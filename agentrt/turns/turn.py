@@ -306,6 +306,8 @@ class Turn:
         self._answer.end()
         self._starter.close(reason)
         self._speculations.cache.close(reason)
+        if self._shared.spans is not None:
+            self._shared.spans.leave(self._number, reason)
         if self._stop_drafting is not None:
             self._stop_drafting()
 

@@ -110,7 +110,7 @@ class Guard:
             if not is_owner and _normal_path(scope) in self._of_owner:
                 raise ApiError(
                     403,
-                    "it tells what all apps do. Send the owner's token: that of the first app in the token file.",
+                    "it tells what all apps do. Send the owner's token: the first app's in the token file.",
                     code="owner_only",
                 )
             return app, is_owner, True

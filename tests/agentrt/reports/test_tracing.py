@@ -249,6 +249,27 @@ def test_what_a_speculative_run_traces_is_below_its_span(exporter: InMemorySpanE
     assert inside.parent.span_id == early.context.span_id  # type: ignore[union-attr]
 
 
+def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) -> None:
+    """As that of a request that failed, or was sent ahead in vain: its runs are below a span that exists."""
+    ran = threading.Event()
+
+    @speculable
+    def look(q: str) -> str:
+        ran.set()
+        return q
+
+    predictor = ScriptedSpeculator([ToolCall("look", {"q": "a"})])
+    with SpeculationSession([look], [predictor]) as session, session.turn([], []):
+        assert ran.wait(20)
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    turn = spans["speculate"]
+    assert spans["execute_tool look"].parent.span_id == turn.context.span_id  # type: ignore[union-attr]
+    assert dict(turn.attributes or {}) == {
+        "agentrt.drafts": 1,
+        "agentrt.reason": "the model gave no answer",
+    }
+
+
 def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySpanExporter) -> None:
     ran = threading.Event()
 

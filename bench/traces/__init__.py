@@ -1,0 +1,1 @@
+"""Whether the spans of the example scripts are linked to each other."""

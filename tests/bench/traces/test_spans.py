@@ -1,0 +1,54 @@
+"""Which spans of a script are linked."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentrt.bench.traces.main import recorded_spans
+from agentrt.bench.traces.spans import SpanRecord, of_agentrt, unlinked
+
+
+def span(
+    id: str, parent: str | None, *links: str, outcome: str | None = None, trace: str = "t", own: bool = True
+) -> SpanRecord:
+    return SpanRecord(
+        name=id,
+        scope="agentrt" if own else "script",
+        trace_id=trace,
+        span_id=id,
+        parent_id=parent,
+        links=links,
+        outcome=outcome,
+    )
+
+
+SCRIPT = [span("script", None, own=False), span("turn", "script"), span("chat", "script")]
+CALL, RUN = span("call", "script", "run", outcome="claimed"), span("run", "turn", "call", outcome="claimed")
+
+
+def test_calls_and_runs_that_name_each_other_are_linked() -> None:
+    wasted, missed = span("wasted", "turn", outcome="wasted"), span("missed", "script", outcome="missed")
+    assert unlinked([*SCRIPT, CALL, RUN, wasted, missed]) == []
+
+
+@pytest.mark.parametrize(
+    ("others", "apart"),
+    [
+        ([span("lost", "nobody")], ["lost"]),
+        ([span("root", None)], ["root"]),
+        ([span("far", "turn", trace="u")], ["far"]),
+        ([CALL], ["call"]),
+        ([CALL, span("run", "turn", outcome="claimed")], ["call", "run"]),
+        ([span("call", "script", outcome="claimed"), RUN], ["call", "run"]),
+    ],
+)
+def test_others_are_not(others: list[SpanRecord], apart: list[str]) -> None:
+    assert [each.name for each in unlinked([*SCRIPT, *others])] == apart
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("script", ["travel_planner", "openai_agents_sdk"])
+def test_the_spans_of_a_script_are_linked(script: str) -> None:
+    spans = recorded_spans(script)
+    assert any(each.outcome == "claimed" for each in of_agentrt(spans))
+    assert unlinked(spans) == []

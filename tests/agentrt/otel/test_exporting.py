@@ -98,3 +98,28 @@ def test_spans_of_a_process_are_exported_and_flushed() -> None:
     assert '"name": "one"' in done.stdout
     assert '"service.name": "fallback"' in done.stdout
     assert done.stdout.strip().endswith("('traces',)")
+
+
+def test_an_exporter_that_never_ends_does_not_hold_the_process() -> None:
+    program = (
+        "import threading\n"
+        "import agentrt.otel.exporting as exporting\n"
+        "from agentrt.otel import api\n"
+        "class Stuck:\n"
+        "    def export(self, spans): threading.Event().wait()\n"
+        "    def shutdown(self): threading.Event().wait()\n"
+        "exporting._find = lambda signal, name: Stuck\n"
+        "with exporting.exporting('x'):\n"
+        "    for _ in range(10_000):\n"
+        "        api.tracer().start_span('one').end()\n"
+        "print('ended')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={"OTEL_TRACES_EXPORTER": "console", "PATH": "", "PYTHONPATH": ":".join(sys.path)},
+    )
+    assert done.stdout.strip() == "ended"

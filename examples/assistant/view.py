@@ -7,6 +7,8 @@ from typing import Protocol
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
+from agentrt.terminal_text import printable
+
 _LONGEST_RESULT = 90  # characters of a tool's result that are shown
 
 
@@ -38,15 +40,19 @@ class BackgroundView(Protocol):
 
 
 def describe(message: AnyMessage) -> list[str]:
-    """Return a message as short lines: calls with arguments, results cut to one line, text unchanged."""
+    """Return a message as short lines for a terminal: calls with arguments, results cut, text in one line.
+
+    Control characters of models and tools are shown, not obeyed.
+    """
     if isinstance(message, ToolMessage):
-        result = message.text
-        return [f"= {result if len(result) <= _LONGEST_RESULT else result[:_LONGEST_RESULT] + ' ...'}"]
+        result = " ".join(message.text.split())
+        shown = result if len(result) <= _LONGEST_RESULT else result[:_LONGEST_RESULT] + " ..."
+        return [printable(f"= {shown}")]
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     lines = []
     for call in calls:
         arguments = (
             f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call["args"].items()
         )
-        lines.append(f"* {call['name']}({', '.join(arguments)})")
-    return [*lines, " ".join(message.text.split())] if message.text else lines
+        lines.append(printable(f"* {call['name']}({', '.join(arguments)})"))
+    return [*lines, printable(" ".join(message.text.split()))] if message.text else lines

@@ -8,6 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from agentrt.terminal_text import printable
+
 from ..assistant.latencies import Latencies
 from .comparison import Comparison, Turn
 from .run import Result
@@ -111,7 +113,7 @@ def _explain(difference: str, *, exact: bool, console: Console) -> None:
             "the last bits of a token's probability, and which requests share a batch depends on timing:",
             style="yellow",
         )
-    console.print(difference, markup=False, soft_wrap=True)
+    console.print(printable(difference), markup=False, soft_wrap=True)
 
 
 def _table(comparison: Comparison) -> Table:
@@ -123,7 +125,7 @@ def _table(comparison: Comparison) -> Table:
     for name, total in zip(names, totals, strict=True):
         table.add_column(name, _cell(name, total), justify="right", no_wrap=True)
     for turn, row in zip(comparison.plain, rows, strict=True):
-        table.add_row(escape(turn.request), *map(_cell, names, row))
+        table.add_row(escape(printable(turn.request)), *map(_cell, names, row))
     return table
 
 

@@ -14,6 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from agentrt.terminal_text import printable
+
 from ..assistant.view import SpeculationView, TurnView, describe
 
 SideName: TypeAlias = Literal["plain", "agentrt"]
@@ -70,7 +72,7 @@ class SideLog:
 
     def token(self, text: str) -> None:
         """Add to the text that is being written."""
-        self.writing += text
+        self.writing += printable(text)
 
     def message(self, message: AnyMessage) -> None:
         """Add the lines of the call, the result or the answer."""
@@ -112,7 +114,7 @@ class PlainView:
 
     def request(self, number: int, of: int, text: str) -> None:
         """Print the request."""
-        self._print(f"\n> {text}")
+        self._print(f"\n> {printable(text)}")
 
     def answered(self) -> None:
         """Print what both did."""
@@ -151,7 +153,7 @@ class LiveView:
 
     def request(self, number: int, of: int, text: str) -> None:
         """Show the request."""
-        self._title, self._request = f"request {number} of {of}", text
+        self._title, self._request = f"request {number} of {of}", printable(text)
 
     def answered(self) -> None:
         """Print the request with both times above the picture."""

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,21 @@ def test_no_further_request_is_asked_when_time_is_up(little: Path, monkeypatch: 
     assert [turn.request for turn in comparison.plain] == REQUESTS[:1]
 
 
+def test_an_escape_sequence_in_a_mail_is_shown_and_not_obeyed(little: Path) -> None:
+    mail = EmailMessage()
+    mail["From"], mail["Date"], mail["Subject"] = "Eve", "Mon, 02 Nov 2026 09:00:00 +0000", "Pottery class"
+    mail.set_content(
+        "Bring an apron\x9b2J\u202e and \x1b]0;owned\x07clay."
+    )  # JSON text has the first two as they are
+    (little / "mail.mbox").write_bytes(b"From MAILER-DAEMON\n" + mail.as_bytes() + b"\n")
+    printed = io.StringIO()
+    view = PlainView(Console(file=printed, width=200))
+    run_demo(little, Latencies().times(0), view, requests=["What does the mail about pottery class say?"])
+    assert "* read_mail(" in printed.getvalue()
+    assert "Bring an apron\\x9b2J\\u202e" in printed.getvalue()
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(printed.getvalue())
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
 def test_a_killed_demo_does_not_disturb_the_next(little: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
@@ -189,7 +205,8 @@ def test_chat_answers_from_the_terminal() -> None:
 
 
 def test_chat_writes_into_the_folder_of_the_user(little: Path) -> None:
-    result = CliRunner().invoke(app, ["chat", "--data", str(little)], input="Write a note: buy candles\n")
+    arguments = ["chat", "--data", str(little), "--allow-writes"]
+    result = CliRunner().invoke(app, arguments, input="Write a note: buy candles\n")
     assert result.exit_code == 0, result.output
     assert [note.text for note in Notes(little / "notes.db").all()][1:] == ["buy candles"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage
 
+from ...terminal_text import printable
 from ...tools.speculable import speculable_tool
-from .terminal_text import printable
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware

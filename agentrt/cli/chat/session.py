@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from ...errors import PromptTooLongError, RequestError
+from ...terminal_text import printable
 from .conversation import Conversation
 from .slash_commands import SlashCommands
-from .terminal_text import printable
 from .views import ConversationView
 
 if TYPE_CHECKING:

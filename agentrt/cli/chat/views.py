@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from .terminal_text import printable
+from ...terminal_text import printable
 
 if TYPE_CHECKING:
     from langchain_core.messages import AnyMessage
@@ -32,10 +32,10 @@ class ConversationView:
 
         if self._streamed:
             self._console.print()
-        text = " ".join(message.text.split())
+        text = printable(" ".join(message.text.split()))
         for line in describe(message):
             if not self._streamed or line != text:
-                self._console.print(Text(f"  {printable(line)}", style="dim"), soft_wrap=True)
+                self._console.print(Text(f"  {line}", style="dim"), soft_wrap=True)
         self._streamed = False
 
 

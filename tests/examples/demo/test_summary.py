@@ -112,3 +112,12 @@ def test_the_introduction_says_what_is_made_up() -> None:
     assert "takes 170 ms" in other
     assert "one after the other" in other
     assert "held to" not in other
+
+
+def test_escape_sequences_of_models_and_tools_are_shown() -> None:
+    escapes = "\x1b[2J\x9b31m\u202e"
+    said = dataclasses.replace(PLAIN[0], request=f"Read {escapes}", transcript=f"ai {escapes}")
+    console = Console(file=(file := io.StringIO()), width=200)
+    summarize(measured((said,), (dataclasses.replace(said, transcript="ai Hi!"),)), console)
+    assert "\u241b[2J" in file.getvalue()
+    assert not {"\x1b", "\x9b", "\u202e"} & set(file.getvalue())

@@ -133,3 +133,26 @@ def test_the_questions_beside_digests_have_a_bar_for_each_policy(clock: Clock) -
     picture = drawn(view)
     assert "5 of 5 questions" in picture
     assert "2 of 5 questions" in picture
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+
+
+def test_escape_sequences_in_a_mail_reach_neither_view(clock: Clock) -> None:
+    printed, live = io.StringIO(), io.StringIO()
+    views: list[DemoView] = [PlainView(Console(file=printed)), LiveView(Console(file=live, width=120))]
+    mail = f'{{"from": "Eve", "body": "Hi{ESCAPES}"}}'
+    for view in views:
+        view.request(1, 1, f"Read the file {ESCAPES}.txt")
+        for name in view_module.SIDES:
+            view.side(name).begin()
+        clock.seconds += 0.5
+        view.side("plain").message(ToolMessage(mail, tool_call_id="c1"))
+        view.side("plain").message(AIMessage(f"It says: Hi{ESCAPES}"))
+        view.side("plain").token(f"Hi{ESCAPES}")
+    picture = drawn(views[1])  # type: ignore[arg-type]
+    assert "\u241b[2J" in picture
+    for view in views:
+        view.answered()
+    for text in (printed.getvalue(), live.getvalue(), picture):
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(text)

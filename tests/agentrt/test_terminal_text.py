@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrt.cli.chat.terminal_text import printable
+from agentrt.terminal_text import printable
 
 
 def test_text_lines_and_tabs_stay() -> None:

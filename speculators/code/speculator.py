@@ -6,9 +6,11 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from agentrt.argument_checks import check_collection
 from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta, ToolCall
 from agentrt.drafts import DraftRequest
 from agentrt.errors import ConfigurationError
+from agentrt.tools.speculable import speculable_tool
 
 from .blocks import ArgumentCode, FencedCode
 from .program import Program, parameters_of
@@ -23,8 +25,9 @@ class CodeSpeculator:
 
     It is for agents that run code in which tools are functions (CodeAct): the code stands between fences in
     the answer's text, or in an argument of a call of ``runner``. A call is started if it is surely made, and
-    with literal arguments: not one in a condition, loop, ``try`` or function, and none after a use of a tool
-    that is not speculable. There is no draft model. From an answer that is not streamed it yields nothing.
+    with literal arguments: not one in a condition, loop, ``try`` or function, and none after a possible
+    write, such as a call of a function that is neither speculable nor a pure builtin. There is no draft
+    model. From an answer that is not streamed it yields nothing.
 
     The code claims these calls if what it calls are the ``@speculable`` functions themselves, in the context
     of the run. An unfinished speculation is waited for, but never by blocking an event loop: run code that
@@ -43,15 +46,22 @@ class CodeSpeculator:
         runner: str = "run_code",
         argument: str = "code",
     ) -> None:
-        """``functions`` are those that code can call, speculable or not.
+        """``functions`` are the tools that code can call.
 
-        They may be left out where the requests have the schemas of all of them. ``fences`` are pairs of the
-        texts before and after code; ``argument`` of ``runner`` holds code.
+        They may be left out where the requests have their schemas and none of them is a coroutine function or
+        has an effect (``prepare`` and ``commit``). ``fences`` are pairs of the texts before and after code;
+        ``argument`` of ``runner`` holds code.
 
         Raises:
-            ConfigurationError: a function has no signature, or a fence is empty.
+            ConfigurationError: ``functions`` is no collection, one of them has no signature, or a fence is
+                empty.
         """
+        check_collection("functions", functions, "a list of the functions that the code calls")
+        functions = list(functions)
         self._signatures = dict(map(_signature, functions))
+        self._coroutines = {each.__name__ for each in functions if inspect.iscoroutinefunction(each)}
+        tools = [tool for each in functions if (tool := speculable_tool(each)) is not None]
+        self._with_effect = {tool.name for tool in tools if tool.two_phase}
         if not all(opening and closing for opening, closing in fences):
             raise ConfigurationError("a fence is empty. Give pairs of the texts before and after code.")
         self._fences = tuple(fences)
@@ -62,7 +72,12 @@ class CodeSpeculator:
         """Yield each call of the answer's code that is surely made, with literal arguments."""
         answer = _Answer(self._fences, self._runner, self._argument)
         statements = Statements()
-        program = Program({**parameters_of(request.tools), **self._signatures}, request.speculable)
+        program = Program(
+            {**parameters_of(request.tools), **self._signatures},
+            request.speculable,
+            coroutines=self._coroutines,
+            with_effect=self._with_effect,
+        )
         async for event in request.answer.events():
             for statement in statements.feed(answer.read(event)):
                 for call in program.take(statement):

@@ -120,7 +120,7 @@ def test_a_call_is_the_tool_until_its_own_statement_binds_the_name() -> None:
 
 
 def test_calls_come_in_the_order_in_which_they_are_made() -> None:
-    code = 'x = search(read("a"), limit=1)\nprint(gather(search("b"), read("c")))\nread("d")'
+    code = 'x = search(read("a"), limit=1)\nprint(max(search("b"), read("c")))\nread("d")'
 
     assert [arguments for _, arguments in found(code)] == [
         {"name": "a"},
@@ -149,8 +149,129 @@ def test_within_a_statement_the_order_counts_too() -> None:
     assert found('f(search("a"), send("ann", "hi"), search("b"))') == [("search", {"query": "a"})]
 
 
-def test_a_write_that_is_no_tool_any_more_is_none() -> None:
-    assert found('send = print\nsend("a")\nsearch("b")') == [("search", {"query": "b"})]
+WRITES = [
+    'open("a.txt", "w").write("new")',
+    'with open("a.txt", "w") as file:\n    file.write("new")',
+    'import os\nos.system("true")',
+    'from os import system\nsystem("true")',
+    'import subprocess as s\ns.run(["true"])',
+    'from pathlib import Path\nPath("a.txt").write_text("new")',
+    'exec("anything")',
+    'eval("anything")',
+    'globals()["anything"]("x")',
+    'getattr(x, "anything")()',
+    'unlisted("x")',
+    "box.send()",
+    "later = send\nlater()",
+    "send = print\nsend()",
+    "print = box.send\nprint()",
+    "[print := box.send, print()]",
+    "[print() for print in boxes]",
+    "(lambda print: print())(box.send)",
+    "list(map(box.send, x))",
+    "sorted(x, key=box.send)",
+    "sorted(x, key=lambda each: each.send())",
+    "sorted(x, key=lambda each: unlisted(each))",
+    "max(x, key=unlisted)",
+    "print(x, file=box)",
+    "print(*x, **y)",
+    "for each in x:\n    unlisted(each)",
+    "if x:\n    box.send()",
+    "def f():\n    unlisted()",
+    "@unlisted\ndef f(): pass",
+    "class C(Base): pass",
+    "del x",
+    'del x["a"]',
+    'x["a"] = 1',
+    "x.a = 1",
+    'x["a"] += 1',
+    "import unlisted",
+    "from .json import x",
+    "from os import *",
+    "await later",
+    "await unlisted()",
+    "async with x: pass",
+    "async for each in x: pass",
+    "items = []\nitems = box\nitems.append(1)",
+    "items = []\nfor items in boxes: pass\nitems.append(1)",
+    "items = []\nf = lambda items: items.append(1)",
+    "items = []\ndef f(items): items.append(1)",
+    "items = other = []\nother.unlisted()",
+    "search = box\nsearch()",
+    'f"{unlisted()}"',
+    "assert unlisted()",
+    "raise unlisted()",
+    "x: unlisted() = 1",
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_anything_that_is_not_known_to_be_pure_is_a_write(write: str) -> None:
+    assert found(f'search("before")\n{write}\nsearch("after")') == [("search", {"query": "before"})]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'print("a", len(x), sorted(y, key=len), max(y, key=lambda each: each["b"]), sep="")',
+        'text = "-".join(["a"]) + "{}".format(x) + f"{x:>3}"',
+        'found = []\nfound.append(x)\nfound[0] = "b"\nprint(found)',
+        'known: dict = {"a": 1}\nknown["b"] = x\nknown.update(y)',
+        'text = "a b"\nprint(text.split())',
+        "import json, os.path\nfrom datetime import date",
+        "for each in x:\n    print(each)\n    read(each)",
+        "if x > 3 and y[0].b:\n    print(x)",
+        "def f(a, b=1):\n    return a + b",
+        "try:\n    int(x)\nexcept ValueError:\n    pass",
+        "x, y = 1, [2]",
+        "assert x",
+    ],
+)
+def test_what_is_known_to_be_pure_is_no_write(code: str) -> None:
+    assert found(f'{code}\nsearch("after")') == [("search", {"query": "after"})]
+
+
+def test_a_tool_by_the_name_of_a_builtin_is_that_tool() -> None:
+    program = Program({"search": ("query",), "print": ("text",)}, ["search"])
+
+    assert program.take('print("a")') == []
+    assert program.take('search("a")') == []
+
+
+@pytest.mark.parametrize(
+    ("code", "queries"),
+    [
+        ('x = [open("a").write("new"), search("after")][1]', []),
+        ('x = {1: unlisted(), search("after"): 2}', []),
+        ('x = {search("before"): unlisted(), 1: search("after")}', ["before"]),
+        ('unlisted(search("before"), unlisted(), search("after"))', ["before"]),
+        ('box.send(search("before"))', ["before"]),
+        ('box["a"] = search("before")', ["before"]),
+        ('box[unlisted()] = search("a")', []),
+        ('print(search("before").upper(), search("after"))', ["before"]),
+    ],
+)
+def test_calls_of_one_statement_count_in_the_order_of_evaluation(code: str, queries: list[str]) -> None:
+    assert [arguments["query"] for _, arguments in found(code)] == queries
+
+
+def test_a_coroutine_function_is_called_where_it_is_awaited() -> None:
+    def of(code: str) -> list[str]:
+        program = Program(TOOLS, ["search", "read"], coroutines=["search"])
+        return [call.name for call in program.take(code)]
+
+    assert of('x = search("a")') == []  # and awaited after a write, perhaps
+    assert of('x = await search("a")') == ["search"]
+    assert of('x = await asyncio.gather(search("a"), read("b"), search("c"))') == ["search", "read", "search"]
+    assert of('x = await gather(search("a"), unlisted())') == ["search"]
+    assert of('x = asyncio.create_task(search("a"))') == []
+
+
+def test_a_speculable_tool_with_an_effect_is_called_but_nothing_after_it() -> None:
+    program = Program(TOOLS, ["search", "send"], with_effect=["send"])
+    calls = [*program.take('send("ann", "hi")'), *program.take('search("after")')]
+
+    assert [call.name for call in calls] == ["send"]
 
 
 def test_without_names_all_tools_are_speculable() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,6 +107,36 @@ def test_what_is_read_after_a_write_is_read_after_it() -> None:
     assert report.total.claims == 1
 
 
+def test_what_is_read_after_a_file_was_written_is_what_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+
+    @speculable
+    def look(path: str) -> str:
+        return Path(path).read_text()
+
+    async def main(code: str) -> list[str]:
+        file.write_text("old")
+        async with SpeculationSession([look], [CodeSpeculator([look])]) as session:
+            with session.turn([], []) as turn:
+                turn.observe(TextDelta(f"<code>\n{code}\n</code>"))
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                turn.bind([])
+            printed: list[str] = []
+            await asyncio.to_thread(exec, code, {"look": look, "print": printed.append})
+        return printed
+
+    path, names = str(file), {"name": str(file), "text": "new"}
+    for write in (
+        f"opened = open({path!r}, 'w')\nopened.write('new')\nopened.close()",
+        f"with open({path!r}, 'w') as opened:\n    opened.write('new')",
+        f"import os\nos.system('printf new > {path}')",
+        f"from pathlib import Path\nPath({path!r}).write_text('new')",
+        f"exec('from pathlib import Path; Path(name).write_text(text)', {names!r})",
+    ):
+        assert asyncio.run(main(f"{write}\nprint(look({path!r}))")) == ["new"]
+
+
 def test_a_call_that_the_code_does_not_reach_is_wasted_and_does_not_stop_its_tool() -> None:
     failing = '<code>\n1 / 0\nprint(await read("x"))\n</code> .'
     agent = Agent(failing, failing, "<code>\nprint(1)\n</code> .")
@@ -128,7 +159,7 @@ def test_calls_in_a_condition_are_not_started() -> None:
 def test_code_in_an_argument_of_a_call(positional: bool) -> None:
     async def main() -> None:
         agent = Agent()
-        call = 'read(\\"x\\")' if positional else 'read(name=\\"x\\")'
+        call = 'await read(\\"x\\")' if positional else 'await read(name=\\"x\\")'
         speculator = CodeSpeculator([agent.read] if positional else (), runner="python", argument="source")
         async with SpeculationSession([agent.read], [speculator]) as session:
             with session.turn([], []) as turn:
@@ -202,5 +233,8 @@ def test_wrong_settings_are_refused() -> None:
         CodeSpeculator(fences=[("<code>", "")])
     with pytest.raises(ConfigurationError, match="functions: an object of type int"):
         CodeSpeculator([3])  # type: ignore[list-item]
+    for wrong in (None, Agent().read):
+        with pytest.raises(ConfigurationError, match=r"functions: .* Give a list of the functions"):
+            CodeSpeculator(wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="cannot hold a predictor that reads calls"):
         EnsembleSpeculator([CodeSpeculator()])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,12 +15,24 @@ from contextlib import contextmanager
 def running(command: str, *options: str) -> Iterator[str]:
     """Run ``agentrt serve`` or ``agentrt gateway`` on a free port of this machine; yield its base URL.
 
+    The server has its defaults and ``options``. On Linux and macOS it does not read the user's config file,
+    which may name a folder of contexts that another server holds, say.
+
     Raises:
         RuntimeError: the server did not start. The message has what it printed, such as the line that
             installs what is missing.
     """
     line = [sys.executable, "-m", "agentrt", command, "--port", "0", "--no-auth", *options]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+    with (
+        tempfile.TemporaryDirectory() as settings,
+        subprocess.Popen(
+            line,
+            env={**os.environ, "XDG_CONFIG_HOME": settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as server,
+    ):
         try:
             yield _address(server)
         finally:

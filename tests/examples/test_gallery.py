@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import agentrt.examples
+from agentrt.examples.gallery.servers import running
 
 EXAMPLES = Path(agentrt.examples.__path__[0]).resolve()
 
@@ -108,6 +110,17 @@ def test_a_gateway_answers_calls_in_front_of_an_engine(tmp_path: Path) -> None:
     assert "> What is the weather in Cairo?\nIn Cairo it is 15 degrees" in printed
     assert "16 requests without results ahead of the calls" in printed
     assert "the answers are equal." in printed
+
+
+def test_servers_of_examples_do_not_read_the_users_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "agentrt"
+    settings.mkdir(mode=0o700)
+    (settings / "config.toml").write_text('[serve]\nmemory-mib = 1\n[gateway]\nport = "x"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with running("serve", "--model", "nano") as engine, running("gateway", "--upstream", engine) as url:
+        assert httpx2.get(f"{url}/models").json()["data"][0]["id"] == "nano"
 
 
 LANGCHAIN = "cli,langgraph,runtime"

@@ -34,8 +34,9 @@ class PatternSpeculator:
 
     It learns online, from each answer of the main model: which tool follows in which context, and where each
     argument came from (a field of an earlier result, a word of the request, an earlier argument, the next
-    item of a list, a constant). A prediction takes some milliseconds in a worker thread and costs nothing, so
-    the number of samples (λ) does not matter; ``max_drafts`` and ``min_probability`` bound the drafts.
+    item of a list, a constant). A tool that was never called is not predicted. A prediction takes some
+    milliseconds in a worker thread and costs nothing, so the number of samples (λ) does not matter;
+    ``max_drafts`` and ``min_probability`` bound the drafts.
 
     With a ``store`` it keeps what it has learned in a SQLite file that only its owner can read; see
     :class:`~agentrt.speculators.pattern.store.HistoryStore` for the contents. Use one store per user: what

@@ -52,6 +52,42 @@ def test_it_learns_to_list_and_then_to_read_each(predictor: PatternSpeculator) -
     assert live_through(predictor, orders(77)) == [True] * 4  # a customer and orders never seen before
 
 
+def test_a_tool_that_was_never_called_is_not_predicted(predictor: PatternSpeculator) -> None:
+    def asked(question: str) -> DraftRequest:
+        tools = [tool("search_web", "query"), tool("look_up", "word")]
+        return DraftRequest([{"role": "user", "content": question}], tools)
+
+    request = asked('Search the web for "kayak rental"')
+    assert predictions(predictor, asked("Hello!")) == predictions(predictor, request) == []
+    predictor.learn(request, [ToolCall("search_web", {"query": "kayak rental"})])
+    again = asked('Search the web for "rowing boats"')
+    assert predictions(predictor, again)[0] == ToolCall("search_web", {"query": "rowing boats"})
+    assert {call.name for call in predictions(predictor, again)} == {"search_web"}
+
+
+def test_a_call_in_the_conversation_counts_also_if_it_was_not_learned(predictor: PatternSpeculator) -> None:
+    requests = [request for request, _ in orders(1).turns()]
+    found = [{call.name for call in predictions(predictor, request)} for request in requests[:3]]
+    assert found[0] == set()
+    assert "list_orders" in found[1] | found[2]
+    assert "send_reply" not in found[2]
+
+
+def test_a_tool_without_parameters_is_predicted_once_it_was_called(tmp_path: Path) -> None:
+    tools = [tool("list_files")]
+    request = DraftRequest([{"role": "user", "content": "List files"}], tools)
+    first = PatternSpeculator(tmp_path / "history.sqlite")
+    assert predictions(first, request) == []
+    for _ in range(3):
+        first.learn(
+            DraftRequest([{"role": "user", "content": "List files"}], tools), [ToolCall("list_files", {})]
+        )
+    first.close()
+    second = PatternSpeculator(tmp_path / "history.sqlite")
+    assert predictions(second, request) == [ToolCall("list_files", {})]
+    second.close()
+
+
 def test_it_predicts_no_call_where_the_model_used_to_answer(predictor: PatternSpeculator) -> None:
     for number in range(8):
         live_through(predictor, orders(number))

@@ -51,11 +51,16 @@ class AgentRun:
         self._turns: WeakSet[Turn] = WeakSet()
 
     async def take_tools(self, context: RunContext[Any]) -> None:
-        """Take the tools of the next model request from the context in which it is prepared."""
+        """Take the tools of the next model request from the context in which it is prepared.
+
+        Raises:
+            ConfigurationError: a tool was named that the agent does not have.
+        """
         manager = context.tool_manager
         if manager is None or manager.tools is None:
             return
         self._context = context = manager.ctx or context
+        self._speculable.check_names(manager.tools, manager.toolset)
         self._tools = {}
         for name, tool in manager.tools.items():
             claiming = claiming_tool(tool)

@@ -58,9 +58,11 @@ class SpeculateTools(AbstractCapability[AgentDepsT]):
         ``{"annotations": {"readOnlyHint": True}}``. ``options`` are those of :func:`agentrt.speculable` for
         the selected tools. ``samples`` is the number of drafts that each predictor samples (SpecTools' λ).
 
+        A name that none of an agent's function tools has raises :class:`ConfigurationError` in its run.
+
         Raises:
-            ConfigurationError: there is no predictor, ``samples`` is below 1, ``config`` sets ``turn_ahead``,
-                or an option is unknown or has an invalid value.
+            ConfigurationError: there is no predictor, ``tools`` is none of these, ``samples`` is below 1,
+                ``config`` sets ``turn_ahead``, or an option is unknown or has an invalid value.
         """
         given = predictors_of(predictors)
         if not given:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -115,9 +115,22 @@ def toolsets_around(leaf: AbstractToolset[Any], root: AbstractToolset[Any]) -> l
     """Return the toolsets that a call passes from ``root`` on to ``leaf``; None if it does not lead there."""
     if root is leaf:
         return []
-    inner = [root.wrapped] if isinstance(root, WrapperToolset) else getattr(root, "toolsets", ())
-    for toolset in inner:
+    for toolset in _inner(root) or ():
         between = toolsets_around(leaf, toolset)
         if between is not None:
             return [root, *between]
     return None
+
+
+def leaves(root: AbstractToolset[Any]) -> list[AbstractToolset[Any]]:
+    """Return the toolsets in ``root`` that hold no others."""
+    inner = _inner(root)
+    return [leaf for toolset in inner for leaf in leaves(toolset)] if inner is not None else [root]
+
+
+def _inner(root: AbstractToolset[Any]) -> Sequence[AbstractToolset[Any]] | None:
+    """Return the toolsets that a toolset holds; None if it is not made to hold any."""
+    if isinstance(root, WrapperToolset):
+        return [root.wrapped]
+    found: Sequence[AbstractToolset[Any]] | None = getattr(root, "toolsets", None)
+    return found

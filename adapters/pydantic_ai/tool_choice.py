@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_ai.tools import RunContext, ToolDefinition, ToolSelector, matches_tool_selector
-from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
+from agentrt.errors import ConfigurationError
 from agentrt.tools.speculable import speculable_tool
 from agentrt.tools.speculable_tool import SpeculableOptions
 
-from .claiming_toolset import ClaimingTool
+from .claiming_toolset import ClaimingTool, leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,28 @@ class SpeculableTools:
 
     selector: ToolSelector[Any]
     options: SpeculableOptions
+
+    def __post_init__(self) -> None:
+        """Raise :class:`ConfigurationError` if the selector is none."""
+        if not _is_selector(self.selector):
+            raise ConfigurationError(
+                f"tools: {self.selector!r} selects no tools. Give a list of their names, a dict of their "
+                "metadata, a function of the run's context and the tool's definition, or 'all'."
+            )
+
+    def check_names(self, shown: Collection[str], root: AbstractToolset[Any]) -> None:
+        """Raise :class:`ConfigurationError` if the selector names a tool that the agent does not have.
+
+        ``shown`` are the tools that the model sees in the present step, ``root`` has all of them. Nothing is
+        raised if there may be others: those that a step hides, or of a toolset that lists them later.
+        """
+        if isinstance(self.selector, (str, dict)) or callable(self.selector):
+            return
+        unknown = [name for name in self.selector if name not in shown]
+        if unknown and _all_shown(shown, root):
+            raise ConfigurationError(
+                f"tools: the agent has no tool {unknown[0]!r}. Name some of {', '.join(sorted(shown))}."
+            )
 
     async def options_of(
         self, tool: ClaimingTool[Any], definition: ToolDefinition, context: RunContext[Any]
@@ -45,3 +70,28 @@ def _declared_options(tool: ClaimingTool[Any]) -> SpeculableOptions | None:
     known = toolset.tools.get(name)
     described = None if known is None else speculable_tool(known.function)
     return None if described is None else described.options
+
+
+def _is_selector(selector: object) -> bool:
+    if callable(selector):
+        return not isinstance(selector, type) and _takes_two(selector)
+    if isinstance(selector, str):
+        return selector == "all"
+    if isinstance(selector, Sequence):
+        return all(isinstance(name, str) for name in selector)
+    return isinstance(selector, dict)
+
+
+def _takes_two(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
+
+
+def _all_shown(shown: Collection[str], root: AbstractToolset[Any]) -> bool:
+    listed = [leaf.tools if isinstance(leaf, FunctionToolset) else None for leaf in leaves(root)]
+    return None not in listed and sum(len(tools or ()) for tools in listed) <= len(shown)

@@ -106,6 +106,35 @@ def test_each_call_runs_once_and_is_claimed(drive: Drive, is_async: bool) -> Non
     asyncio.run(main())
 
 
+def look_up(q: str) -> str:
+    """Look something up."""
+    return q
+
+
+@pytest.mark.parametrize("wrong", ["ALL", "look_up", [look_up], look_up, 3, None, {"look_up"}, dict, [3]])
+def test_what_selects_no_tools_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^tools: .* selects no tools. Give a list of their names"):
+        SpeculateTools(StreamSpeculator(), tools=wrong)
+
+
+def test_the_name_of_no_tool_is_refused_in_the_run() -> None:
+    async def main(names: list[str], **options: Any) -> None:
+        speculation = SpeculateTools[None](StreamSpeculator(), tools=names)
+        agent = Agent(Script("done").model(), capabilities=[speculation], **options)
+        await agent.run("go")
+
+    async def hidden(context: RunContext[None], definition: ToolDefinition) -> None:
+        return None
+
+    later = Tool(look_up, name="later", prepare=hidden)
+    for options in ({"tools": [look_up]}, {"toolsets": [FunctionToolset([look_up])]}, {}):
+        with pytest.raises(ConfigurationError, match=r"the agent has no tool 'look_pu'. Name some of"):
+            asyncio.run(main(["look_pu"], **options))
+    asyncio.run(main(["later", "look_up"], tools=[look_up, later]))
+    asyncio.run(main(["a_look_up"], toolsets=[FunctionToolset([look_up]).prefixed("a")]))
+    asyncio.run(main(["look_pu"], toolsets=[lambda context: FunctionToolset([look_up])]))
+
+
 @pytest.fixture
 def loop_of_sync_runs() -> Iterator[None]:
     """The loop that ``run_sync`` uses, which it leaves open."""

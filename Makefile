@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-BENCHES ?= speculation toolcache scheduler engine models drafting context attack
+BENCHES ?= speculation toolcache scheduler engine models drafting context traces attack
 # The tests of a file share what they open, so a file stays on one worker.
 WORKERS ?= 2
 PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile

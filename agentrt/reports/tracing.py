@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 _MAX_TURNS = 256
-_call: ContextVar[Span | None] = ContextVar("agentrt_call_span", default=None)
-"""The span of the call that this context answers."""
 
 
 def tracing_observer() -> SpanObserver | None:
@@ -59,6 +57,10 @@ class _OpenTurn:
     drafts: int = 0
     costs: dict[str, DraftCost] = field(default_factory=dict)
     ended: bool = False
+
+
+_call: ContextVar[tuple[_OpenTurn, Span] | None] = ContextVar("agentrt_call_span", default=None)
+"""The turn and the span of the call that this context answers."""
 
 
 class SpanObserver:
@@ -106,15 +108,19 @@ class SpanObserver:
                 self._end_turn(turn, {"agentrt.tool_calls": event.tools})
             case CallClaimed():
                 # Calls that the engine answers from its tool cache reach no tool.
-                kind = "answered" if _call.get() is None else "claimed"
-                outcome = {"agentrt.speculation": kind, "agentrt.saved_s": event.saved_s}
-                _describe_call(outcome)
+                call = _call_of(turn)
+                kind = "answered" if call is None else "claimed"
+                outcome: dict[str, Any] = {"agentrt.speculation": kind, "agentrt.saved_s": event.saved_s}
+                if call is not None:
+                    call.set_attributes(outcome)
                 self._end_run(turn, event.run, event.tool_s, outcome)
             case SpeculationWasted():
                 reason = {"agentrt.reason": event.reason}
                 self._end_run(turn, event.run, event.ran_s, {"agentrt.speculation": "wasted"} | reason)
             case CallMissed():
-                _describe_call({"agentrt.speculation": "missed", "agentrt.reason": event.reason})
+                call = _call_of(turn)
+                if call is not None:
+                    call.set_attributes({"agentrt.speculation": "missed", "agentrt.reason": event.reason})
             case SubmissionRefused():
                 self._mark_refused(turn, event)
 
@@ -161,7 +167,7 @@ class SpanObserver:
         if early is not None:
             span.add_link(early.span.get_span_context())
             early.span.add_link(span.get_span_context())
-        token = _call.set(span)
+        token = _call.set((turn, span))
         try:
             with api.current(span):
                 yield
@@ -241,7 +247,7 @@ class SpanObserver:
         return self._trace.set_span_in_context(span)
 
 
-def _describe_call(outcome: dict[str, Any]) -> None:
-    span = _call.get()
-    if span is not None:
-        span.set_attributes(outcome)
+def _call_of(turn: _OpenTurn) -> Span | None:
+    """Return the span of the call of ``turn`` that this context answers; another turn's may be around it."""
+    call = _call.get()
+    return call[1] if call is not None and call[0] is turn else None

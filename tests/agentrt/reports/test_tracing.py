@@ -270,6 +270,21 @@ def test_a_turn_without_an_answer_ends_its_span(exporter: InMemorySpanExporter) 
     }
 
 
+def test_what_an_engine_answers_within_a_call_is_not_the_call_s(exporter: InMemorySpanExporter) -> None:
+    """A tool may be an agent of its own."""
+    outer, inner = SpanObserver(), SpanObserver()
+    for observer in (outer, inner):
+        observer.on_event(TurnStarted(1))
+    inner.on_event(SpeculationStarted(1, "look", "p", run=1))
+    with outer.calling(1, "ask", "id1", None):
+        inner.on_event(CallClaimed(1, "look", 1.0, 0.0, 0.1, "p", run=1))
+    outcomes = {
+        span.name: (span.attributes or {}).get("agentrt.speculation")
+        for span in exporter.get_finished_spans()
+    }
+    assert outcomes == {"execute_tool look": "answered", "execute_tool ask": None}
+
+
 def test_a_call_that_the_framework_traces_is_no_second_span(exporter: InMemorySpanExporter) -> None:
     ran = threading.Event()
 

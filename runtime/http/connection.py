@@ -24,6 +24,7 @@ STOPPING_WRITE_S: Final = 3.0
 
 _FIRST_PROBE_S: Final = 0.1
 _PROBE_FACTOR: Final = 3
+"""Seconds between the first two bytes that are sent early, and by what each later interval is longer."""
 _LINGER_BODIES: Final = 4
 """What a closing connection discards at most, in bodies of the greatest size."""
 

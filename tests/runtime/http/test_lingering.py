@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
 
@@ -25,16 +25,11 @@ TOKEN = {"authorization": "Bearer " + "t" * 20}
 REFUSED = b"POST /body HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\nauthorization: no\r\n\r\n"
 
 
-def pieces(length: int) -> Iterator[bytes]:
-    for _ in range(0, length, 65536):
-        yield bytes(65536)
-
-
 @pytest.mark.parametrize(
     ("headers", "body", "status", "code"),
     [
         (TOKEN, bytes(8_500_000), 413, "request_too_large"),
-        (TOKEN, pieces(8_500_000), 413, "request_too_large"),
+        (TOKEN, [bytes(65536)] * 130, 413, "request_too_large"),
         (TOKEN, bytes(30 * MIB), 413, "request_too_large"),
         ({}, bytes(8 * MIB), 401, "invalid_api_key"),
         (TOKEN | {"host": "evil.example"}, bytes(8 * MIB), 421, "invalid_host"),

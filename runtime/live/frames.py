@@ -10,8 +10,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 
 from ..engine.request_status import RequestStatus
@@ -82,24 +81,26 @@ class _Watched:
         self._stack = ExitStack()
         self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
         self.expectation = Expectation()
-        self._asked: Future[list[RequestStatus]] | None = None
+        self._asked: asyncio.Future[list[RequestStatus]] | None = None
         self._answer: list[RequestStatus] = []
 
     async def requests(self) -> list[RequestStatus]:
         """Return the requests that have not ended, as they were a moment ago at the latest.
 
         An idle engine is not asked, so that it can reclaim memory. One whose kernel takes longer than a
-        frame is asked once.
+        frame is asked once. One that has stopped would never answer.
         """
+        if self._runtime.closed:
+            return []
         if self._asked is None:
             engine = self._runtime.statistics().engine
             if not engine.running and not engine.waiting:
                 self._answer = []
                 return self._answer
-            self._asked = self._runtime.unfinished_requests(MAX_REQUESTS)
-        with suppress(TimeoutError):
-            answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._asked)), _ANSWER_S)
-            self._asked, self._answer = None, answer
+            self._asked = asyncio.wrap_future(self._runtime.unfinished_requests(MAX_REQUESTS))
+        await asyncio.wait([self._asked], timeout=_ANSWER_S)
+        if self._asked.done():
+            self._answer, self._asked = self._asked.result(), None
         return self._answer
 
     def close(self) -> None:

@@ -8,7 +8,10 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from agentrt import Priority
+from agentrt.errors import RuntimeClosedError
 from agentrt.runtime import LocalRuntime, PooledModel
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
@@ -104,6 +107,32 @@ def test_an_idle_engine_is_not_woken(runtime: LocalRuntime, monkeypatch: Any) ->
     monkeypatch.setattr(runtime, "unfinished_requests", asked.append)
     frames_around(runtime, lambda: None)
     assert asked == []
+
+
+def test_an_engine_that_stops_has_no_requests(open_runtime: Any, hold: Any) -> None:
+    runtime = open_runtime()
+    gate = hold(runtime)
+    frames = Frames(lambda: [PooledModel.of(runtime)])
+
+    async def watch() -> list[list[Frame]]:
+        first = await frames.next()
+        gate.arrived()
+        asked = await frames.next()  # in vain: the engine is in a kernel
+        with ThreadPoolExecutor(1) as closing:
+            closed = closing.submit(runtime.close)
+            until(lambda: runtime.closed)
+            gate.open()
+            closed.result(30)
+        last = await frames.next()
+        return [frame["models"][0]["requests"] for frame in (first, asked, last)]
+
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(runtime.generate, PROMPT, max_tokens=50)
+        shown = asyncio.run(watch())
+        with pytest.raises(RuntimeClosedError):
+            answer.result(30)
+    frames.stop()
+    assert shown[-1] == []
 
 
 def kernel(number: int, role: Role = Role.DECODE, *, reactive: bool = True) -> TracedKernel:

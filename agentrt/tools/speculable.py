@@ -26,7 +26,8 @@ def speculable(**options: Unpack[SpeculableKeywords]) -> Callable[[Tool], Tool]:
 def speculable(tool: Any = None, /, **options: Any) -> Any:
     """Declare that a tool is stateless and cheap, so that it may be run speculatively.
 
-    Use it on a plain function, sync or async, on a LangChain tool, or above LangChain's ``@tool`` or
+    Use it on a plain function or an object's method, ``speculable(notes.search)``, sync or async, on a
+    LangChain tool, or above LangChain's ``@tool`` or
     ``@function_tool`` of the OpenAI Agents SDK, with or without :class:`SpeculableOptions` as keywords. A
     function that takes pydantic-ai's ``RunContext`` runs speculatively in its agents
     (:class:`agentrt.adapters.pydantic_ai.SpeculateTools`)::
@@ -49,22 +50,40 @@ def speculable(tool: Any = None, /, **options: Any) -> Any:
 
 
 def _declare(tool: Any, options: SpeculableOptions) -> Any:
-    is_function = inspect.isfunction(tool)
+    is_method = inspect.ismethod(tool)
+    is_function = inspect.isfunction(tool) or is_method
     if is_function:
+        _check_bound(tool)
         wrap = _wrapper_of(_first_parameter_type(tool), _ADAPTERS_WITH_CONTEXTS)
     else:
         wrap = _wrapper_of(type(tool), _ADAPTERS)
+    if wrap is not None and is_method:
+        raise NotSpeculableError(
+            f"{tool.__name__} is a method that takes the context of a framework's run. Select the tool by "
+            "its name in the adapter of the framework."
+        )
     if wrap is not None:
         return wrap(tool, options)
     if not is_function:
         raise NotSpeculableError(
             f"{tool!r} is neither a function nor a tool of a supported framework. Decorate the function."
         )
-    function = plain_function(tool)
+    function = tool if is_method else plain_function(tool)
     described = _from_function(function, options)
     claiming = claiming_function(function, described)
     setattr(claiming, MARK, described)
     return claiming
+
+
+def _check_bound(function: Callable[..., Any]) -> None:
+    """Raise :class:`NotSpeculableError` for a function in a class that takes its object or class."""
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), None)
+    if owner and not owner.endswith("<locals>") and first in ("self", "cls"):
+        raise NotSpeculableError(
+            f"{function.__qualname__} is a method without its object. Leave the class as it is, and declare "
+            f"the method of an object: speculable(object.{function.__name__})."
+        )
 
 
 def speculable_tool(tool: object) -> SpeculableTool | None:

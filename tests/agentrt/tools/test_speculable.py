@@ -111,6 +111,63 @@ def test_parameters_that_a_model_cannot_name_are_refused() -> None:
             speculable(bad)
 
 
+class Notes:
+    """Notes of one person."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.runs: list[str] = []
+
+    def find(self, word: str) -> str:
+        """Find a note."""
+        self.runs.append(word)
+        return f"{self.owner}: {word}"
+
+    async def afind(self, word: str) -> str:
+        """Find a note."""
+        return self.find(word)
+
+
+@pytest.mark.parametrize("name", ["find", "afind"])
+def test_the_method_of_an_object_is_a_tool(name: str) -> None:
+    notes = Notes("Ann")
+    find = speculable(getattr(notes, name))
+
+    async def main() -> Any:
+        call = ToolCall(name, {"word": "tea"}, "c1")
+        async with SpeculationSession([find], ScriptedSpeculator([call])) as session:
+            with session.turn([{"role": "user", "content": "go"}], []) as turn:
+                await asyncio.sleep(1)
+                turn.bind([call])
+            return await session.acall(call), session.report().total.claims
+
+    assert run_in_virtual_time(main) == ("Ann: tea", 1)
+    assert notes.runs == ["tea"]
+    assert list(inspect.signature(find).parameters) == ["word"]
+
+
+def test_a_method_without_its_object_is_refused() -> None:
+    with pytest.raises(NotSpeculableError, match=r"Notes.find is a method without its object.*object.find"):
+        speculable(Notes.find)
+    with pytest.raises(NotSpeculableError, match="is a method without its object"):
+
+        class Broken:
+            @speculable
+            async def find(self, word: str) -> str:
+                return word
+
+
+def test_a_static_method_is_a_function() -> None:
+    class Words:
+        @staticmethod
+        @speculable
+        def upper(word: str) -> str:
+            return word.upper()
+
+    assert speculable_tool(Words.upper) is not None
+    assert Words.upper("a") == "A"
+
+
 def test_generator_functions_are_refused() -> None:
     def pages(query: str) -> Iterator[str]:
         yield query

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,6 +17,9 @@ class Settings(BaseModel):
     :class:`~pydantic.ValidationError` is never raised.
     """
 
+    called: ClassVar[str | None] = None
+    """What errors call the settings, if not by the name of the class."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def __init__(self, **settings: Any) -> None:
@@ -24,7 +27,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise invalid_settings(type(self).__name__, error) from None
+            raise invalid_settings(self.called or type(self).__name__, error) from None
 
     # Pydantic then validates settings within settings without calling this constructor, so that their errors
     # come with their whole path.
@@ -62,7 +65,7 @@ class Settings(BaseModel):
         try:
             return super().model_validate(obj, **options)
         except ValidationError as error:
-            raise invalid_settings(cls.__name__, error) from None
+            raise invalid_settings(cls.called or cls.__name__, error) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -70,7 +73,7 @@ class Settings(BaseModel):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
-            raise invalid_settings(cls.__name__, error) from None
+            raise invalid_settings(cls.called or cls.__name__, error) from None
 
 
 def invalid_settings(name: str, error: ValidationError) -> ConfigurationError:

@@ -269,6 +269,10 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """
         self._finalizer()
 
+    def __repr__(self) -> str:
+        """Return the name of the model, and whether the runtime is open."""
+        return f"<{type(self).__name__} {self.model_id}, {'closed' if self.closed else 'open'}>"
+
     @property
     def closed(self) -> bool:
         """Whether the runtime was closed or has failed, and so answers no more requests."""

@@ -146,6 +146,10 @@ class SpeculationReport(BaseModel):
         """The cost of drafts and wasted runs, in the currency of their prices."""
         return self.total.wasted_cost + sum(each.money for each in self.predictors.values())
 
+    def __repr__(self) -> str:
+        """Return the first line of the summary."""
+        return f"<{type(self).__name__}: {self._summary()[0]}>"
+
     def __str__(self) -> str:
         """Return a summary of a few lines."""
         lines = [

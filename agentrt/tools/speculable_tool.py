@@ -7,12 +7,12 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, TypedDict, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from ..calls import canonical_key
 from ..concurrency.threads import run_in_thread
@@ -73,6 +73,8 @@ class SpeculableOptions(Settings):
     functions, or all three are coroutine functions.
     """
 
+    called: ClassVar[str] = "a speculable tool"
+
     ttl: PositiveFloat = 60.0
     max_concurrency: PositiveInt = 8
     timeout: PositiveFloat = 60.0
@@ -84,6 +86,13 @@ class SpeculableOptions(Settings):
     prepare: Callable[..., Any] | None = None
     commit: Callable[[Any], Any] | None = None
     discard: Callable[[Any], Any] | None = None
+
+    @field_validator("invalidated_by", mode="before")
+    @classmethod
+    def _any_collection(cls, given: Any) -> Any:
+        if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
+            raise ValueError('give a list of names of tools, such as ["send_mail"]')
+        return tuple(given)
 
     @model_validator(mode="after")
     def _two_phases_are_complete(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -77,3 +78,7 @@ def test_ipython_prints_the_summary() -> None:
     printer = Printer()
     REPORT._repr_pretty_(printer, cycle=False)
     assert printer.shown == str(REPORT)
+
+
+def test_the_representation_of_a_report_is_one_line() -> None:
+    assert re.fullmatch(r"<SpeculationReport: 0 of 0 calls claimed [^\n]*>", repr(SpeculationReport()))

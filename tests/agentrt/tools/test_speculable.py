@@ -168,6 +168,16 @@ def test_a_static_method_is_a_function() -> None:
     assert Words.upper("a") == "A"
 
 
+def test_names_of_writing_tools_come_in_any_collection() -> None:
+    for names in (["send"], ("send",), {"send"}, {"send": 1}.keys()):
+        described = speculable_tool(speculable(invalidated_by=names)(Notes("Ann").find))  # type: ignore[arg-type]
+        assert described is not None
+        assert described.options.invalidated_by == ("send",)
+    for wrong in ("send", {"send": 1}, 3, None, [3]):
+        with pytest.raises(ConfigurationError, match=r"^a speculable tool cannot be used.*invalidated_by"):
+            speculable(invalidated_by=wrong)  # type: ignore[arg-type]
+
+
 def test_generator_functions_are_refused() -> None:
     def pages(query: str) -> Iterator[str]:
         yield query

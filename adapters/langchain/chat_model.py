@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -16,7 +16,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, Strict, ValidationError, field_validator, model_validator
 
 from agentrt.argument_checks import check_setting
 from agentrt.errors import ConfigurationError, InvalidRequestError
@@ -25,7 +25,7 @@ from agentrt.settings import invalid_settings
 from agentrt.toolcache import ResultSource, current_result_source
 
 from .errors import langchain_errors
-from .generation_request import GenerationRequest, generation_request, runtime_options
+from .generation_request import FIELDS_OF_CHAT_OPENAI, GenerationRequest, generation_request, runtime_options
 from .generations import AnswerFormat, ChunkConverter, chat_result, chat_result_in_blocks
 from .named_runtimes import NAMED_RUNTIMES
 from .response_format import response_format_of
@@ -33,18 +33,12 @@ from .runtime_answers import RuntimeAnswers
 from .structured_output import Method, structured_output
 from .token_counts import count_message_tokens
 
+# As strict as a request is, in which "5" is no number either.
+Bool = Annotated[bool, Strict()]
+Number = Annotated[float, Strict()]
+Whole = Annotated[int, Strict()]
 ToolLike = dict[str, Any] | type | Callable[..., Any] | BaseTool
 
-_FIELDS_OF_CHAT_OPENAI: Final = {
-    "api_key": "The model runs in this process. Leave it out, or use ChatOpenAI for an endpoint.",
-    "base_url": "The model runs in this process. Leave it out, or use ChatOpenAI for an endpoint.",
-    "max_completion_tokens": "Use max_tokens.",
-    "model_kwargs": "Give each option by its name.",
-    "model_name": "Use model.",
-    "request_timeout": "Use timeout.",
-    "stop_sequences": "Use stop.",
-}
-"""Fields under which ``ChatOpenAI`` has what is called otherwise here, or what a local model has not."""
 _REQUEST_FIELDS: Final = (
     *("app", "priority", "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
     *("frequency_penalty", "presence_penalty", "seed", "stop", "logit_bias", "logprobs", "top_logprobs"),
@@ -86,30 +80,30 @@ class ChatAgentRT(BaseChatModel):
     app: str = ""
     """Name of the app: with one, what its threads have computed is kept beyond the KV arena, too."""
     priority: Priority | None = None
-    max_tokens: int | None = 4096
+    max_tokens: Whole | None = 4096
     """Maximum number of tokens of an answer; None for as many as the context holds. A small model that does
     not find the end of its answer would write until the context is full."""
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    seed: int | None = None
+    temperature: Number = 0.0
+    top_p: Number = 1.0
+    top_k: Whole = 0
+    min_p: Number = 0.0
+    repetition_penalty: Number = 1.0
+    frequency_penalty: Number = 0.0
+    presence_penalty: Number = 0.0
+    seed: Whole | None = None
     stop: list[str] | str | None = None
     """Texts that end the answer, unless the request has some; they are not part of it."""
-    logit_bias: dict[int, float] | None = None
-    logprobs: bool | None = None
+    logit_bias: dict[int, Number] | None = None
+    logprobs: Bool | None = None
     """Whether ``response_metadata["logprobs"]`` has the log probability of each token."""
-    top_logprobs: int | None = None
+    top_logprobs: Whole | None = None
     """How many alternatives of each token ``logprobs`` has, 0 to 20."""
-    n: int = Field(default=1, ge=1)
+    n: Whole = Field(default=1, ge=1)
     """Number of answers to each request, which ``generate`` and ``agenerate`` return. With ``seed``, answer
     ``i`` has seed ``seed + i``."""
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: Number | None = Field(default=None, gt=0)
     """Seconds after which a request ends with :class:`DeadlineExceededError`; each retry has as many."""
-    max_retries: int = Field(default=2, ge=0)
+    max_retries: Whole = Field(default=2, ge=0)
     """How often a request is sent again that the runtime refuses because too many wait."""
     streaming: bool = False
     """Whether ``invoke`` generates by streaming, too, so that callbacks get its chunks."""
@@ -131,7 +125,7 @@ class ChatAgentRT(BaseChatModel):
                 has another ``model`` open.
             AgentRTError: as :meth:`LocalRuntime.open` raises it.
         """
-        for name, instead in _FIELDS_OF_CHAT_OPENAI.items():
+        for name, instead in FIELDS_OF_CHAT_OPENAI.items():
             if name in fields:
                 raise ConfigurationError(f"ChatAgentRT has no {name}. {instead}")
         try:
@@ -156,6 +150,13 @@ class ChatAgentRT(BaseChatModel):
                 f"the runtime has {names[0]!r} open, not {self.model!r}. Give only one of the two."
             )
         return self.model
+
+    @field_validator("priority", mode="before")
+    @classmethod
+    def _check_priority(cls, given: Any) -> Any:
+        if given is not None and given not in list(Priority):
+            raise ValueError("give Priority.REACTIVE or Priority.PROACTIVE of agentrt")
+        return given
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
@@ -198,6 +199,12 @@ class ChatAgentRT(BaseChatModel):
     def get_lc_namespace(cls) -> list[str]:
         """Return the path of the public module."""
         return ["agentrt", "adapters", "langchain"]
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield the model, the options that were given, and the runtime, which says whether it is open."""
+        yield "model", self.model
+        yield from ((name, getattr(self, name)) for name in _REQUEST_FIELDS if name in self.model_fields_set)
+        yield "runtime", self.runtime
 
     @property
     def model_name(self) -> str:
@@ -392,7 +399,7 @@ class ChatAgentRT(BaseChatModel):
 
     def _streaming_disabled(self, **kwargs: Any) -> bool:
         # A callback that wants chunks must not make several answers one.
-        several = (kwargs.get("n") or self.n) > 1 and not kwargs.get("stream")
+        several = (kwargs.get("n") or self.n) != 1 and not kwargs.get("stream")
         return several or super()._streaming_disabled(**kwargs)
 
     def _results(self) -> ResultSource | None:

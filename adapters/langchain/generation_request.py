@@ -17,6 +17,16 @@ from .scopes import langgraph_thread
 _MAX_SESSION_CHARACTERS: Final = 256
 OWN_OPTIONS: Final = ("n", "timeout", "top_logprobs", "stream_usage")
 """What a request may have besides the options of the runtime."""
+FIELDS_OF_CHAT_OPENAI: Final = {
+    "api_key": "The model runs in this process. Leave it out, or use ChatOpenAI for an endpoint.",
+    "base_url": "The model runs in this process. Leave it out, or use ChatOpenAI for an endpoint.",
+    "max_completion_tokens": "Use max_tokens.",
+    "model_kwargs": "Give each option by its name.",
+    "model_name": "Use model.",
+    "request_timeout": "Use timeout.",
+    "stop_sequences": "Use stop.",
+}
+"""Names under which ``ChatOpenAI`` has what is called otherwise here, or what a local model has not."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +84,10 @@ def runtime_options(settings: Mapping[str, Any], given: Mapping[str, Any]) -> di
     """
     options = {**settings, **given}
     options.pop("stream", None)  # LangChain's own
-    timeout = options.pop("timeout")
+    timeout = _timeout(options.pop("timeout"))
     if options.get("deadline_s") is None:
         options["deadline_s"] = timeout
+    options["logit_bias"] = _logit_bias(options.get("logit_bias"))
     options["n"] = _answers(options["n"])
     options["stream_usage"] = bool(options["stream_usage"])
     options["logprobs"] = _logprobs(options.pop("logprobs"), options.pop("top_logprobs"))
@@ -92,8 +103,25 @@ def _check_names(given: Mapping[str, Any]) -> None:
 
     names = (*GenerationOptions.__annotations__, *OWN_OPTIONS)
     for name in given:
+        if name in FIELDS_OF_CHAT_OPENAI:
+            raise InvalidRequestError(name, f"ChatAgentRT has no {name}. {FIELDS_OF_CHAT_OPENAI[name]}")
         if name not in names and name != "stream":
             raise InvalidRequestError(name, f"there is no such option. Use one of {', '.join(names)}.")
+
+
+def _timeout(timeout: Any) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise InvalidRequestError("timeout", f"{timeout!r:.80} is no time. Give seconds, more than 0.")
+    return timeout
+
+
+def _logit_bias(bias: Any) -> Any:
+    """Return the bias with tokens as numbers, which are text in JSON, as in OpenAI's requests."""
+    if not isinstance(bias, Mapping):
+        return bias
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: bias[key] for key in bias}
 
 
 def _answers(n: Any) -> int:
@@ -114,8 +142,11 @@ def _logprobs(logprobs: Any, top: Any) -> int | None:
         if top:
             raise InvalidRequestError("top_logprobs", "needs logprobs. Set logprobs=True.")
         return None
-    alternatives: int = top or 0
-    return alternatives
+    if top is None:
+        return 0
+    if isinstance(top, bool) or not isinstance(top, int):
+        raise InvalidRequestError("top_logprobs", f"{top!r:.80} is not an integer. Use one from 0 to 20.")
+    return top
 
 
 def _stop(stop: Any) -> Any:

@@ -56,6 +56,8 @@ def _lasting_name(model: str) -> str:
     """Return a path as an absolute one, which is the same in every folder; other names as they are."""
     from agentrt.runtime.model.directory import find_model
 
+    if not model:
+        return model  # not the current folder, which realpath() makes of it: opening it raises
     path = os.path.realpath(model)
     return path if os.path.realpath(find_model(model)) == path else model
 

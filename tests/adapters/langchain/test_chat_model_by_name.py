@@ -151,3 +151,19 @@ def test_init_chat_model(chat: ChatAgentRT) -> None:
         init_chat_model("agentrt:nano", configurable_fields=["temperature"])
     with pytest.raises(ValueError, match="provider"):
         init_chat_model("no-such-model")
+
+
+def test_its_representation_has_the_model_and_whether_it_is_open() -> None:
+    runtime = LocalRuntime.open("nano")
+    model = ChatAgentRT(runtime=runtime, temperature=0.5)
+    assert repr(runtime) == "<LocalRuntime nano, open>"
+    assert repr(model) == "ChatAgentRT(model='nano', temperature=0.5, runtime=<LocalRuntime nano, open>)"
+    runtime.close()
+    assert repr(runtime) == "<LocalRuntime nano, closed>"
+
+
+def test_no_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for make in (lambda: ChatAgentRT(model=""), lambda: init_chat_model("agentrt:")):
+        with pytest.raises(ModelNotFoundError, match="'' names no model"):
+            make()

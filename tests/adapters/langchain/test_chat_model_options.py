@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -476,3 +477,52 @@ def test_a_tool_may_be_called_like_a_word_of_openai(chat: ChatAgentRT) -> None:
 
 def test_what_langchain_passes_on_is_not_refused(chat: ChatAgentRT) -> None:
     assert isinstance(chat.invoke(HELLO, tools=None, tool_choice=None, response_format=None), AIMessage)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout": "5"},
+        {"timeout": 0},
+        {"temperature": "0.5"},
+        {"max_tokens": "5"},
+        {"seed": "7"},
+        {"n": "2"},
+        {"top_logprobs": "2", "logprobs": True},
+        {"logit_bias": {"five": 1}},
+        {"logit_bias": {5: "1"}},
+        {"priority": "proactive"},
+        {"max_completion_tokens": 3},
+        {"stop_sequences": ["x"]},
+    ],
+    ids=lambda wrong: f"{wrong}",
+)
+def test_what_a_request_refuses_the_constructor_refuses_by_the_same_name(
+    exact_runtime: LocalRuntime, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+        ChatAgentRT(runtime=exact_runtime, **wrong)
+    with pytest.raises(InvalidRequestError, match=next(iter(wrong))):
+        ChatAgentRT(runtime=exact_runtime, max_tokens=2).invoke("Hello!", **wrong)
+
+
+def test_a_name_of_chat_openai_gets_the_same_advice_everywhere(exact_runtime: LocalRuntime) -> None:
+    advice = "ChatAgentRT has no max_completion_tokens. Use max_tokens."
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(advice)}$"):
+        ChatAgentRT(runtime=exact_runtime, max_completion_tokens=3)
+    with pytest.raises(InvalidRequestError, match=f"{re.escape(advice)}$"):
+        ChatAgentRT(runtime=exact_runtime).invoke("Hello!", max_completion_tokens=3)
+
+
+def test_a_wrong_priority_names_the_right_ones(exact_runtime: LocalRuntime) -> None:
+    with pytest.raises(ConfigurationError, match=r"give Priority\.REACTIVE or Priority\.PROACTIVE"):
+        ChatAgentRT(runtime=exact_runtime, priority="proactive")
+
+
+def test_tokens_of_a_bias_may_be_text_as_in_json(exact_runtime: LocalRuntime) -> None:
+    model = ChatAgentRT(runtime=exact_runtime, max_tokens=4)
+    wanted = model.invoke(HELLO, logit_bias={5: 100.0}).text
+    assert model.invoke(HELLO, logit_bias={"5": 100.0}).text == wanted
+    assert (
+        ChatAgentRT(runtime=exact_runtime, max_tokens=4, logit_bias={"5": 100.0}).invoke(HELLO).text == wanted
+    )

@@ -75,15 +75,21 @@ def answer_once(assistant: Assistant, question: str, refused: Sequence[str] = ()
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     seconds = time.perf_counter() - started
-    last = messages[-1]
+    answer = _answer(messages)
     if as_json:
         print(json.dumps(_report(assistant, conversation, messages, seconds)), flush=True)
-    elif not stream and last.text:
-        print(last.text, flush=True)  # a reader that has gone is an error now, and not when Python ends
-    _check_complete(last, refused)
+    elif not stream and answer.text:
+        print(answer.text, flush=True)  # a reader that has gone is an error now, and not when Python ends
+    _check_complete(answer, refused)
 
 
-def _check_complete(message: AnyMessage, refused: Sequence[str]) -> None:
+def _answer(messages: Sequence[AnyMessage]) -> AIMessage:
+    """Return the last message that the model has written. The agent itself writes one that ends a run."""
+    written = (message for message in reversed(messages) if isinstance(message, AIMessage))
+    return next(message for message in written if _finish_reason(message) is not None)
+
+
+def _check_complete(message: AIMessage, refused: Sequence[str]) -> None:
     if refused:
         problem = (
             f"{' and '.join(refused)} did not run: without a terminal nobody can be asked. Give "
@@ -91,6 +97,11 @@ def _check_complete(message: AnyMessage, refused: Sequence[str]) -> None:
         )
     elif _finish_reason(message) == "length":
         problem = "the answer was cut off. Raise --max-tokens."
+    elif message.tool_calls:
+        problem = (
+            "the model called tools again and again, and was stopped before it had written an answer. Ask in "
+            "other words, or choose a larger --model."
+        )
     elif not message.text.strip():
         problem = "the model has written no answer. Ask in other words, or choose another --model."
     else:
@@ -102,12 +113,13 @@ def _check_complete(message: AnyMessage, refused: Sequence[str]) -> None:
 def _report(
     assistant: Assistant, conversation: Conversation, messages: list[AnyMessage], seconds: float
 ) -> dict[str, Any]:
+    answer = _answer(messages)
     outputs = {message.tool_call_id: message.text for message in messages if isinstance(message, ToolMessage)}
     calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
     return {
         "model": assistant.runtime.model_id,
-        "answer": messages[-1].text,
-        "finish_reason": _finish_reason(messages[-1]),
+        "answer": answer.text,
+        "finish_reason": _finish_reason(answer),
         "tool_calls": [
             {"name": call["name"], "arguments": call["args"], "output": outputs.get(call["id"] or "")}
             for call in calls

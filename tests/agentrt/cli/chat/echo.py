@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelCallLimitMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -59,15 +60,22 @@ class Echo(BaseChatModel):
             raise InvalidRequestError("messages", "cannot be read. Write it otherwise.")
         if last.text == "too long":
             raise PromptTooLongError(9000, 2048, "the model's context", "choose another model")
-        name = {"look": "look_up", "write": "write"}.get(last.text)
+        again = any(message.text == "look for ever" for message in messages)
+        name = "look_up" if again else {"look": "look_up", "write": "write"}.get(last.text)
         calls = [{"name": name, "args": {"word": "roof"}, "id": "c1"}] if name else []
-        said = {"look": "", "write": "", "silent": "", "escapes": ESCAPES, "long": LONG}.get(
-            last.text, f"you said {last.text}"
+        said = (
+            ""
+            if again
+            else {"look": "", "write": "", "silent": "", "escapes": ESCAPES, "long": LONG}.get(
+                last.text, f"you said {last.text}"
+            )
         )
         message = AIMessage(
             said,
             tool_calls=calls,
-            response_metadata={"finish_reason": "length" if last.text == "cut off" else "stop"},
+            response_metadata={
+                "finish_reason": "tool_calls" if name else "length" if last.text == "cut off" else "stop"
+            },
             usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
@@ -123,7 +131,12 @@ def echo_assistant(
     )
     return Assistant(
         agent=create_agent(
-            model, [look_up, write], middleware=[] if why_not is None else [ask_before_writes(why_not)]
+            model,
+            [look_up, write],
+            middleware=[
+                ModelCallLimitMiddleware(run_limit=3, exit_behavior="end"),  # as that of the example
+                *([] if why_not is None else [ask_before_writes(why_not)]),
+            ],
         ),
         tools=[look_up, write],
         runtime=runtime,

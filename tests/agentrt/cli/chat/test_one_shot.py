@@ -109,12 +109,24 @@ def test_a_terminal_receives_text_as_it_comes_without_escape_sequences(
     )
 
 
-@pytest.mark.parametrize(("question", "problem"), [("silent", "no answer"), ("cut off", "--max-tokens")])
+@pytest.mark.parametrize(
+    ("question", "problem"),
+    [("silent", "no answer"), ("cut off", "--max-tokens"), ("look for ever", "again and again")],
+)
 def test_an_answer_that_is_empty_or_cut_off_has_exit_code_1(
     question: str, problem: str, runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask(runner, question) == 1
     assert problem in capsys.readouterr().err
+
+
+def test_what_the_agent_says_when_it_stops_the_model_is_no_answer(
+    runner: asyncio.Runner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(runner, "look for ever", as_json=True) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["answer"], report["finish_reason"]) == ("", "tool_calls")
+    assert len(report["tool_calls"]) == 3
 
 
 def test_a_write_without_a_terminal_does_not_run_and_the_message_names_the_option(

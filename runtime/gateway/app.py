@@ -20,6 +20,8 @@ from .bounded_redis import BoundedRedis
 from .config import GatewayConfig
 from .gateway_state import GatewayState
 from .relay import relay
+from .separation import Separation
+from .shared_ids import SharedIds
 from .shared_outputs import SharedOutputs
 from .upstream import Upstream
 
@@ -34,9 +36,11 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     """
     upstream, admission = Upstream(config), Admission(config)
     threads = FairThreads("agentrt-gateway")
-    shared = None
+    shared = shared_ids = None
     if config.redis is not None:
-        shared = SharedOutputs(BoundedRedis(config.redis, config.redis_password), config.tokens, threads)
+        redis = BoundedRedis(config.redis, config.redis_password)
+        shared = SharedOutputs(redis, config.tokens, threads)
+        shared_ids = None if config.tokens is None else SharedIds(redis, config.tokens)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
@@ -47,7 +51,8 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
 
     # It has no /openapi.json of its own: that path is the engine's.
     app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
-    app.state.gateway = GatewayState(upstream, admission, shared)
+    separation = Separation(shared_ids) if len(config.apps) > 1 else None
+    app.state.gateway = GatewayState(upstream, admission, shared, separation)
     app.state.open_responses = OpenResponses()
     app.state.threads = threads
     for router in (chat.router, health.router, models.router, submission.router):

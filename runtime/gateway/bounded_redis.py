@@ -90,7 +90,7 @@ class BoundedRedis:
             self._failed(str(error))
             return None
         if self._breaker.is_open:
-            _log.warning("Redis answers again: tool outputs are shared with other replicas.")
+            _log.warning("Redis answers again: replicas know what others received.")
         self._breaker.succeeded()
         return answer
 
@@ -110,7 +110,7 @@ class BoundedRedis:
         self._breaker.failed()
         if self._breaker.is_open and not before:
             _log.warning(
-                "Redis fails (%s): tool outputs that reach another replica are not used until it answers. "
+                "Redis fails (%s): no replica knows what others received until it answers. "
                 "See that it runs, is near, and has memory.",
                 reason,
             )

@@ -10,18 +10,21 @@ from fastapi import Request
 
 from ..http.admission import Admission
 from ..http.priority_header import hinted_priority
+from .separation import Separation
 from .shared_outputs import SharedOutputs
 from .upstream import Upstream
 
 
 @dataclass(frozen=True)
 class GatewayState:
-    """The engine, the limit on requests in progress, and what the gateway shares with its replicas."""
+    """The engine, the limit on requests in progress, what is shared with replicas, what keeps apps apart."""
 
     upstream: Upstream
     admission: Admission
     shared: SharedOutputs | None
     """None if there are no replicas."""
+    separation: Separation | None
+    """None where there is one app, or each client has its own key."""
 
     def admit(self, request: Request) -> AbstractContextManager[None]:
         """Count ``request`` as in progress until the block ends, by the priority that its header names.

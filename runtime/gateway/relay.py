@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import httpx
@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..http.connection import Connection
 from ..http.disconnect import body_of, cancel_on_disconnect
+from ..http.request_state import app_of
 from ..http.streaming import ClosingStreamingResponse
 from .gateway_state import gateway_state_of
 from .headers import client_headers
@@ -23,9 +24,14 @@ _log = logging.getLogger(__name__)
 class RelayedResponse(ClosingStreamingResponse):
     """The engine's response, unchanged."""
 
-    def __init__(self, response: httpx.Response, close: Callable[[], Awaitable[None]]) -> None:
-        """``close`` also closes ``response``."""
-        super().__init__(raw_body(response), close, status_code=response.status_code)
+    def __init__(
+        self,
+        response: httpx.Response,
+        close: Callable[[], Awaitable[None]],
+        body: AsyncGenerator[bytes, None] | None = None,
+    ) -> None:
+        """``close`` also closes ``response``; ``body`` yields what :func:`raw_body` of it does."""
+        super().__init__(body or raw_body(response), close, status_code=response.status_code)
         self.raw_headers = client_headers(response)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,13 +56,20 @@ async def relay_request(request: Request) -> RelayedResponse:
 
     Raises:
         ApiError: 429, too many requests are in progress; 408 or 413, the guard refuses the body; 499, the
-            client has disconnected; 400, 404, 502 or 504, see :meth:`Upstream.send`.
+            client has disconnected; for others see :func:`send_to_engine`.
     """
+    state, path = gateway_state_of(request), request.scope["raw_path"]
+    separation = state.separation
+    notes_id = separation is not None and separation.makes(request.method, path)
     async with AsyncExitStack() as stack:
-        stack.enter_context(gateway_state_of(request).admit(request))
-        response = await cancel_on_disconnect(request, send_to_engine(request, await body_of(request)))
+        stack.enter_context(state.admit(request))
+        sent = send_to_engine(request, await body_of(request), readable=notes_id)
+        response = await cancel_on_disconnect(request, sent)
         stack.push_async_callback(response.aclose)
-        return RelayedResponse(response, stack.pop_all().aclose)
+        body = raw_body(response)
+        if separation is not None and notes_id:
+            body = separation.noting(app_of(request), path, response, body)
+        return RelayedResponse(response, stack.pop_all().aclose, body)
 
 
 async def send_to_engine(request: Request, body: bytes, *, readable: bool = False) -> httpx.Response:
@@ -65,12 +78,16 @@ async def send_to_engine(request: Request, body: bytes, *, readable: bool = Fals
     ``readable`` asks for a body without compression.
 
     Raises:
-        ApiError: 400, 404, 502 or 504, see :meth:`Upstream.send`.
+        ApiError: 400, 403, 404 or 413, see :meth:`Separation.permit`; 400, 404, 502 or 504, see
+            :meth:`Upstream.send`.
     """
+    state, path = gateway_state_of(request), request.scope["raw_path"]
+    if state.separation is not None:
+        body = await state.separation.permit(app_of(request), request.method, path, body)
     headers = request.headers.raw
     if readable:
         headers = [(name, value) for name, value in headers if name != b"accept-encoding"]
         headers.append((b"accept-encoding", b"identity"))
     query = request.scope["query_string"]
-    target = request.scope["raw_path"] + (b"?" + query if query else b"")
-    return await gateway_state_of(request).upstream.send(request.method, target, headers, body)
+    target = path + (b"?" + query if query else b"")
+    return await state.upstream.send(request.method, target, headers, body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 
 import httpx
 
@@ -16,25 +16,43 @@ class UnreadableEventError(httpx.RemoteProtocolError):
     """An event of an engine is too large, or is no JSON that the gateway can parse."""
 
 
-async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    r"""Yield each event of a body that arrives in pieces, with its final blank line.
+class EventSplitter:
+    r"""Splits a body that arrives in pieces into events.
 
     Bytes after the last blank line are not an event. Lines end in ``\n``, ``\r\n`` or ``\r`` only: JSON may
     hold other characters at which ``str.splitlines`` splits.
+    """
+
+    def __init__(self) -> None:
+        """No piece has arrived."""
+        self._buffer = bytearray()
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """Yield each event that ends in ``piece``, with its final blank line.
+
+        Raises:
+            UnreadableEventError: an event has more than 8 MiB.
+        """
+        searched = max(0, len(self._buffer) - 3)  # an end may lie across two pieces
+        self._buffer += piece
+        while (end := _END.search(self._buffer, searched)) is not None:
+            yield bytes(self._buffer[: end.end()])
+            del self._buffer[: end.end()]
+            searched = 0
+        if len(self._buffer) > _MAX_EVENT_BYTES:
+            raise UnreadableEventError(f"it has more than {_MAX_EVENT_BYTES} bytes")
+
+
+async def split_events(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield each event of a body that arrives in pieces, see :class:`EventSplitter`.
 
     Raises:
         UnreadableEventError: an event has more than 8 MiB.
     """
-    buffer = bytearray()
+    splitter = EventSplitter()
     async for piece in pieces:
-        searched = max(0, len(buffer) - 3)  # an end may lie across two pieces
-        buffer += piece
-        while (end := _END.search(buffer, searched)) is not None:
-            yield bytes(buffer[: end.end()])
-            del buffer[: end.end()]
-            searched = 0
-        if len(buffer) > _MAX_EVENT_BYTES:
-            raise UnreadableEventError(f"it has more than {_MAX_EVENT_BYTES} bytes")
+        for event in splitter.feed(piece):
+            yield event
 
 
 def event_data(event: bytes) -> bytes:

@@ -23,19 +23,7 @@ _SCANNED_AT_ONCE: Final = 1 << 16
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
-        body = await self.body()
-        if has_more_values(body, MAX_VALUES):
-            raise ApiError(
-                413,
-                f"the body has more than {MAX_VALUES} JSON values. Send fewer messages, tools or items.",
-                code="request_too_large",
-            )
-        try:
-            return parse_json(body)
-        except ValueError as error:
-            raise ApiError(
-                400, f"the body is not JSON ({error}). Send one JSON value in UTF-8.", code="invalid_json"
-            ) from None
+        return parse_body(await self.body())
 
 
 class StrictJsonRoute(APIRoute):
@@ -49,6 +37,26 @@ class StrictJsonRoute(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
+
+
+def parse_body(body: bytes) -> Any:
+    """Parse the body of a request as strict JSON.
+
+    Raises:
+        ApiError: 413, it has too many values; 400, it is not such JSON.
+    """
+    if has_more_values(body, MAX_VALUES):
+        raise ApiError(
+            413,
+            f"the body has more than {MAX_VALUES} JSON values. Send fewer messages, tools or items.",
+            code="request_too_large",
+        )
+    try:
+        return parse_json(body)
+    except ValueError as error:
+        raise ApiError(
+            400, f"the body is not JSON ({error}). Send one JSON value in UTF-8.", code="invalid_json"
+        ) from None
 
 
 def parse_json(data: bytes) -> Any:

@@ -30,6 +30,7 @@ class Scripted:
         self.go_on = threading.Event()
         self.heads: list[bytes] = []
         """Of the requests, as they were received."""
+        self.bodies: list[bytes] = []
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -61,6 +62,7 @@ class Scripted:
         while length and len(body) < int(length[1]):
             body += connection.recv(65536)
         self.heads.append(head)
+        self.bodies.append(body)
 
     def close(self) -> None:
         self.go_on.set()

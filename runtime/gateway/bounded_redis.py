@@ -15,8 +15,8 @@ from .circuit_breaker import CircuitBreaker
 
 T = TypeVar("T")
 
-_FAILURES: Final = 3
-_PAUSE_S: Final = 5.0
+_FAILURES: Final = 5
+_PAUSE_S: Final = 1.0
 _SOCKET_TIMEOUT_S: Final = 1.0
 """Ends work whose caller no longer waits."""
 _MAX_CONNECTIONS: Final = 32
@@ -30,8 +30,8 @@ _log: Final = logging.getLogger(__name__)
 class BoundedRedis:
     """A client that answers None in place of an error or of an answer that is late.
 
-    After three failures in a row nothing is asked for five seconds, then once in five seconds until it
-    answers. For one event loop.
+    After five failures in a row nothing is asked for a second, then once a second until it answers. For one
+    event loop.
     """
 
     def __init__(self, url: str, password: str | None = None, breaker: CircuitBreaker | None = None) -> None:

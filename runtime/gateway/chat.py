@@ -42,17 +42,19 @@ async def chat_completions(request: Request) -> Response:
         return await relay_request(request)
     async with AsyncExitStack() as stack:
         stack.enter_context(gateway_state_of(request).admit(request))
+        id, outputs = new_completion_id(), ToolOutputs(resumable.tools)
+        shared = gateway_state_of(request).shared
+        elsewhere = None
+        if shared is not None:
+            elsewhere = await stack.enter_async_context(shared.response(app_of(request), id, outputs))
         first_turn = send_to_engine(request, resumable.first_body(), readable=True)
         response = await cancel_on_disconnect(request, first_turn)
         stack.push_async_callback(response.aclose)
         if not _can_be_joined(response):
             return RelayedResponse(response, stack.pop_all().aclose)
-        id, outputs = new_completion_id(), ToolOutputs(resumable.tools)
         stack.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
-        shared = gateway_state_of(request).shared
-        elsewhere = None
-        if shared is not None:
-            elsewhere = await stack.enter_async_context(shared.response(app_of(request), id, outputs))
+        if elsewhere is not None:
+            await elsewhere.registered()
         joiner = StreamJoiner(id, resumable.model, outputs, hides_usage=resumable.adds_usage)
         answer = ClosingStreamingResponse(
             _joined_stream(request, resumable, joiner, response, elsewhere),

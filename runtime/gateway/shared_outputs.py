@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ..toolcache.outputs import OutputLimits, ToolOutputs, call_key
 from .app_seal import AppSeal
 from .bounded_redis import BoundedRedis
 
-_STREAM_TIMEOUT_S: Final = 0.01
+_STREAM_TIMEOUT_S: Final = 0.02
 """A stream waits this long for Redis when it begins, and when a turn ends in calls without outputs."""
 _SUBMISSION_TIMEOUT_S: Final = 0.25
 """A client waits this long when its output reached another replica. The stream goes on meanwhile."""
@@ -68,19 +69,24 @@ class SharedOutputs:
 
     @asynccontextmanager
     async def response(self, app: str, id: str, outputs: ToolOutputs) -> AsyncGenerator[SharedResponse, None]:
-        """Register the response ``id`` of ``app`` until the block ends. ``outputs`` are its own ones."""
+        """Begin to register the response ``id`` of ``app``, until the block ends.
+
+        ``outputs`` are those that this replica received. Await :meth:`SharedResponse.registered` before the
+        client learns the id.
+        """
         seal = self._seal(app)
         name = seal.name("response", id)
         value = seal.seal(name, {"defaults": outputs.defaults})
-        registered = len(value) <= _MAX_RESPONSE_BYTES
-        if registered:
-            register = _replacing(name, {"tools": value, "entries": 0, "bytes": 0}, _LIMITS.max_keep_alive_s)
-            await self._redis.ask(register, _STREAM_TIMEOUT_S)
+        if len(value) > _MAX_RESPONSE_BYTES:
+            yield SharedResponse(self._redis, seal, id, outputs, None)
+            return
+        register = _replacing(name, {"tools": value, "entries": 0, "bytes": 0}, _LIMITS.max_keep_alive_s)
+        registering = asyncio.create_task(self._redis.ask(register, _STREAM_TIMEOUT_S))
         try:
-            yield SharedResponse(self._redis, seal, id, outputs)
+            yield SharedResponse(self._redis, seal, id, outputs, registering)
         finally:
-            if registered:
-                await self._redis.ask(_replacing(name, {"ended": 1}, _ENDED_S), _STREAM_TIMEOUT_S)
+            await registering
+            await self._redis.ask(_replacing(name, {"ended": 1}, _ENDED_S), _STREAM_TIMEOUT_S)
 
     async def submit(self, app: str, id: str, submitted: Sequence[ToolOutputEntry]) -> int | None:
         """Store outputs for a response that another replica streams.
@@ -127,6 +133,12 @@ class SharedResponse:
     seal: AppSeal
     id: str
     outputs: ToolOutputs
+    registering: asyncio.Task[object] | None
+
+    async def registered(self) -> None:
+        """Wait until other replicas know the response, or Redis has had its time."""
+        if self.registering is not None:
+            await asyncio.shield(self.registering)
 
     async def take(self, calls: Sequence[ToolCall]) -> None:
         """Move the outputs of those of ``calls`` that have none here from Redis to :attr:`outputs`."""

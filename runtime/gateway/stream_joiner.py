@@ -7,10 +7,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import httpx
+
 from agentrt.calls import ToolCall
 
 from ..toolcache.outputs import ToolOutputs
 from .turn_record import TurnRecord
+
+
+class OtherModelError(httpx.RemoteProtocolError):
+    """A turn is written by another model than the one before it."""
 
 
 class StreamJoiner:
@@ -34,6 +40,8 @@ class StreamJoiner:
         self._model = model
         self._outputs = outputs
         self._hides_usage = hides_usage
+        self._model_before = ""
+        self._engine_model = ""
         self._usage_before: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._calls_before = 0
@@ -75,7 +83,13 @@ class StreamJoiner:
         }
 
     def client_chunks(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the client's chunks for one chunk of the engine."""
+        """Yield the client's chunks for one chunk of the engine.
+
+        Raises:
+            OtherModelError: it names another model than the turns before, as of engines that do not serve the
+                same one, or of one that was replaced.
+        """
+        self._check_model(chunk.get("model"))
         sent = {**chunk, "id": self._id}
         usage = sent.get("usage")
         if isinstance(usage, Mapping):
@@ -131,6 +145,7 @@ class StreamJoiner:
                 "content": answer,
             }
             yield _with_choice(self._held[0], {"delta": {"tool_results": [result]}, "finish_reason": None})
+        self._model_before = self._engine_model
         self._calls_before += len(self._turn.calls)
         self._usage_before, self._usage = _sum_usage(self._usage_before, self._usage), {}
         self._reset_turn()
@@ -138,6 +153,13 @@ class StreamJoiner:
     def held_chunks(self) -> list[dict[str, Any]]:
         """Return the chunks that were held back. They end the response: the client makes the calls."""
         return self._held
+
+    def _check_model(self, model: Any) -> None:
+        if not (isinstance(model, str) and model):
+            return
+        if self._model_before and model != self._model_before:
+            raise OtherModelError(f"it went on as the model {model!r} in place of {self._model_before!r}")
+        self._engine_model = model
 
     def _choice_chunks(self, chunk: dict[str, Any], choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         # The opening chunk has the role.

@@ -12,6 +12,7 @@ from agentrt.otel.propagation import trace_headers
 from ..http.errors import ApiError
 from .config import GatewayConfig
 from .headers import Header, forwarded_headers
+from .retries import RetryingTransport
 from .sse import UnreadableEventError, whole_lines
 from .target import engine_target
 
@@ -40,7 +41,7 @@ class Upstream:
         limits = httpx.Limits(
             max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE_S
         )
-        self._transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+        self._transport = RetryingTransport(httpx.AsyncHTTPTransport(limits=limits, trust_env=False))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -53,7 +54,7 @@ class Upstream:
 
         Raises:
             ApiError: 400 or 404, see :func:`engine_target`; 502, the engine cannot be reached or does not
-                speak HTTP; 504, it is too slow.
+                speak HTTP, see :class:`RetryingTransport`; 504, it is too slow.
         """
         # As an extension the target is sent as it is; as a URL it would be normalised or refused.
         under_root = engine_target(self._root.raw_path.rstrip(b"/"), target)

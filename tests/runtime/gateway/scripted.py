@@ -14,18 +14,26 @@ STREAMED: Any = {"model": "m", "messages": HELLO, "stream": True, "tools": [TOOL
 
 
 class Scripted:
-    """An engine that sends its first connection ``answer``, and all later ones ``next_answer``.
+    """An engine that sends its first connection ``answer``, the second ``next_answer``, and others ``then``.
 
-    Both are the same by default. ``held`` follows the first answer once :attr:`go_on` is set. A connection is
-    then closed, or ``stays`` open without a word.
+    Each is that before it by default. ``held`` follows the first answer once :attr:`go_on` is set. A
+    connection is then closed, or ``stays`` open without a word.
     """
 
     def __init__(
-        self, answer: bytes, *, held: bytes = b"", next_answer: bytes | None = None, stays: bool = False
+        self,
+        answer: bytes,
+        *,
+        held: bytes = b"",
+        next_answer: bytes | None = None,
+        then: bytes | None = None,
+        stays: bool = False,
+        port: int = 0,
     ) -> None:
         self._answer, self._held, self._stays = answer, held, stays
         self._next_answer = answer if next_answer is None else next_answer
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._then = self._next_answer if then is None else then
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._connections: list[socket.socket] = []
         self.go_on = threading.Event()
         self.heads: list[bytes] = []
@@ -48,7 +56,7 @@ class Scripted:
                     self.go_on.wait(60)
                     connection.sendall(self._held)
             else:
-                connection.sendall(self._next_answer)
+                connection.sendall(self._next_answer if len(self.heads) == 2 else self._then)
             if self._stays:
                 self._connections.append(connection)
             else:

@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentrt.runtime.gateway.stream_joiner import StreamJoiner
+import pytest
+
+from agentrt.runtime.gateway.stream_joiner import OtherModelError, StreamJoiner
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 
 TOOL = {"type": "function", "function": {"name": "read"}}
@@ -152,6 +154,15 @@ def test_calls_are_numbered_across_turns_and_no_id_is_repeated() -> None:
         "name": "read",
         "content": "text of b",
     }
+
+
+def test_another_model_in_the_next_turn_is_refused() -> None:
+    joiner = joiner_of("a")
+    sent(joiner, chunk({}, model=""), chunk({"tool_calls": [call(0, "a")]}, "tool_calls", model="one"))
+    list(joiner.begin_next_turn())
+    assert len(sent(joiner, chunk({"content": "x"}, model="one"), chunk({"content": "y"}))) == 2
+    with pytest.raises(OtherModelError, match="the model 'two' in place of 'one'"):
+        sent(joiner, chunk({"content": "z"}, model="two"))
 
 
 def test_usage_is_summed() -> None:

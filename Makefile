@@ -54,12 +54,13 @@ attack: $(VENV)/.installed-bench
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
-bench: $(VENV)/.installed-bench
+# BENCHES=gateway needs redis-server or valkey-server besides.
+bench: $(VENV)/.installed-bench $(VENV)/.installed-redis
 	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done
 
 # WORKLOADS=FOLDER has recorded workloads, MODELS=FOLDER the GGUF files of bench models, which is left out without
 # any; BENCHES= only fills the pages from the reports in docs/figures.
-figures: $(VENV)/.installed-bench
+figures: $(VENV)/.installed-bench $(VENV)/.installed-redis
 	$(RUN) -m agentrt.bench.documentation $(if $(MODELS),$(BENCHES),$(filter-out models,$(BENCHES))) \
 	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS)) \
 	  $(if $(MODEL),--model $(MODEL) --draft $(DRAFT))

@@ -29,6 +29,7 @@ class BenchName(enum.StrEnum):
     CONTEXT = "context"
     DRAFTING = "drafting"
     ENGINE = "engine"
+    GATEWAY = "gateway"
     MODELS = "models"
     PAGE = "page"
     SCHEDULER = "scheduler"
@@ -42,6 +43,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
     BenchName.CONTEXT: ("bench",),
     BenchName.DRAFTING: ("bench",),
     BenchName.ENGINE: ("runtime",),
+    BenchName.GATEWAY: ("serve", "redis"),
     BenchName.MODELS: ("bench",),
     BenchName.PAGE: ("serve", "browser"),
     BenchName.SCHEDULER: ("runtime",),
@@ -53,7 +55,7 @@ NEEDED_EXTRAS: dict[BenchName, tuple[Extra, ...]] = {
 
 _BENCHES_WITH: dict[str, set[BenchName]] = {
     "--draft": {BenchName.DRAFTING, BenchName.SPECULATION, BenchName.TOOLCACHE},
-    "--model": set(BenchName) - {BenchName.ATTACK, BenchName.PAGE, BenchName.TRACES},
+    "--model": set(BenchName) - {BenchName.ATTACK, BenchName.GATEWAY, BenchName.PAGE, BenchName.TRACES},
     "--part": {BenchName.ATTACK, BenchName.CONTEXT, BenchName.SPECULATION},
     "--peer": {BenchName.SCHEDULER},
     "--seed": {BenchName.SCHEDULER, BenchName.SPECULATION, BenchName.TOOLCACHE},

@@ -119,8 +119,8 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
         ("test-long", ["dev"]),
         ("attack", ["bench"]),
         ("docs", ["docs"]),
-        ("bench", ["bench"]),
-        ("figures", ["bench"]),
+        ("bench", ["bench", "redis"]),
+        ("figures", ["bench", "redis"]),
     ],
 )
 def test_each_command_installs_what_it_needs(checkout: Path, command: str, extras: list[str]) -> None:

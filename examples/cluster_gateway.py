@@ -2,17 +2,19 @@
 
     python examples/cluster_gateway.py
     python examples/cluster_gateway.py --upstream http://vllm:8000/v1 --model Qwen/Qwen2.5-7B-Instruct
+    python examples/cluster_gateway.py --gateway http://gateway:8000/v1 --model Qwen/Qwen2.5-7B-Instruct
 
 An engine such as vLLM ends its answer where the model calls a tool; the client then sends a second request
 with the result. `agentrt gateway` in front of the engine takes results of speculations ahead of the calls,
 sends the second request itself, and the answer goes on in the same stream. Without --upstream the engine is
-`agentrt serve` on this machine.
+`agentrt serve` on this machine. --gateway names a gateway that runs already, whose token is OPENAI_API_KEY.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import ExitStack
 from typing import Annotated, Any
 
@@ -76,7 +78,7 @@ async def ask(client: AsyncOpenAI, model: str, question: str) -> tuple[str, int]
 
 async def compare(url: str, model: str) -> None:
     """Ask about the weather through the gateway at ``url``; print the answers and the numbers of requests."""
-    plain = AsyncOpenAI(base_url=url, api_key="unused")
+    plain = AsyncOpenAI(base_url=url, api_key=os.environ.get("OPENAI_API_KEY", "unused"))
     learner, drafts = PatternSpeculator(), LocalSpeculator(DRAFT_DIRECTORY, threads=1, shares_cores=False)
     faster = speculate(plain, [learner, drafts], tools=[get_weather], tool_cache=True)
     questions = [f"What is the weather in {city}?" for city in CITIES]
@@ -97,15 +99,21 @@ async def compare(url: str, model: str) -> None:
 
 def main(
     upstream: Annotated[str | None, typer.Option(help="The base URL of an engine that runs already.")] = None,
+    gateway: Annotated[
+        str | None, typer.Option(help="The base URL of a gateway that runs already; --upstream is its own.")
+    ] = None,
     model: Model = "nano",
 ) -> None:
     """Ask an engine about the weather through a gateway, without results ahead of the calls and with them."""
+    if gateway is not None:
+        asyncio.run(compare(gateway, model))
+        return
     with ExitStack() as stack:
         engine = upstream or stack.enter_context(
             running("serve", "--model", model, "--served-model-name", "local")
         )
-        gateway = stack.enter_context(running("gateway", "--upstream", engine))
-        asyncio.run(compare(gateway, model if upstream else "local"))
+        url = stack.enter_context(running("gateway", "--upstream", engine))
+        asyncio.run(compare(url, model if upstream else "local"))
 
 
 if __name__ == "__main__":

@@ -123,6 +123,16 @@ def test_servers_of_examples_do_not_read_the_users_config_file(
         assert httpx2.get(f"{url}/models").json()["data"][0]["id"] == "nano"
 
 
+def test_it_takes_a_gateway_that_runs_already(tmp_path: Path) -> None:
+    with (
+        running("serve", "--served-model-name", "local") as engine,
+        running("gateway", "--upstream", engine) as url,
+    ):
+        printed = run("cluster_gateway", tmp_path, "--gateway", url, "--model", "local")
+    assert "16 requests without results ahead of the calls" in printed
+    assert "the answers are equal." in printed
+
+
 LANGCHAIN = "cli,langgraph,runtime"
 
 

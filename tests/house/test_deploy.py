@@ -1,11 +1,16 @@
-"""`deploy/`: the image is built from what the wheel needs, and starts what there is."""
+"""`deploy/`: the image is built from what the wheel needs, and all start what there is."""
 
 import re
+from typing import Any
+
+import pytest
+import yaml
 
 from tests.house.project import PARTS, PYPROJECT, ROOT
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 UNIT = (DEPLOY / "agentrt.service").read_text(encoding="utf-8")
 
 
@@ -42,3 +47,39 @@ def test_the_server_may_end_its_requests() -> None:
     (stop_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
 
     assert int(stop_s) > int(drain_s)
+
+
+def command_of(service: str) -> str:
+    return " ".join(COMPOSE["services"][service]["command"])
+
+
+@pytest.mark.parametrize(
+    ("service", "program"),
+    [("gateway", "agentrt/cli/gateway.py"), ("agent", "examples/cluster_gateway.py")],
+)
+def test_the_cluster_starts_programs_with_options_that_they_have(service: str, program: str) -> None:
+    text = (ROOT / program).read_text(encoding="utf-8")
+    options = [option.replace("-", "_") for option in re.findall(r"--([a-z-]+)", command_of(service))]
+
+    assert len(options) >= 2
+    assert [option for option in options if f"    {option}: " not in text] == []
+
+
+def test_the_cluster_is_of_one_piece() -> None:
+    services = COMPOSE["services"]
+
+    assert services["gateway"]["deploy"]["replicas"] == 3
+    hosts = {
+        host for name in services for host in re.findall(r"(?:http|redis)://([a-z]+):", command_of(name))
+    }
+    assert hosts == {"vllm", "redis", "gateway"} == set(services) - {"agent"}
+    needed = {other for service in services.values() for other in service.get("depends_on", ())}
+    mounted = {mount.partition(":")[0] for each in services.values() for mount in each.get("volumes", ())}
+    assert needed <= set(services)
+    assert mounted == set(COMPOSE["volumes"])
+    assert "agentrt.examples.cluster_gateway" in command_of("agent")
+    (port,) = re.findall(r"--port (\d+)", command_of("gateway"))
+    assert f"http://127.0.0.1:{port}/health" in DOCKERFILE
+    assert f"http://gateway:{port}/v1" in command_of("agent")
+    (extras,) = re.findall(r'"/src\[([a-z,]+)\]"', DOCKERFILE)
+    assert {"openai", "redis", "serve"} <= set(extras.split(",")), "what its programs need"

@@ -2,8 +2,8 @@
 
 Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.config``, ``.dialects``,
 ``.errors``, ``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, ``.adapters`` (with ``.langchain``,
-``.mcp``, ``.openai``, ``.openai_agents`` and ``.pydantic_ai``) and ``.runtime`` (with ``.server``,
-``.gateway`` and ``.nano``). Everything else is private and may change in any release.
+``.mcp``, ``.openai``, ``.openai_agents`` and ``.pydantic_ai``), ``.runtime`` (with ``.server``, ``.gateway``
+and ``.nano``) and ``.terminal_text``. Everything else is private and may change in any release.
 """
 
 from .calls import ToolCall

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["printable"]
+
 _DELETE = 0x7F
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _C1_CONTROLS = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}

@@ -100,6 +100,7 @@ EXPORTS = {
         *("RecordedSpeculator", "Replayed", "ScriptedSpeculator", "free_prediction", "mock_endpoint"),
         *("replay", "run_in_virtual_time"),
     },
+    "agentrt.terminal_text": {"printable"},
 }
 
 
@@ -124,7 +125,8 @@ def python_for_users() -> Iterator[tuple[str, str]]:
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         blocks = re.findall(r"^ *```python\n(.*?)^ *```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         yield from ((path.name, block) for block in blocks)
-    for path in sorted((ROOT / "examples").rglob("*.py")):
+    # The page is the program's own: it serves the runtime's private live page beside the demo.
+    for path in sorted(set((ROOT / "examples").rglob("*.py")) - {ROOT / "examples" / "demo" / "page.py"}):
         # Scripts import the other files of the examples by their full names, which run from any folder.
         code = path.read_text(encoding="utf-8")
         yield path.name, re.sub(r"^( *)from agentrt\.examples\.", r"\1from .", code, flags=re.MULTILINE)

@@ -23,8 +23,8 @@ def is_finite(value: object) -> TypeGuard[int | float]:
         return False
 
 
-def json_problem(error: Exception) -> str:
-    """Return why JSON cannot be read or written, without Python's advice for its own settings."""
+def parse_problem(error: Exception) -> str:
+    """Return why data cannot be parsed or written, without Python's advice for its own settings."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     text = str(error)

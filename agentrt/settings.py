@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -85,3 +86,17 @@ def invalid_settings(name: str, error: ValidationError) -> ConfigurationError:
 def _text(place: tuple[int | str, ...], message: str) -> str:
     said = message.removeprefix("Value error, ").removesuffix(".")
     return f"{'.'.join(map(str, place))}: {said}" if place else said  # of several fields: it names them
+
+
+def expanded_path(path: str | Path) -> Path:
+    """Return ``path`` with its ``~`` expanded.
+
+    Raises:
+        ValueError: it is empty, or begins with the ``~`` of a user that has no home folder.
+    """
+    if path == "":
+        raise ValueError("it is empty")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{str(path)!r} begins with the home folder of nobody") from None

@@ -9,16 +9,14 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from agentrt.errors import ConfigurationError
-from agentrt.settings import Settings
+from agentrt.settings import Settings, expanded_path
 
 from .scheduler.policy import POLICIES, Policy
 
 
 def _expanded(path: object) -> object:
     """Return ``path`` with its ``~`` expanded."""
-    if path == "":
-        raise ValueError("is empty. Give a path, or leave it out.")
-    return Path(path).expanduser() if isinstance(path, (str, Path)) else path
+    return expanded_path(path) if isinstance(path, (str, Path)) else path
 
 
 _Path: TypeAlias = Annotated[Path, Field(strict=False), BeforeValidator(_expanded)]

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, NoReturn
 
-from ..finite import json_problem
+from ..finite import parse_problem
 
 
 def load_json(text: str) -> Any:
@@ -19,7 +19,7 @@ def load_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_reject, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise ValueError(json_problem(error)) from None
+        raise ValueError(parse_problem(error)) from None
 
 
 def parse_arguments(text: str | None) -> dict[str, Any]:

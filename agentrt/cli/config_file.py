@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import ConfigFileError
+from ..finite import parse_problem
 from .nearest import did_you_mean
-
-_MOST_BYTES = 2**20
 
 
 def config_folder() -> Path:
@@ -50,13 +48,19 @@ class ConfigFile:
         """
         if not os.path.lexists(path):
             return None
+        from agentrt.runtime.own_file import OwnFileError, read_own_file
+
         try:
-            text = _read_own_file(path).replace("\r\n", "\n")
+            # It decides who may use the server.
+            text = read_own_file(path, secret=False).replace("\r\n", "\n")
+        except OwnFileError as error:
+            raise ConfigFileError(path, 0, f"it cannot be used: {error}") from error
+        try:
             return cls(path, text, tomllib.loads(text))
-        except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
-            if isinstance(error, ConfigFileError):
-                raise
-            raise ConfigFileError(path, 0, f"it cannot be read ({error}). Correct or remove it") from error
+        except (ValueError, RecursionError) as error:  # TOML's errors are ValueErrors
+            raise ConfigFileError(
+                path, 0, f"it cannot be read ({parse_problem(error)}). Correct or remove it"
+            ) from error
 
     def table(self, name: str, known: Iterable[str]) -> Mapping[str, Any]:
         """Return the table ``name``, empty if there is none.
@@ -94,22 +98,3 @@ class ConfigFile:
                 return begin
             begin = end + 1
         return 0
-
-
-def _read_own_file(path: Path) -> str:
-    """Return the text of a file that no other user can change: it decides who may use the server."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a FIFO would be waited for
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigFileError(path, 0, "it is no regular file. Remove it, or write a text file")
-        if os.name == "posix" and status.st_uid not in (os.geteuid(), 0):
-            raise ConfigFileError(path, 0, "it belongs to another user. Write one of your own")
-        if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise ConfigFileError(path, 0, f"other users may change it. Run: chmod go-w {path}")
-        data = os.read(descriptor, _MOST_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > _MOST_BYTES:
-        raise ConfigFileError(path, 0, f"it has more than {_MOST_BYTES} bytes. Shorten it")
-    return data.decode("utf-8")

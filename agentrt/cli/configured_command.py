@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import typer
 from pydantic import TypeAdapter, ValidationError
-from typer.core import TyperCommand
 
+from ..finite import parse_problem
+from ..settings import expanded_path
+from .command import Command
 from .config_file import ConfigFile, config_path
 from .nearest import did_you_mean
 
@@ -29,7 +31,7 @@ _REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class ConfiguredCommand(TyperCommand):
+class ConfiguredCommand(Command):
     """A command with a table of its name in the config file.
 
     The keys of the table are the long names of the options, without dashes. The command line takes
@@ -47,7 +49,7 @@ class ConfiguredCommand(TyperCommand):
             file = ConfigFile.read(config_path())
         if file is None:
             return super().parse_args(ctx, args)
-        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        given = self.given(ctx, args)
         replaced = {name for option in given for name in _REPLACES.get(option, ())}
         ctx.default_map = {
             name: value for name, value in self.values_of(file).items() if name not in replaced
@@ -64,9 +66,15 @@ class ConfiguredCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the shell leaves the ``~`` of ``--option=~/path`` to it."""
-        for name, value in ctx.params.items():
+        for option in self.params:
+            value = ctx.params.get(option.name)
             if isinstance(value, Path):
-                ctx.params[name] = value.expanduser()
+                try:
+                    ctx.params[option.name] = expanded_path(value)
+                except ValueError as error:
+                    raise typer.BadParameter(
+                        f"{error}. Correct it.", ctx=ctx, param_hint=option.opts[0]
+                    ) from None
         return super().invoke(ctx)
 
     def values_of(self, file: ConfigFile) -> dict[str, Any]:
@@ -86,7 +94,8 @@ class ConfiguredCommand(TyperCommand):
             try:
                 values[names[key]] = _converted(value, hints[names[key]])
             except ValueError as error:
-                raise file.error([str(self.name), key], f"{key}: {error}. Correct it") from None
+                problem = f"{key}: {parse_problem(error)}. Correct it"
+                raise file.error([str(self.name), key], problem) from None
         return values
 
     def settings(self, file: ConfigFile | None) -> Iterator[tuple[str, Any, bool]]:
@@ -113,10 +122,12 @@ def _converted(value: Any, hint: Any) -> Any:
     """Return a value of the file as what its option takes.
 
     Raises:
-        ValueError: it is of another type, or a relative path.
+        ValueError: it is of another type, empty, or a relative path.
     """
     if isinstance(value, str) and list[str] in (hint, *typing.get_args(hint)):
         value = [value]
+    if "" in (value if isinstance(value, list) else [value]):
+        raise ValueError("it is empty")
     try:
         # As JSON, a path is a string, but true is no number and "8" is none.
         converted = TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
@@ -124,7 +135,7 @@ def _converted(value: Any, hint: Any) -> Any:
         raise ValueError(error.errors()[0]["msg"]) from None
     if not isinstance(converted, Path):
         return converted
-    path = converted.expanduser()
+    path = expanded_path(converted)
     if not path.is_absolute():
         raise ValueError(f"{value!r} is a relative path. Write it from / or ~")
     return path

@@ -44,7 +44,9 @@ def demo(
     latency: Annotated[
         float,
         typer.Option(
-            help="Multiplies the times that the servers wait before they answer; 0 adds nothing.", min=0
+            help="Multiplies the times that the servers wait before they answer; 0 adds nothing.",
+            min=0,
+            max=1_000_000,
         ),
     ] = 1.0,
     pace: Annotated[
@@ -52,7 +54,8 @@ def demo(
         typer.Option(
             help="Tokens per second to which the model is slowed down for your requests; 0 does not slow "
             "it down. The default is 50 for nano, the speed of a larger model, and 0 for other models.",
-            min=0.0,
+            min=0,
+            max=1_000_000,
         ),
     ] = None,
     page: Annotated[

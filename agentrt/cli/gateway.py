@@ -25,6 +25,8 @@ from .serving import (
     say_waiting,
 )
 
+_DAY_S = 86_400
+
 _PANEL = "Engine"
 _REPLICAS = "Replicas"
 
@@ -41,7 +43,7 @@ def gateway(
     upstream_key_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with the engine's API key. Clients then need not have it.",
+            help="A file with the engine's API key, which only you can read. Clients then need not have it.",
             dir_okay=False,
             show_default=False,
             rich_help_panel=_PANEL,
@@ -52,6 +54,7 @@ def gateway(
         typer.Option(
             help="Seconds without data from the engine after which a request fails.",
             min=0.1,
+            max=_DAY_S,
             rich_help_panel=_PANEL,
         ),
     ] = 600,
@@ -67,7 +70,7 @@ def gateway(
     redis_password_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with the password of Redis.",
+            help="A file with the password of Redis, which only you can read.",
             dir_okay=False,
             show_default=False,
             rich_help_panel=_REPLICAS,
@@ -96,10 +99,10 @@ def gateway(
     tokens, access = choose_tokens(token_file, no_auth, uds)
     config = GatewayConfig(
         upstream=upstream,
-        upstream_key=None if upstream_key_file is None else _read_key(upstream_key_file),
+        upstream_key=_read_key("--upstream-key-file", upstream_key_file),
         upstream_timeout_s=upstream_timeout,
         redis=redis,
-        redis_password=None if redis_password_file is None else _read_key(redis_password_file),
+        redis_password=_read_key("--redis-password-file", redis_password_file),
         host=host,
         port=port,
         uds=uds,
@@ -118,18 +121,22 @@ def gateway(
     say("stopped")
 
 
-def _read_key(path: Path) -> str:
-    """Return the API key or password in a file.
+def _read_key(option: str, path: Path | None) -> str | None:
+    """Return the API key or password in the file that ``option`` names, None if it names none.
 
     Raises:
-        ConfigurationError: the file cannot be read, or holds something other than one key.
+        ConfigurationError: the file cannot be used, or holds something other than one key.
     """
+    from agentrt.runtime.own_file import OwnFileError, read_own_file
+
+    if path is None:
+        return None
     try:
-        key = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        key = read_own_file(path).strip()
+    except OwnFileError as error:
+        raise ConfigurationError(f"{option}: {path} cannot be used: {error}.") from error
+    if not key.isascii() or len(key.split()) != 1:
         raise ConfigurationError(
-            f"cannot read a key from {path} ({error}). Name a text file that holds the key."
-        ) from error
-    if not key or any(character.isspace() for character in key):
-        raise ConfigurationError(f"{path} does not hold one key. Write the key there, and nothing else.")
+            f"{option}: {path} does not hold one key. Write the key there, in ASCII, and nothing else."
+        )
     return key

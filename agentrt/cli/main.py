@@ -12,6 +12,7 @@ import typer
 
 from .bench import bench
 from .chat.command import chat
+from .command import Command
 from .config import config
 from .configured_command import ConfiguredCommand
 from .demo import demo
@@ -47,14 +48,14 @@ def agentrt(
 
 _TRY, _SERVE, _MODELS, _MEASURE = "Try it", "Serve", "Models", "Measure"
 
-app.command(rich_help_panel=_TRY)(demo)
+app.command(rich_help_panel=_TRY, cls=Command)(demo)
 app.command(rich_help_panel=_TRY, cls=ConfiguredCommand)(chat)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(serve)
 app.command(rich_help_panel=_SERVE, cls=ConfiguredCommand)(gateway)
-app.command(rich_help_panel=_SERVE)(config)
-app.command(rich_help_panel=_SERVE)(top)
-app.command(rich_help_panel=_MODELS)(models)
-app.command(rich_help_panel=_MODELS)(pull)
-app.command(rich_help_panel=_MEASURE)(doctor)
-app.command(rich_help_panel=_MEASURE)(profile)
-app.command(rich_help_panel=_MEASURE)(bench)
+app.command(rich_help_panel=_SERVE, cls=Command)(config)
+app.command(rich_help_panel=_SERVE, cls=Command)(top)
+app.command(rich_help_panel=_MODELS, cls=Command)(models)
+app.command(rich_help_panel=_MODELS, cls=Command)(pull)
+app.command(rich_help_panel=_MEASURE, cls=Command)(doctor)
+app.command(rich_help_panel=_MEASURE, cls=Command)(profile)
+app.command(rich_help_panel=_MEASURE, cls=Command)(bench)

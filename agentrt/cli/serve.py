@@ -297,4 +297,4 @@ def _announce(served: str, config: ServerConfig, listener: socket.socket, access
 def _key(given: str | None) -> Path | Literal["keyring"] | None:
     if given == "keyring":
         return "keyring"
-    return None if given is None else Path(given).expanduser()
+    return None if given is None else Path(given)

@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 import socket
-import stat
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,8 @@ from typing import Final, Self
 
 from agentrt.errors import ConfigurationError
 
+from ..own_file import OwnFileError, read_own_file
+
 LOCAL_APP = "local"
 """The app of requests without a token or a known user."""
 
@@ -23,7 +24,6 @@ METRICS_READER: Final = "@metrics"
 """The name of tokens that read ``/metrics`` and nothing else, in place of an app's."""
 
 _MIN_CHARACTERS: Final = 16
-_MAX_FILE_BYTES: Final = 2**20
 
 
 class Tokens:
@@ -65,15 +65,9 @@ class Tokens:
             ConfigurationError: the file cannot be read or created, another user owns it or may read it, a
                 line is not such a pair, no app has a token, or two have the same.
         """
-        try:
-            if not os.path.lexists(path):
-                _create(path)
-            text = _read_private_file(path)
-        except ConfigurationError:
-            raise
-        except (OSError, ValueError) as error:
-            raise _unusable(path, _reason(path, error)) from error
-        pairs = list(_pairs(path, text))
+        if not os.path.lexists(path):
+            _create(path)
+        pairs = list(_pairs(path, _read(path)))
         if all(app == METRICS_READER for app, _ in pairs):
             raise ConfigurationError(f"{path} holds no token of an app. Delete it, and it is created afresh.")
         try:
@@ -98,10 +92,7 @@ def owner_token(path: Path) -> str:
     Raises:
         ConfigurationError: there is no such file, or it cannot be used; see :meth:`Tokens.read`.
     """
-    try:
-        token = next((token for _, token in _pairs(path, _read_private_file(path))), None)
-    except (OSError, ValueError) as error:
-        raise _unusable(path, _reason(path, error)) from error
+    token = next((token for _, token in _pairs(path, _read(path))), None)
     if token is None:
         raise ConfigurationError(f"{path} holds no token. Delete it, and the server creates it afresh.")
     return token
@@ -120,54 +111,27 @@ def peer_app(connection: socket.socket | None) -> str:
 def _create(path: Path) -> None:
     """Create a token file, whole or not at all. A file that is created at the same time stays as it is."""
     (_, token), (_, reader) = Tokens.mint(), Tokens.mint()
-    descriptor, written = tempfile.mkstemp(prefix=".tokens-", dir=path.parent)  # mode 0600
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"# app token\n{METRICS_READER} {reader}\ndefault {token}\n")
-        with suppress(FileExistsError):
-            os.link(written, path)
-    finally:
-        os.unlink(written)
+        descriptor, written = tempfile.mkstemp(prefix=".tokens-", dir=path.parent)  # mode 0600
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(f"# app token\n{METRICS_READER} {reader}\ndefault {token}\n")
+            with suppress(FileExistsError):
+                os.link(written, path)
+        finally:
+            os.unlink(written)
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise ConfigurationError(
+            f"the token file {path} cannot be created: {reason}. Name a file in a folder of your own."
+        ) from error
 
 
-def _read_private_file(path: Path) -> str:
-    """Return the text of a token file, which no other user can read or replace."""
-    # A FIFO would otherwise be waited for.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+def _read(path: Path) -> str:
     try:
-        _check_private(path, os.fstat(descriptor))
-        data = os.read(descriptor, _MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > _MAX_FILE_BYTES:
-        raise _unusable(path, f"it has more than {_MAX_FILE_BYTES} bytes")
-    return data.decode("utf-8")
-
-
-def _check_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise _unusable(path, "it is no regular file")
-    if os.name != "posix":
-        return
-    if status.st_uid != os.geteuid():
-        raise _unusable(path, "it belongs to another user, who may read and change it")
-    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigurationError(f"other users may read {path}. Run: chmod 600 {path}")
-
-
-def _unusable(path: Path, reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"cannot use {path} as a token file ({reason}). Use a text file of your own, or a path in an "
-        "existing folder, where it is created."
-    )
-
-
-def _reason(path: Path, error: OSError | ValueError) -> str:
-    if isinstance(error, FileNotFoundError) and path.is_symlink():
-        return "it is a link to a file that is not there"
-    if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 at byte {error.start}"
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+        return read_own_file(path)
+    except OwnFileError as error:
+        raise ConfigurationError(f"the token file {path} cannot be used: {error}.") from error
 
 
 def _pairs(path: Path, text: str) -> Iterator[tuple[str, str]]:

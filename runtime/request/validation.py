@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agentrt.calls import parse_arguments
 from agentrt.errors import InvalidRequestError
-from agentrt.finite import is_finite, json_problem, shown
+from agentrt.finite import is_finite, parse_problem, shown
 
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 MAX_MESSAGES: Final = 4096
@@ -262,7 +262,7 @@ def plain_json(value: Mapping[str, Any], field: str) -> Any:
         return json.loads(text, parse_int=_integer)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(
-            field, f"cannot be written as JSON ({json_problem(error)}). Use JSON types only."
+            field, f"cannot be written as JSON ({parse_problem(error)}). Use JSON types only."
         ) from None
 
 

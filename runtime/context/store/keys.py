@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import secrets
-import stat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from agentrt.errors import ContextKeyError
 
+from ...own_file import OwnFileError, read_own_file
 from .disk import Disk
 from .sealing import KEY_BYTES
 
@@ -19,6 +19,10 @@ _SERVICE = "agentrt contexts"
 
 class KeySource(Protocol):
     """Where the key of a store is kept."""
+
+    @property
+    def name(self) -> str:
+        """What the key is called in messages."""
 
     def load(self) -> bytes | None:
         """Return the key, or None if there is none yet.
@@ -41,23 +45,17 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         """``path`` is created when the first store is; its folder exists."""
         self._path = path
+        self.name: Final = f"the key file {path}"
+        """See :attr:`KeySource.name`."""
 
     def load(self) -> bytes | None:
         """See :meth:`KeySource.load`."""
-        try:
-            text = self._path.read_text(encoding="ascii")
-            mode = self._path.stat().st_mode
-        except FileNotFoundError:
+        if not os.path.lexists(self._path):
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ContextKeyError(
-                f"the key file {self._path} cannot be read: {error}. Restore it."
-            ) from error
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ContextKeyError(
-                f"other users may read the key file {self._path}. Run: chmod 600 {self._path}"
-            )
-        return _parsed(text, f"the key file {self._path}")
+        try:
+            return _parsed(read_own_file(self._path), self.name)
+        except OwnFileError as error:
+            raise ContextKeyError(f"{self.name} cannot be used: {error}.") from error
 
     def create(self) -> bytes:
         """See :meth:`KeySource.create`."""
@@ -67,8 +65,7 @@ class KeyFile:
             Disk().sync_folder(self._path.parent)
         except OSError as error:
             raise ContextKeyError(
-                f"the key file {self._path} cannot be created: {error.strerror}. Name a file in a "
-                "folder that you may write."
+                f"{self.name} cannot be created: {error.strerror}. Name a file in a folder of your own."
             ) from error
         return key
 
@@ -79,11 +76,13 @@ class KeyringKey:
     def __init__(self, name: str) -> None:
         """``name`` tells it from other keys of agentrt."""
         self._name = name
+        self.name: Final = f"the key {name!r} in the keyring"
+        """See :attr:`KeySource.name`."""
 
     def load(self) -> bytes | None:
         """See :meth:`KeySource.load`."""
         found = self._call("get_password", _SERVICE, self._name)
-        return None if found is None else _parsed(found, f"the key {self._name!r} in the keyring")
+        return None if found is None else _parsed(found, self.name)
 
     def create(self) -> bytes:
         """See :meth:`KeySource.create`."""

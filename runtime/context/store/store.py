@@ -289,7 +289,9 @@ class ContextStore(AbstractContextManager["ContextStore"]):
             return key
         names = [entry.name for entry in self._disk.entries(self._folder)]
         if any(name == store_file.NAME or name.endswith(_TEXT_SUFFIX) for name in names):
-            raise ContextKeyError(f"the key of the contexts in {self._folder} is missing. Restore it.")
+            raise ContextKeyError(
+                f"the contexts in {self._folder} need their key, and {source.name} is missing. Restore it."
+            )
         return source.create()
 
     def _load_contexts(self) -> None:

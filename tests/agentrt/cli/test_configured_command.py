@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_group
 from typer.testing import CliRunner
 
@@ -123,6 +126,12 @@ def test_the_command_line_replaces_what_contradicts_it(
         ("[serve]\nhost = 5\n", 2, "host: "),
         ("[serve]\ndrain = nan\n", 2, "drain: "),
         ("[serve]\nidle-unload = inf\n", 2, "idle-unload: "),
+        ("[serve]\nidle-unload = -1\n", 2, "idle-unload: "),
+        ("[serve]\nmemory-mib = 0x" + "f" * 5000, 2, "memory-mib: an integer of thousands of digits."),
+        ("[serve]\nmodel = " + "[" * 100 + "]" * 100, 2, "model: "),
+        ("[serve]\ncontext-folder = ''\n", 2, "context-folder: it is empty. Correct it."),
+        ("[serve]\nmodel = ['nano', '']\n", 2, "model: it is empty. Correct it."),
+        ("[serve]\nuds = '~nobody-here/x'\n", 2, "uds: '~nobody-here/x' begins"),
         ("[serve]\nmodel = [1]\n", 2, "model: "),
         (
             "[serve]\nuds = 'socket'\n",
@@ -148,8 +157,6 @@ def test_the_argument_of_a_command_is_no_key(parameters_of: ParametersOf) -> Non
 
 
 def test_an_error_of_the_command_line_is_not_put_on_the_file(parameters_of: ParametersOf) -> None:
-    import typer
-
     with pytest.raises(typer.BadParameter):
         parameters_of("[serve]\nport = 70000\n", "serve", "--port", "80000")
 
@@ -168,3 +175,33 @@ def test_no_environment_variable_is_a_setting(
     for name in ("PORT", "AGENTRT_PORT", "AGENTRT_SERVE_PORT", "SERVE_PORT"):
         monkeypatch.setenv(name, "1")
     assert parameters_of("", "serve")["port"] == 8000
+
+
+@pytest.mark.parametrize(
+    ("command", "key"), [("gateway", "upstream-timeout"), ("chat", "weather-delay"), ("serve", "idle-unload")]
+)
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-1.0", "1e300"])
+def test_times_in_the_file_are_bounded(
+    parameters_of: ParametersOf, command: str, key: str, value: str
+) -> None:
+    given = ["--upstream", "http://x"] if command == "gateway" else []
+    with pytest.raises(ConfigFileError, match=f"line 3: {key}: "):
+        parameters_of(f"\n[{command}]\n{key} = {value}\n", command, *given)
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_every_number_on_the_command_line_is_bounded(parameters_of: ParametersOf, value: str) -> None:
+    found = 0
+    for name, command in get_group(app).commands.items():
+        hints = typing.get_type_hints(inspect.unwrap(command.callback or print))
+        for option in command.params:
+            hint = hints.get(str(option.name))
+            if float not in (hint, *typing.get_args(hint)):
+                continue
+            found += 1
+            required = ["--upstream", "http://x"] if name == "gateway" else []
+            with pytest.raises(typer.BadParameter) as raised:
+                parameters_of("", name, *required, option.opts[0], value)
+            assert raised.value.param is not None
+            assert raised.value.param.name == option.name
+    assert found > 5

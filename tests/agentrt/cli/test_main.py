@@ -121,27 +121,41 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
         (["serve", "--embedding-pooling", "cls"], "--embedding-pooling"),
         (["serve", "--embedding-model", "FILE", "--port", "0"], "is no directory"),
         (["gateway", "--upstream", "http://x", "--cors-origin", "http://x/y"], "is no origin"),
-        (["serve", "--token-file", "FILE/tokens"], "cannot use"),
+        (["serve", "--token-file", "FILE/tokens"], "FILE/tokens cannot be created"),
+        (["serve", "--context-folder", ""], "--context-folder: it is empty"),
+        (["serve", "--model", "nano", "--model", ""], "--model: it is empty"),
+        (["serve", "--context-folder", "~nobody-here/x"], "--context-folder: '~nobody-here/x' begins"),
+        (["bench", "engine", "--json", ""], "--json: it is empty"),
+        (["top", "--token-file", ""], "--token-file: it is empty"),
         (["serve", "--model", "FILE", "--port", "0"], "is a file, but a model is"),
         (["gateway", "--upstream", "x"], "is not the address of an engine"),
         (["gateway", "--upstream", "http://x:99999"], "is not the address of an engine"),
         (["gateway", "--upstream", "http://x", "--upstream-timeout", "nan"], "--upstream-timeout"),
-        (["gateway", "--upstream", "http://x", "--upstream-key-file", "FILE/key"], "cannot read a key"),
+        (["gateway", "--upstream", "http://x", "--upstream-timeout", "inf"], "--upstream-timeout"),
+        (
+            ["gateway", "--upstream", "http://x", "--upstream-key-file", "FILE.key"],
+            "--upstream-key-file: FILE.key cannot be used: there is no such file. Create it",
+        ),
+        (
+            ["gateway", "--upstream", "http://x", "--redis-password-file", "FILE"],
+            "--redis-password-file: FILE cannot be used: other users may read it. Run: chmod 600 FILE",
+        ),
         (["profile", "FILE"], "is a file, but a model is"),
         (["profile", "--platform", "nonsense"], "there is no platform"),
         (["profile", "--json", "FILE/x"], "there is no folder"),
         (["bench", "engine", "--json", "FILE/x"], "there is no folder"),
         (["demo", "--pace", "nan"], "--pace"),
-        (["demo", "--latency", "nan"], "greater than or equal to 0"),
+        (["demo", "--latency", "nan"], "--latency"),
     ],
 )
 def test_a_value_that_cannot_work_is_explained_without_a_traceback(
     arguments: list[str], problem: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "FILE").touch()
+    (tmp_path / "FILE").touch(0o644)
     ended = run(START, *(argument.replace("FILE", str(tmp_path / "FILE")) for argument in arguments))
     assert ended.returncode == 2
-    assert problem in " ".join(ended.stderr.replace("│", "").split())
+    said = " ".join(ended.stderr.replace("│", "").split())
+    assert problem in said.replace(str(tmp_path / "FILE"), "FILE")
     assert "Traceback" not in ended.stderr
     assert "ValidationError" not in ended.stderr
 

@@ -42,5 +42,6 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
 
     assert "--upstream: 'localhost:8000' is not the address" in refused("--upstream", "localhost:8000")
     (tmp_path / "key").write_text("two words")
+    (tmp_path / "key").chmod(0o600)
     key = str(tmp_path / "key")
     assert "does not hold one key" in refused("--upstream", "http://x", "--upstream-key-file", key)

@@ -11,7 +11,7 @@ import pytest
 
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.http.config import ListenConfig
-from agentrt.runtime.http.identity import Tokens
+from agentrt.runtime.http.identity import Tokens, owner_token
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="permissions of files")
 
@@ -63,18 +63,23 @@ def test_a_token_file_that_cannot_be_used(tmp_path: Path) -> None:
         endless: "no regular file",
         dangling: "a link to a file that is not there",
         large: "more than",
+    }.items():
+        for read in (Tokens.read, owner_token):
+            with pytest.raises(ConfigurationError, match=f"the token file {path} cannot be used: .*{reason}"):
+                read(path)
+    for path, reason in {
         binary / "tokens": "Not a directory",
         nowhere: "No such file",
         tmp_path / "a\0b": "null",
     }.items():
-        with pytest.raises(ConfigurationError, match=f"as a token file .*{reason}"):
+        with pytest.raises(ConfigurationError, match=f"tokens? cannot be created: .*{reason}|null"):
             Tokens.read(path)
 
 
 def test_a_token_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tokens"
     Tokens.read(path)
-    monkeypatch.setattr("agentrt.runtime.http.identity.os.geteuid", lambda: path.stat().st_uid + 1)
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
     with pytest.raises(ConfigurationError, match="belongs to another user"):
         Tokens.read(path)
 

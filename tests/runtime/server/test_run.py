@@ -226,7 +226,7 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     (tmp_path / "file").chmod(0o600)
     (tmp_path / "file").write_bytes(b"\xff\xfe")
     for name in ("dangling", "file", "nowhere/tokens"):
-        assert "as a token file" in refused("--port", "0", "--token-file", str(tmp_path / name))
+        assert "the token file" in refused("--port", "0", "--token-file", str(tmp_path / name))
     assert "--served-model-name NAME=MODEL" in refused("--model", "nano", "--model", "nano")
     assert "Give --memory-budget-mib 2" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
     assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")

@@ -80,7 +80,7 @@ def test_what_it_cannot_watch(server: Running, tmp_path: Path) -> None:
         run("--url", "nonsense")
     with pytest.raises(ConfigurationError, match="has no live page"):
         run("--url", f"{server.url}/v1", "--token-file", tmp_path / "tokens")
-    with pytest.raises(ConfigurationError, match="as a token file"):
+    with pytest.raises(ConfigurationError, match=r"the token file .* cannot be used: there is no such file"):
         run("--token-file", tmp_path / "none")
     other.write_text("# nothing\n")
     with pytest.raises(ConfigurationError, match="holds no token"):

@@ -61,7 +61,7 @@ def test_a_wrong_key_changes_nothing(tmp_path: Path) -> None:
     for key, message in (
         (KeyFile(tmp_path / "other"), "is encrypted with another key"),
         (None, "is encrypted, and there is no key"),
-        (KeyFile(tmp_path / "missing"), "is missing. Restore it"),
+        (KeyFile(tmp_path / "missing"), f"the key file {tmp_path / 'missing'} is missing. Restore it"),
     ):
         with pytest.raises(ContextKeyError, match=message):
             ContextStore(folder, FINGERPRINT, key=key)
@@ -102,6 +102,18 @@ def test_a_key_file_with_something_else_is_refused(tmp_path: Path, content: byte
     (tmp_path / "key").chmod(0o600)
     with pytest.raises(ContextKeyError, match="Restore it"):
         ContextStore(tmp_path / "contexts", FINGERPRINT, key=KeyFile(tmp_path / "key"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="FIFOs of POSIX")
+def test_a_key_file_that_is_no_file_of_the_user(tmp_path: Path) -> None:
+    """None of them is waited for, or replaced by a new key."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("fifo", "dangling", "zero"):
+        with pytest.raises(ContextKeyError, match=f"the key file {tmp_path / name} cannot be used"):
+            ContextStore(tmp_path / "contexts", FINGERPRINT, key=KeyFile(tmp_path / name))
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_key_file_in_a_missing_folder(tmp_path: Path) -> None:

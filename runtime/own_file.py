@@ -1,0 +1,63 @@
+"""Reads the user's own files of secrets and settings: tokens, keys, passwords, the config file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from .regular_file import NotAFileError, open_regular
+
+_MAX_BYTES: Final = 2**20
+
+
+class OwnFileError(Exception):
+    """Why a file cannot be used, and what to do: two sentences without the path and the last full stop."""
+
+
+def read_own_file(path: Path, *, secret: bool = True) -> str:
+    """Return the text of a file of this user that no other one can change, nor read if it is ``secret``.
+
+    A file with settings, which is not, may also be root's. Permissions are those of POSIX; other systems
+    have none that are checked.
+
+    Raises:
+        OwnFileError: it cannot be read, is no text in UTF-8, is larger than 1 MiB, or others can use it.
+    """
+    try:
+        descriptor = open_regular(path, os.O_RDONLY)
+    except NotAFileError as error:
+        raise OwnFileError("it is no regular file. Name a text file") from error
+    except (OSError, ValueError) as error:
+        raise OwnFileError(f"{_reason(path, error)}. Create it, or name another one") from error
+    try:
+        if os.name == "posix":
+            _check_permissions(path, os.fstat(descriptor), secret=secret)
+        data = os.read(descriptor, _MAX_BYTES + 1)
+    except OSError as error:
+        raise OwnFileError(f"{error.strerror}. Name another one") from error
+    finally:
+        os.close(descriptor)
+    if len(data) > _MAX_BYTES:
+        raise OwnFileError(f"it has more than {_MAX_BYTES} bytes. Shorten it")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise OwnFileError(f"it is not UTF-8 at byte {error.start}. Name a text file") from None
+
+
+def _check_permissions(path: Path, status: os.stat_result, *, secret: bool) -> None:
+    if status.st_uid != os.geteuid() and (secret or status.st_uid != 0):
+        raise OwnFileError("it belongs to another user, who may change it. Use a file of your own")
+    others = stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+    if secret and others:
+        raise OwnFileError(f"other users may read it. Run: chmod 600 {path}")
+    if others & (stat.S_IWGRP | stat.S_IWOTH):
+        raise OwnFileError(f"other users may change it. Run: chmod go-w {path}")
+
+
+def _reason(path: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it is a link to a file that is not there" if path.is_symlink() else "there is no such file"
+    return (isinstance(error, OSError) and error.strerror) or str(error)

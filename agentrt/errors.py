@@ -403,6 +403,12 @@ class EngineError(AgentRTError):
 class RuntimeClosedError(EngineError):
     """The runtime was closed; open it again to go on."""
 
+    def __init__(
+        self, message: str = "the runtime was closed. Open it again with LocalRuntime.open to go on."
+    ) -> None:
+        """Create the error."""
+        super().__init__(message)
+
 
 class ForkedProcessError(EngineError):
     """This process was forked from one that had used OpenVINO, whose threads it does not have."""

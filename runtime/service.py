@@ -22,6 +22,7 @@ from agentrt.errors import (
     ContextStoreError,
     ModelFormatError,
     PromptTooLongError,
+    RuntimeClosedError,
 )
 from agentrt.priority import Priority, current_priority
 
@@ -272,6 +273,15 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     def __repr__(self) -> str:
         """Return the name of the model, and whether the runtime is open."""
         return f"<{type(self).__name__} {self.model_id}, {'closed' if self.closed else 'open'}>"
+
+    def check_open(self) -> None:
+        """Return if the runtime was not closed.
+
+        Raises:
+            RuntimeClosedError: it was.
+        """
+        if not self._finalizer.alive:
+            raise RuntimeClosedError
 
     @property
     def closed(self) -> bool:

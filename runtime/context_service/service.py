@@ -41,6 +41,10 @@ class ContextRuntime(Protocol):
 
     max_context_tokens: int
 
+    def check_open(self) -> None:
+        """Raise :class:`RuntimeClosedError` if the runtime was closed."""
+        ...
+
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text."""
         ...
@@ -93,6 +97,7 @@ class ContextService:
 
     - :class:`ContextNotFoundError`: the app has no such context, or it was deleted meanwhile;
     - :class:`ContextBusyError`: another call of it is in progress;
+    - :class:`RuntimeClosedError`: the runtime was closed, as all other methods do then;
     - :class:`InvalidRequestError`: the prompt has the output of a tool call that no message before it makes,
       or ``field`` names what else is wrong with it: ``prompt`` of a text, ``prompt[i]…`` of messages;
     - :class:`ContextStoreError`: the turn cannot be stored; the context is as it was.
@@ -107,6 +112,7 @@ class ContextService:
     @property
     def _table(self) -> ContextTable:
         native_calls.check()  # a forked child would write to files of its parent
+        self._runtime.check_open()
         return self._contexts
 
     def new_context(self, system_prompt: str | None = None) -> Context:
@@ -117,17 +123,17 @@ class ContextService:
             PromptTooLongError: the system prompt leaves no room in the context.
             ContextStoreError: the context cannot be stored.
         """
-        messages = _system_messages(system_prompt)
+        table, messages = self._table, _system_messages(system_prompt)
         if system_prompt is not None:
             self._check_room(self._runtime.count_tokens(system_prompt))
-        return _copy_of(self._table.create(self.app, messages=messages))
+        return _copy_of(table.create(self.app, messages=messages))
 
     async def anew_context(self, system_prompt: str | None = None) -> Context:
         """Do as :meth:`new_context` does, without blocking the event loop."""
-        messages = _system_messages(system_prompt)
+        table, messages = self._table, _system_messages(system_prompt)
         if system_prompt is not None:
             self._check_room(await self._runtime.acount_tokens(system_prompt, app=self.app))
-        return _copy_of(await asyncio.to_thread(self._table.create, self.app, messages=messages))
+        return _copy_of(await asyncio.to_thread(table.create, self.app, messages=messages))
 
     def contexts(self) -> list[Context]:
         """Return the app's contexts, sessions and chains of responses, the most recently used first."""

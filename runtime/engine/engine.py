@@ -151,9 +151,7 @@ class Engine:
 
         May be called again.
         """
-        self._refuse_requests(
-            RuntimeClosedError("the runtime was closed. Open it again with LocalRuntime.open to go on.")
-        )
+        self._refuse_requests(RuntimeClosedError())
         self._commands.put(None)
         if threading.current_thread() is not self._thread:
             self._stopped.wait()  # before the join: a lost thread is replaced by another one

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agentrt.errors import AgentRTError, ContextStoreError
+from agentrt.errors import AgentRTError, ContextStoreError, RuntimeClosedError
 
 from ...regular_file import NotAFileError
 
@@ -26,11 +26,12 @@ class Changes:
         """Hold the lock; the thread that holds it may ask for it again.
 
         Raises:
-            ContextStoreError: the store was closed, or the block raised :class:`OSError`.
+            RuntimeClosedError: the store was closed, which its runtime does when it is.
+            ContextStoreError: the block raised :class:`OSError`.
         """
         with self._lock:
             if self._closed:
-                raise ContextStoreError(f"the contexts in {self._folder} were closed. Open them again.")
+                raise RuntimeClosedError
             with disk_errors(self._folder):
                 yield
 

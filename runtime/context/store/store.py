@@ -129,7 +129,7 @@ class ContextStore(AbstractContextManager["ContextStore"]):
         """Find and store KV of this fingerprint only, from now on.
 
         Raises:
-            ContextStoreError: the store was closed.
+            RuntimeClosedError: the store was closed.
         """
         # Without the secret of the hashes their KV cannot be found.
         usable = hashlib.blake2b(fingerprint, key=self.secret, digest_size=32).hexdigest()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -329,3 +331,35 @@ def test_contexts_are_found_however_the_model_is_cut(
     resumed = cut.generate(next_turn(first), max_tokens=40, app="notes")
     assert resumed.usage.cached_tokens > 0
     assert resumed.token_ids == second.token_ids
+
+
+@pytest.mark.parametrize("folder", [None, "contexts"])
+def test_contexts_of_a_closed_runtime_cannot_be_used(
+    open_runtime: Callable[..., LocalRuntime], tmp_path: Path, folder: str | None
+) -> None:
+    with open_runtime(context_folder=None if folder is None else tmp_path / folder) as runtime:
+        app = runtime.bind("notes")
+        context = app.new_context("Be brief.")
+        with contextlib.closing(app.iter_stream(context, "Hello!", max_tokens=40)) as events:
+            next(events)
+            runtime.close()
+            with pytest.raises(RuntimeClosedError):
+                list(events)
+    uses: list[Callable[[], Any]] = [
+        app.new_context,
+        lambda: app.new_context("Be brief."),
+        app.contexts,
+        lambda: app.get(context),
+        lambda: app.delete(context),
+        app.delete_all,
+        lambda: app.call(context, "Hello!", max_tokens=1),
+        lambda: list(app.iter_stream(context, "Hello!", max_tokens=1)),
+        lambda: asyncio.run(app.anew_context("Be brief.")),
+        lambda: asyncio.run(app.adelete(context)),
+        lambda: asyncio.run(app.adelete_all()),
+        lambda: asyncio.run(app.acall(context, "Hello!", max_tokens=1)),
+        lambda: asyncio.run(app.start(context, "Hello!", max_tokens=1)),
+    ]
+    for use in uses:
+        with pytest.raises(RuntimeClosedError, match="Open it again"):
+            use()

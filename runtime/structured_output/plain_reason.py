@@ -35,6 +35,7 @@ _WORDS: Final = [
         ),
         (r"regex parse error: (.*) error: (.*)", r"the pattern \1 cannot be used: \2"),
         (r".* too big \(limit for this grammar: .*", _TOO_MUCH_WORK),
+        (r"fuel exhausted .*|Unable to determine if regex is empty: .*", _TOO_MUCH_WORK),
         (r"schema too large|Schema intersection stack level exceeded", _TOO_MUCH_WORK),
         (r'failed to parse "%json": (.*) at line .*', r"it cannot be read: \1"),
         # In an answer.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from agentrt.finite import is_finite
+
+from .value_groups import REFERENCES, ValueGroups
 
 MAX_REMAINDERS: Final = 10_000
 """Remainders that all ``multipleOf`` of a schema may leave. A grammar has a state for each."""
@@ -19,29 +22,41 @@ _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
 """Keywords whose values are no schemas, unless a reference points into them."""
 _NAMED: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
 """Keywords whose values are maps of names, which may be those of keywords, to schemas."""
-_REFERENCES: Final = ("$ref", "$dynamicRef")
 _ANNOTATIONS: Final = frozenset(
     {"$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description", "examples"}
     | {"title", "x-guidance"}
 )
 """Keywords that allow every value."""
+_TOO_MANY_REMAINDERS: Final = (
+    f"multipleOf leaves more than {MAX_REMAINDERS} remainders; check the answer for it instead"
+)
+
+Multiple: TypeAlias = tuple[int, int]
+"""A number in units of its last decimal, and how many decimals it has: 15 and 1 for 1.5."""
 
 
 def unbounded_keyword(schema: Mapping[str, Any]) -> str | None:
     """Return which keyword in ``schema`` takes too much work, and why; None if none does."""
-    multiples: list[int | float] = []
+    values = ValueGroups(schema)
+    multiples: list[tuple[Mapping[str, Any], Multiple]] = []
     combined = False
     for each in _objects(schema, with_data=_refers_to_data(schema)):
         optional = _optional(each)
         if optional > MAX_OPTIONAL:
             return f"properties has {optional} optional names, and an object may have {MAX_OPTIONAL}"
         multiple = each.get("multipleOf")
-        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool):
-            multiples.append(multiple)
+        if isinstance(multiple, (int, float)) and not isinstance(multiple, bool) and multiple:
+            if not is_finite(multiple):
+                return _TOO_MANY_REMAINDERS
+            multiples.append((each, _scaled(multiple)))
+        values.add(each)
         combined = combined or _combines(each)
-    if not all(map(is_finite, multiples)) or _leave_too_many(multiples, combined):
-        return f"multipleOf leaves more than {MAX_REMAINDERS} remainders; check the answer for it instead"
-    return None
+    if sum(units for units, _ in {multiple for _, multiple in multiples}) > MAX_REMAINDERS:
+        return _TOO_MANY_REMAINDERS
+    together: defaultdict[int, set[Multiple]] = defaultdict(set)
+    for each, multiple in multiples:
+        together[0 if combined else values.group_of(each)].add(multiple)
+    return _TOO_MANY_REMAINDERS if any(map(_leave_too_many, together.values())) else None
 
 
 def _objects(schema: Mapping[str, Any], *, with_data: bool) -> Iterator[Mapping[str, Any]]:
@@ -62,7 +77,7 @@ def _objects(schema: Mapping[str, Any], *, with_data: bool) -> Iterator[Mapping[
 
 def _refers_to_data(schema: Mapping[str, Any]) -> bool:
     """Whether a reference in ``schema`` may point into the value of a keyword that has data."""
-    references = (each.get(key) for each in _objects(schema, with_data=True) for key in _REFERENCES)
+    references = (each.get(key) for each in _objects(schema, with_data=True) for key in REFERENCES)
     texts = [unquote(reference) for reference in references if isinstance(reference, str)]
     return any(not _DATA.isdisjoint(text.split("/")) for text in texts)
 
@@ -79,19 +94,14 @@ def _optional(schema: Mapping[str, Any]) -> int:
 def _combines(schema: Mapping[str, Any]) -> bool:
     """Whether a value may have to satisfy several numbers in ``schema`` at once."""
     keywords = schema.keys() - _ANNOTATIONS
-    references = keywords & {*_REFERENCES, "anyOf", "oneOf"}
+    references = keywords & {*REFERENCES, "anyOf", "oneOf"}
     return "allOf" in keywords or bool(references and len(keywords) > 1) or "patternProperties" in keywords
 
 
-def _leave_too_many(multiples: Sequence[int | float], combined: bool) -> bool:
-    """Whether numbers leave too many remainders, each by one of ``multiples``, or by all ``combined``."""
-    scaled = {_scaled(multiple) for multiple in multiples if multiple}
-    if sum(units for units, _ in scaled) > MAX_REMAINDERS:
-        return True
-    if not combined:
-        return False
-    finest, common = max((decimals for _, decimals in scaled), default=0), 1
-    for units, decimals in scaled:
+def _leave_too_many(multiples: Collection[Multiple]) -> bool:
+    """Whether numbers that may be held to all of ``multiples`` leave too many remainders."""
+    finest, common = max(decimals for _, decimals in multiples), 1
+    for units, decimals in multiples:
         # No further than the limit: that of many long numbers takes seconds, in which no other thread runs.
         common = math.lcm(common, units * 10 ** (finest - decimals))
         if common > MAX_REMAINDERS:
@@ -99,8 +109,8 @@ def _leave_too_many(multiples: Sequence[int | float], combined: bool) -> bool:
     return False
 
 
-def _scaled(multiple: float) -> tuple[int, int]:
-    """Return a number as an integer and how many decimals it has: 15 and 1 for 1.5."""
+def _scaled(multiple: float) -> Multiple:
+    """Return a number in units of its last decimal."""
     if isinstance(multiple, int):
         return abs(multiple), 0
     _, digits, exponent = Decimal(repr(multiple)).as_tuple()

@@ -118,6 +118,16 @@ NUMBERS: list[dict[str, Any]] = [
     {"prefixItems": [{"multipleOf": 5003}, {"multipleOf": 5009}]},
     {"allOf": [{"multipleOf": 0.97}, {"multipleOf": 89}, {"multipleOf": 7}]},
     {"multipleOf": 7919, "$ref": "#/$defs/other"},
+    {"anyOf": [{"type": "integer", "multipleOf": 4999}, {"type": "integer", "multipleOf": 4987}]},
+    {"anyOf": [{"type": "number", "multipleOf": multiple} for multiple in range(50, 150)]},
+    {
+        "anyOf": [
+            {"$ref": "#/$defs/other"},
+            {"oneOf": [{"multipleOf": 89}, {"type": "null"}]},
+            {"multipleOf": 3},
+        ]
+    },
+    {"anyOf": [{"$ref": "#/prefixItems/1"}, {"multipleOf": 89}], "prefixItems": [{}, {"multipleOf": 997}]},
     {"multipleOf": 7919, "anyOf": [{"minimum": 3, "multipleOf": 97}, {"maximum": 2}]},
 ]
 """Of numbers that these describe, a grammar would tell more than 10,000 remainders apart."""
@@ -179,6 +189,15 @@ def test_an_object_of_thousands_of_properties_is_refused(
         },
         {"type": "array", "prefixItems": [{"type": "integer", "multipleOf": 9973}] * 450},
         {"anyOf": [{"type": "integer", "multipleOf": 9973, "minimum": least} for least in range(450)]},
+        {"anyOf": [{"type": "integer", "multipleOf": 60}, {"type": "integer", "multipleOf": 25}]},
+        {
+            "$defs": {"cents": {"type": "number", "multipleOf": 0.01}, "a/b": {"$ref": "#/$defs/a~1b"}},
+            "type": "object",
+            "properties": {
+                "price": {"anyOf": [{"$ref": "#/$defs/cents"}, {"type": "null"}]},
+                "seconds": {"anyOf": [{"type": "integer", "multipleOf": 3600}, {"type": "null"}]},
+            },
+        },
         {"type": "object", "properties": {f"key{number}": {"type": "string"} for number in range(256)}},
         {
             "properties": {f"key{number}": {} for number in range(999)},

@@ -34,6 +34,7 @@ _STORES_NOTHING: Final = {
         {
             b"/api/chat",
             b"/api/embed",
+            b"/api/embeddings",
             b"/api/generate",
             b"/api/show",
             b"/apply-template",

@@ -160,6 +160,7 @@ def test_what_stores_nothing_is_relayed_for_every_app(apps: Apps, engine: Runnin
         assert http.get("/v1/models/nano").json()["id"] == "nano"
         assert http.get("/health").status_code == 200
         assert http.get("/api/version").status_code == 200
+        assert http.post("/api/embeddings", json={}).status_code == 400, "of the engine"
         assert http.post("/tokenize", json={"prompt": "x"}).status_code == 200
         chat = {"messages": HELLO, "max_tokens": 2}
         assert http.post("/v1/chat/completions", json=chat).status_code == 200

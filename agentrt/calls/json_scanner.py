@@ -30,7 +30,8 @@ class JsonCallScanner:
 
     Feed it until it is :attr:`done` or :attr:`malformed`. ``name`` and ``arguments`` (or ``parameters``) may
     come in either order, and other keys are ignored. The arguments may also be a string that contains the
-    JSON object, as some models write them.
+    JSON object, as some models write them, and the call's own braces may be doubled, as the chat template of
+    Qwen2.5-Coder shows them.
     """
 
     def __init__(self, index: int, *, before: str = "", other_keys: Collection[str] | None = None) -> None:
@@ -52,6 +53,7 @@ class JsonCallScanner:
         self._brackets: list[str] = []
         self._name: str | None = None
         self._arguments: dict[str, Any] | None = None
+        self._doubled = False
         self._seen: set[str] = set()
         self._unsent: list[str] = []
         self._started = False
@@ -86,6 +88,9 @@ class JsonCallScanner:
     def _key_or_close(self, text: str, position: int, end: int) -> int:
         if text[position] == "}" and not self._seen:
             raise MalformedCallError(position)  # an empty object names no tool
+        if text[position] == "{" and not self._doubled:
+            self._doubled = True
+            return position + 1
         return self._key_start(text, position, end)
 
     def _key_start(self, text: str, position: int, end: int) -> int:
@@ -178,9 +183,20 @@ class JsonCallScanner:
         elif character == "}":
             if self._name is None or self._arguments is None:
                 raise MalformedCallError(position)
-            self._finish_call(self._name, self._arguments)
+            if self._doubled:
+                self._step = self._second_brace
+            else:
+                self._finish_call(self._name, self._arguments)
         elif character not in _SPACE:
             raise MalformedCallError(position)
+        return position + 1
+
+    def _second_brace(self, text: str, position: int, end: int) -> int:
+        if text[position] != "}":
+            raise MalformedCallError(position)
+        assert self._name is not None
+        assert self._arguments is not None
+        self._finish_call(self._name, self._arguments)
         return position + 1
 
     # Shared by the states.

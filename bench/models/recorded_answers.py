@@ -71,6 +71,7 @@ RECORDED_ANSWERS: Final = (
         "I will look it up.",
     ),
     RecordedAnswer("bare JSON (Qwen2.5-Coder-1.5B)", "hermes", _OSLO_JSON, (_OSLO,)),
+    RecordedAnswer("doubled braces (Qwen2.5-Coder-1.5B)", "hermes", f"{{{_OSLO_JSON}}}", (_OSLO,)),
     RecordedAnswer("bare JSON, one per line", "hermes", f"{_OSLO_JSON}\n{_ROME_JSON}\n", (_OSLO, _ROME)),
     RecordedAnswer("JSON array", "hermes", f"[{_OSLO_JSON}, {_EVENT_JSON}]", (_OSLO, _EVENT)),
     RecordedAnswer(

@@ -27,6 +27,9 @@ _ANY_STYLE: Final = {"whitespace_pattern": _SPACE, "item_separator": ",", "key_s
 _ANY_HEAD: Final = rf'/\{{{_W}"name"{_W}:{_W}/'
 _ANY_BETWEEN: Final = rf'/{_W},{_W}"(arguments|parameters)"{_W}:{_W}/'
 _ANY_TAIL: Final = rf"/{_W}\}}/"
+# As the chat template of Qwen2.5-Coder shows a call.
+_DOUBLED_HEAD: Final = rf'/\{{\{{{_W}"name"{_W}:{_W}/'
+_DOUBLED_TAIL: Final = rf"/{_W}\}}\}}/"
 _ANY_NEW_LINE: Final = rf"/[,;]?[ ]?\n{_W}/"
 _ANY_OPENING: Final = rf"/\[{_W}/"
 _ANY_COMMA: Final = rf"/{_W},{_W}/"
@@ -82,8 +85,8 @@ def message_grammar(
     """A whole message that consists of calls of ``tools`` as JSON objects: one, or several if ``parallel``.
 
     ``exact`` allows one style only, an object per line. Otherwise the objects may also stand in an array or
-    a code fence, with any whitespace, as models write them that were not shown the style. ``schema`` allows
-    a JSON text instead.
+    a code fence, with any whitespace or with doubled braces, as models write them that were not shown the
+    style. ``schema`` allows a JSON text instead.
     """
 
     def calls_with(separator: str) -> str:
@@ -105,8 +108,10 @@ def message_grammar(
         ]
     for index, tool in enumerate(tools):
         name = _literal(json.dumps(tool["function"]["name"], ensure_ascii=False))
+        call = f"{name} {between} arguments_{index}"
+        doubled = "" if exact else f" | {_DOUBLED_HEAD} {call} {_DOUBLED_TAIL}"
         lines += [
-            f"call_{index}: {head} {name} {between} arguments_{index} {tail}",
+            f"call_{index}: {head} {call} {tail}{doubled}",
             f"arguments_{index}: %json {json.dumps(_arguments_schema(tool['function'], style))}",
         ]
     if schema is not None:

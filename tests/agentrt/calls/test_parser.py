@@ -62,7 +62,22 @@ gemma_calls = st.builds(ToolCall, names, st.dictionaries(keywords, plain_values,
 # Pieces that often give text which is almost a call.
 shards = st.sampled_from(
     [
-        *("<tool_call>", "</tool_call>", "<tool_", "<|python_tag|>", "{", "}", "[", "]", "(", ")", '"', "'"),
+        *(
+            "<tool_call>",
+            "</tool_call>",
+            "<tool_",
+            "<|python_tag|>",
+            "{",
+            "}",
+            "{{",
+            "}}",
+            "[",
+            "]",
+            "(",
+            ")",
+            '"',
+            "'",
+        ),
         *(
             "\\",
             ":",
@@ -214,6 +229,11 @@ def test_arguments_before_the_name_and_arguments_as_a_string() -> None:
     assert parse_tool_calls(text, ToolCallFormat.HERMES) == ("", (ToolCall("f", {"x": 1}),))
 
 
+def test_doubled_braces() -> None:
+    text = '<tool_call>\n{{"name": "f", "arguments": {"x": {"y": 1}}}}\n</tool_call>'
+    assert parse_tool_calls(text, ToolCallFormat.HERMES) == ("", (ToolCall("f", {"x": {"y": 1}}),))
+
+
 def test_llama_calls_after_a_tag() -> None:
     text = 'Sure. <|python_tag|>{"name": "f", "parameters": {}}; {"name": "g", "parameters": {}}'
     plain, found = parse_tool_calls(text, ToolCallFormat.LLAMA3_JSON)
@@ -236,6 +256,9 @@ def test_pythonic_literals() -> None:
         (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {"x": 1e999}}</tool_call>'),
         (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {"x": 1}'),
         (ToolCallFormat.HERMES, '<tool_call>{"name": "", "arguments": {}}</tool_call>'),
+        (ToolCallFormat.HERMES, '<tool_call>{{"name": "f", "arguments": {}}</tool_call>'),
+        (ToolCallFormat.HERMES, '<tool_call>{{{"name": "f", "arguments": {}}}}</tool_call>'),
+        (ToolCallFormat.HERMES, "<tool_call>{{}}</tool_call>"),
         (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>'),
         (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": {}, "parameters": {}}</tool_call>'),
         (ToolCallFormat.HERMES, '<tool_call>{"name": "f", "arguments": ' + '{"a":' * 65),

@@ -61,6 +61,7 @@ def follow(
         f"The call is {CALL}",
         CALL,
         f"{CALL}\n",
+        f"{{{CALL}}}",
         f"[{LIGHT}]",
         f"```json\n{LIGHT}\n```",
         '{ "name": "search",\n  "parameters": {"query": "x"}\n}',
@@ -98,6 +99,8 @@ def test_only_parallel_calls_may_be_several(manager: StructuredOutputManager, te
         ('{"name": "search", "arguments": {"place": "x"}}', '{"name": "search", "arguments": {"'),
         ('{"name": "search", "arguments": {"query": 3}}', '{"name": "search", "arguments": {"query": '),
         ('{"name": "search", "arguments": {}}', '{"name": "search", "arguments": {'),
+        ('{{"name": "search", "arguments": {"query": 3}}}', '{{"name": "search", "arguments": {"query": '),
+        (f"{{{CALL} ", f"{{{CALL}"),
         (f"{CALL} and so on", f"{CALL} "),
     ],
 )

@@ -14,8 +14,8 @@ EXTRAS = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 
 
 def test_the_modules_are_those_that_the_extras_bring() -> None:
-    # redis-py is no part of "dev"; it is imported by its own name.
-    distributions = {"redis": ["redis"], **metadata.packages_distributions()}
+    # No part of "dev"; both are imported by their own names.
+    distributions = {"redis": ["redis"], "playwright": ["playwright"], **metadata.packages_distributions()}
     for extra, modules in MODULES.items():
         names = {re.split(r"[^\w-]", requirement)[0] for requirement in EXTRAS[extra]} - {"agentrt"}
         assert all(names & set(distributions[module]) for module in modules), extra

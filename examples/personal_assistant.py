@@ -64,7 +64,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Agent = CompiledStateGraph[Any, Any, Any, Any]
 
-SYSTEM_PROMPT = "You are a personal assistant. Use the tools to answer."
+NANO_PROMPT = "You are a personal assistant. Use the tools to answer."  # as it was trained with
+# Small models that were told less repeat a call whose result they have, and never answer.
+SYSTEM_PROMPT = (
+    "You are a personal assistant. Call a tool to look something up. After a search, call the tool that "
+    "reads what was found. As soon as a tool response has the answer, answer the user in one sentence and "
+    "call nothing more."
+)
 TOOL_TIMEOUT = 15.0  # seconds
 _LONGEST_TEXT = 400  # characters of a note, mail or file that the model is shown
 MOST_TOKENS = 256  # that the model may write at once; a small one does not always find the end
@@ -204,15 +210,23 @@ def open_runtime(
 # the model instead, which can try something else or explain it. Unexpected exceptions are logged.
 
 
+def system_prompt(runtime: LocalRuntime) -> str:
+    """Return what the model of ``runtime`` is told before a conversation."""
+    return NANO_PROMPT if runtime.model_id == "nano" else SYSTEM_PROMPT
+
+
 def assistant_agent(
-    model: BaseChatModel, tools: Sequence[BaseTool], middleware: Sequence[AgentMiddleware[Any, Any]] = ()
+    model: BaseChatModel,
+    tools: Sequence[BaseTool],
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    prompt: str = SYSTEM_PROMPT,
 ) -> Agent:
     """Return a LangGraph agent that answers with ``tools``; ``middleware`` is around its own."""
     own: list[AgentMiddleware[Any, Any]] = [
         ToolErrorMiddleware(_explain_error),
         ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end"),
     ]
-    return create_agent(model, tools, system_prompt=SYSTEM_PROMPT, middleware=[*middleware, *own])
+    return create_agent(model, tools, system_prompt=prompt, middleware=[*middleware, *own])
 
 
 def _explain_error(error: Exception, request: ToolCallRequest) -> str:
@@ -331,7 +345,8 @@ def run(model: str, questions: Sequence[str]) -> None:
         runtime = stack.enter_context(open_runtime(model))
         plain = ChatAgentRT(runtime=runtime, max_tokens=MOST_TOKENS)
         faster = speculative(plain)
-        asyncio.run(_converse(plain, faster, data, services, questions or requests_about(local)))
+        asked = questions or requests_about(local)
+        asyncio.run(_converse(plain, faster, system_prompt(runtime), data, services, asked))
     total = report_of(faster).total
     print(f"\n{total.claims} calls were answered by speculation, {total.misses} were not predicted;")
     print(f"{total.wasted} speculations were wasted.")
@@ -340,6 +355,7 @@ def run(model: str, questions: Sequence[str]) -> None:
 async def _converse(
     plain: BaseChatModel,
     faster: BaseChatModel,
+    prompt: str,
     data: PersonalData,
     services: Services,
     questions: Sequence[str],
@@ -349,8 +365,8 @@ async def _converse(
         httpx.AsyncClient(base_url=services.web_url) as web,
     ):
         tools = assistant_tools(data, weather, web)
-        background = asyncio.create_task(digest_mail(assistant_agent(plain, tools), data, _Printer()))
-        agent = assistant_agent(faster, tools)
+        reader, agent = (assistant_agent(model, tools, prompt=prompt) for model in (plain, faster))
+        background = asyncio.create_task(digest_mail(reader, data, _Printer()))
         for question in questions:
             print(f"\n> {question}")
             await ask(agent, [HumanMessage(question)], _Printer())

@@ -21,7 +21,7 @@ from agentrt import Priority
 from agentrt.runtime import LocalRuntime
 
 from ..assistant.data import PersonalData
-from ..personal_assistant import MOST_TOKENS, SYSTEM_PROMPT, assistant_tools
+from ..personal_assistant import MOST_TOKENS, assistant_tools, system_prompt
 from .view import DemoView
 
 DIGESTS_AT_ONCE = 32
@@ -113,7 +113,7 @@ def _texts(data: PersonalData) -> list[str]:
 
 
 async def _first_token(runtime: LocalRuntime, schemas: Sequence[dict[str, Any]], question: str) -> float:
-    messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question}]
+    messages = [{"role": "system", "content": system_prompt(runtime)}, {"role": "user", "content": question}]
     generation = await runtime.agenerate(
         messages, tools=schemas, priority=Priority.REACTIVE, max_tokens=MOST_TOKENS
     )

@@ -34,6 +34,7 @@ from ..personal_assistant import (
     assistant_agent,
     assistant_tools,
     speculative,
+    system_prompt,
 )
 from .view import DemoView, SideName, SideView
 
@@ -143,8 +144,8 @@ async def compare(
         counters = [SpeculationCounter(view.side(name)) for name in ("plain", "agentrt")]
         faster = await asyncio.to_thread(speculative, model, [*counters[1:], *observers])
         agents = [
-            assistant_agent(model, assistant_tools(data[0], weather, web)),
-            assistant_agent(faster, assistant_tools(data[1], weather, web)),
+            assistant_agent(each, assistant_tools(own, weather, web), prompt=system_prompt(runtime))
+            for each, own in ((model, data[0]), (faster, data[1]))
         ]
         sides = [
             _Side("plain", agents[0], view.side("plain"), counters[0]),

@@ -72,6 +72,7 @@ def open_assistant(
         assistant_tools,
         open_runtime,
         speculative,
+        system_prompt,
     )
 
     from .approval import ask_before_writes
@@ -92,7 +93,10 @@ def open_assistant(
         tools = assistant_tools(opened, client)
         yield Assistant(
             agent=assistant_agent(
-                with_drafts, tools, [] if why_not is None else [ask_before_writes(why_not)]
+                with_drafts,
+                tools,
+                [] if why_not is None else [ask_before_writes(why_not)],
+                system_prompt(runtime),
             ),
             tools=tools,
             runtime=runtime,

@@ -74,7 +74,7 @@ SYSTEM_PROMPT = (
 TOOL_TIMEOUT = 15.0  # seconds
 _LONGEST_TEXT = 400  # characters of a note, mail or file that the model is shown
 MOST_TOKENS = 256  # that the model may write at once; a small one does not always find the end
-_MOST_MODEL_CALLS = 6  # in one turn
+MOST_MODEL_CALLS = 6  # in one turn
 
 _log = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ def assistant_agent(
     """Return a LangGraph agent that answers with ``tools``; ``middleware`` is around its own."""
     own: list[AgentMiddleware[Any, Any]] = [
         ToolErrorMiddleware(_explain_error),
-        ModelCallLimitMiddleware(run_limit=_MOST_MODEL_CALLS, exit_behavior="end"),
+        ModelCallLimitMiddleware(run_limit=MOST_MODEL_CALLS, exit_behavior="end"),
     ]
     return create_agent(model, tools, system_prompt=prompt, middleware=[*middleware, *own])
 

@@ -27,6 +27,7 @@ from ..assistant.services import Services
 from ..assistant.speculation_counter import SpeculationCounter, SpeculationCounts
 from ..assistant.stopwatch import Stopwatch
 from ..personal_assistant import (
+    MOST_MODEL_CALLS,
     MOST_TOKENS,
     Agent,
     ask,
@@ -54,6 +55,8 @@ class Turn:
     tool_seconds: float
     tool_calls: int
     counts: SpeculationCounts
+    answered: bool = True
+    """Whether the model ended it with a text, and not with calls up to the limit of its own calls."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,11 @@ class Comparison:
     def counts(self) -> SpeculationCounts:
         """What speculation did in all requests."""
         return sum((turn.counts for turn in self.speculative), SpeculationCounts())
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """The requests that the model, as the plain agent, did not answer."""
+        return tuple(turn.request for turn in self.plain if not turn.answered)
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -186,8 +194,18 @@ async def _answer(side: _Side, request: str) -> None:
             stopwatch.tool_seconds,
             sum(isinstance(message, ToolMessage) for message in messages),
             side.counter.take(),
+            is_answered(messages),
         )
     )
+
+
+def is_answered(messages: Sequence[AnyMessage]) -> bool:
+    """Return whether the model has ended a turn of these messages with a text.
+
+    A turn that reaches the limit of model calls ends with one more message, which is not the model's.
+    """
+    calls = sum(isinstance(message, AIMessage) for message in messages)
+    return calls <= MOST_MODEL_CALLS and bool(messages[-1].text.strip())
 
 
 def _transcript(messages: Sequence[AnyMessage]) -> str:

@@ -16,6 +16,7 @@ def figures_of(result: Result) -> dict[str, float]:
         "waited_plain_s": plain,
         "waited_agentrt_s": ours,
         "requests_different": len(comparison.different),
+        "requests_unanswered": len(comparison.unanswered),
         "calls_claimed": counts.hits,
         "calls_missed": counts.misses,
         "speculations_wasted": counts.wasted,

@@ -30,6 +30,9 @@ _PACE = (
     " For your requests it is held to {pace:g} tokens per second, as a larger model would be (--pace 0 lets "
     "it run free), and both agents answer at once."
 )
+_TRAINED_MODEL = (
+    "Use a model that was trained to call tools: agentrt pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:q4_k_m"
+)
 _TURNS = " They answer one after the other, since they share the engine."
 
 
@@ -58,8 +61,13 @@ def summarize(result: Result, console: Console) -> None:
         _explain(difference, exact=comparison.exact, console=console)
     if not comparison.tools_ran:
         console.print(
-            "The model called no tool, so there was nothing to speculate on. Use a model that was trained to "
-            "call tools: agentrt pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:q4_k_m",
+            "The model called no tool, so there was nothing to speculate on. " + _TRAINED_MODEL,
+            style="bold red",
+        )
+    elif comparison.unanswered:
+        console.print(
+            f"The model did not answer {len(comparison.unanswered)} of {len(comparison.plain)} requests: it "
+            f"wrote calls only, so that the numbers below say little. {_TRAINED_MODEL}",
             style="bold red",
         )
     for number, meaning in _three_numbers(result):

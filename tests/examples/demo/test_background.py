@@ -17,6 +17,8 @@ from agentrt.examples.demo.background import DIGESTS_AT_ONCE, Waits, measure_wai
 class Engine:
     """Answers at once; notes the priority and the text of each request."""
 
+    model_id = "nano"
+
     def __init__(self, *, fails: bool = False) -> None:
         self.asked: list[tuple[Priority, str]] = []
         self.fails = fails

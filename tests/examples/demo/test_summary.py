@@ -121,3 +121,13 @@ def test_escape_sequences_of_models_and_tools_are_shown() -> None:
     summarize(measured((said,), (dataclasses.replace(said, transcript="ai Hi!"),)), console)
     assert "\u241b[2J" in file.getvalue()
     assert not {"\x1b", "\x9b", "\u202e"} & set(file.getvalue())
+
+
+def test_requests_that_the_model_did_not_answer_are_counted_and_said() -> None:
+    unanswered = dataclasses.replace(PLAIN[0], answered=False)
+    result = measured((unanswered, PLAIN[1]), FASTER)
+    assert figures_of(result)["requests_unanswered"] == 1
+    said = " ".join(printed(result))
+    assert "did not answer 1 of 2 requests: it wrote calls only" in said
+    assert "agentrt pull" in said
+    assert "did not answer" not in " ".join(printed(measured(PLAIN, FASTER)))

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, Self
 
@@ -229,17 +229,25 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         finally:
             model.set_unloaded()
 
-    def _begin(self, model: PooledModel, status: ModelStatus, work: Any) -> asyncio.Task[None]:
-        """Start the task that loads or unloads ``model``; ``work`` is its coroutine."""
+    def _begin(
+        self, model: PooledModel, status: ModelStatus, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """Start the task that does ``work``, which loads or unloads ``model``."""
 
-        def end(task: asyncio.Task[None]) -> None:
-            model.change = None
-            if not task.cancelled() and (error := task.exception()) is not None:
+        async def change() -> None:
+            try:
+                await work
+            except Exception as error:
                 _log.warning("%s: %s", model.name, error)  # the requests that waited may be gone
+                raise
+            finally:
+                # Within the task: awaiting a task that has ended gives no other callback the time to run, so
+                # requests that still saw it here would wait for it again and again.
+                model.change = None
 
         model.status = status
-        model.change = asyncio.get_running_loop().create_task(work)
-        model.change.add_done_callback(end)
+        model.change = asyncio.get_running_loop().create_task(change())
+        model.change.add_done_callback(_note_exception)
         return model.change
 
     def _start_idle_timer(self, model: PooledModel) -> None:
@@ -280,6 +288,12 @@ class ModelPool(AbstractContextManager["ModelPool"]):
     def _check_size(self, model: PooledModel) -> None:
         if model.memory_bytes > self.memory_budget_bytes:
             raise ModelTooLargeError(model.name, model.memory_bytes, self.memory_budget_bytes)
+
+
+def _note_exception(task: asyncio.Task[None]) -> None:
+    """Keep asyncio from reporting an error that has been logged, where no request waits for it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _stopping_error() -> RuntimeClosedError:

@@ -311,6 +311,29 @@ def test_an_idle_model_is_unloaded_after_its_time(opener: Opener) -> None:
     run_in_virtual_time(main)
 
 
+def test_a_request_in_the_moment_an_unload_ends_loads_the_model_again(opener: Opener) -> None:
+    """The request runs behind the task's last step, and before the callbacks of its end."""
+
+    async def main() -> None:
+        pool = pool_of(opener, "a", idle_unload_s=60)
+        (model,) = pool.models
+        unloaded = asyncio.get_running_loop().create_future()
+        set_unloaded = model.set_unloaded
+
+        def set_unloaded_and_wake() -> None:
+            set_unloaded()
+            unloaded.set_result(None)
+
+        cast(Any, model).set_unloaded = set_unloaded_and_wake
+        async with pool.running():
+            await use(pool, "a")
+            await unloaded
+            await use(pool, "a")
+        assert opener.opened == ["a", "a"]
+
+    run_in_virtual_time(main)
+
+
 def test_a_model_that_no_request_has_used_is_unloaded_as_well(opener: Opener) -> None:
     async def main() -> None:
         pool = pool_of(opener, idle_unload_s=60)

@@ -13,6 +13,7 @@ from openai.types.responses import Response
 
 from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta, ToolCall, parse_arguments
 
+from .response_events import ResponseEvents
 from .response_history import ResponseHistory
 
 
@@ -109,7 +110,7 @@ class ResponseReader(ToolCallReader):
         super().__init__()
         self._history = history
         self._body = body
-        self._positions: dict[int, int] = {}
+        self._events = ResponseEvents()
         self._made: dict[str, Any] = {}
 
     def read_whole(self, answer: Any) -> Sequence[ToolCall] | None:
@@ -123,14 +124,8 @@ class ResponseReader(ToolCallReader):
 
     def read_event(self, event: Any) -> Iterator[ParserEvent]:
         """Read an event of a streamed response."""
+        yield from self._events.read(event)
         match event.type:
-            case "response.output_text.delta":
-                yield TextDelta(event.delta)
-            case "response.output_item.added" if event.item.type == "function_call":
-                position = self._positions[event.output_index] = len(self._positions)
-                yield CallStarted(position, event.item.name)
-            case "response.function_call_arguments.delta" if event.output_index in self._positions:
-                yield CallArgumentsDelta(self._positions[event.output_index], event.delta)
             case "response.output_item.done" if event.item.type == "function_call":
                 self._made[event.item.call_id] = event.item
             case "response.output_item.done" if event.item.type == "function_call_output":

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agentrt.calls import CallArgumentsDelta, CallStarted, ParserEvent, TextDelta, ToolCall, parse_arguments
+from agentrt.calls import ParserEvent, ToolCall, parse_arguments
+
+from ..openai.response_events import ResponseEvents
 
 
 def tool_calls(output: Sequence[Any]) -> list[ToolCall]:
@@ -27,20 +29,13 @@ class StreamedAnswer:
         self.response_id: str | None = None
         """The id of the answer, once it is complete."""
         self._items: list[Any] = []
-        self._positions: dict[int, int] = {}
+        self._events = ResponseEvents()
 
     def read(self, event: Any) -> Iterator[ParserEvent]:
         """Read the next event; yield it as the events that predictors take."""
-        match event.type:
-            case "response.output_text.delta":
-                yield TextDelta(event.delta)
-            case "response.output_item.added" if event.item.type == "function_call":
-                position = self._positions[event.output_index] = len(self._positions)
-                yield CallStarted(position, event.item.name)
-            case "response.function_call_arguments.delta" if event.output_index in self._positions:
-                yield CallArgumentsDelta(self._positions[event.output_index], event.delta)
-            case "response.output_item.done":
-                self._items.append(event.item)
+        yield from self._events.read(event)
+        if event.type == "response.output_item.done":
+            self._items.append(event.item)
 
     def complete(self, event: Any) -> Sequence[Any] | None:
         """Return all items of the answer if ``event`` ends it, else None.

@@ -16,6 +16,8 @@ from typing import Final, NamedTuple, Self
 
 from agentrt.errors import BenchProcessError
 
+from ..common.process import without_settings
+
 _START_S: Final = 120.0
 _LAST_LINES: Final = 20
 _SERVING: Final = re.compile(r"^serving .* at http://127\.0\.0\.1:(\d+)/v1$", re.MULTILINE)
@@ -55,6 +57,7 @@ class ServerProcess:
                 [*prefix, *python, command, "--port", "0", "--token-file", str(tokens), *options],
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                env=without_settings(self._folder.name),
             )
         try:
             self.port = self._wait_until_it_serves()

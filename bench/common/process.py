@@ -19,6 +19,11 @@ _LAST_LINES = 20
 _JOIN_S = 10
 
 
+def without_settings(folder: str) -> dict[str, str]:
+    """Return an environment in which ``agentrt`` reads no config file of the user."""
+    return {**os.environ, "XDG_CONFIG_HOME": folder}
+
+
 class SideProcess:
     """Proxy of an object in its own process, which is idle between two calls. A context manager.
 

@@ -16,6 +16,8 @@ from typing import Final
 
 from agentrt.errors import BenchProcessError, ConfigurationError
 
+from ..common.process import without_settings
+
 _START_S: Final = 60.0
 _LAST_LINES: Final = 20
 
@@ -31,7 +33,9 @@ class ListeningProcess:
         """
         self.port = port
         with log.open("wb") as file:
-            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                command, stdout=file, stderr=subprocess.STDOUT, env=without_settings(str(log.parent))
+            )
         end = time.monotonic() + _START_S
         while not _listens(port):
             if self._process.poll() is not None or time.monotonic() > end:

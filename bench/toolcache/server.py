@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentrt.calls import TextDelta
 
-from ..common.process import SideProcess
+from ..common.served_runtime import RuntimeService, ServedRuntime, exact
 from .instrumented import ToolCacheSwitches, reason_before_calls
 from .sides import Optimizations
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from agentrt.runtime import RuntimeConfig
 
 APPS = 8192
 """Apps share no prefixes: a request of an app that has sent none finds no prefix cache."""
@@ -27,19 +21,7 @@ def token_of(app: int) -> str:
     return f"bench-app-token-{app:06}"
 
 
-def exact(threads: int | None = None) -> RuntimeConfig:
-    """Return the configuration under which equal histories give equal tokens."""
-    from agentrt.runtime import RuntimeConfig
-
-    return RuntimeConfig(
-        threads=threads,
-        inference_precision="f32",
-        kv_cache_precision="f32",
-        dynamic_quantization_group_size=0,
-    )
-
-
-class BenchServer(SideProcess):
+class BenchServer(ServedRuntime):
     """Serves a model on a free port inside a ``with`` block."""
 
     def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None = None) -> None:
@@ -49,7 +31,6 @@ class BenchServer(SideProcess):
         model, None for OpenVINO's choice.
         """
         super().__init__(_Service, model, reasoning_tokens, threads)
-        self.port = int(self.call("port"))
         self.model_id = str(self.call("model_id"))
 
     def count_tokens(self, text: str) -> int:
@@ -73,43 +54,21 @@ class BenchServer(SideProcess):
         """Return the seconds until the first text of a streamed answer inside the process."""
         return float(self.call("first_text_s", options))
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Shut the server down, and end its process."""
-        if exc is None:
-            self.call("close")
-        super().__exit__(exc_type, exc, traceback)
 
-
-class _Service:
-    """The object in the server's process: a runtime, and the server on a thread."""
+class _Service(RuntimeService):
+    """The object in the server's process."""
 
     def __init__(self, model: str, reasoning_tokens: int | None, threads: int | None) -> None:
-        from agentrt.runtime import LocalRuntime
         from agentrt.runtime.http.identity import Tokens
-        from agentrt.runtime.http.run import make_server
-        from agentrt.runtime.server import ServerConfig, bind, create_app
+        from agentrt.runtime.server import ServerConfig
 
-        config = ServerConfig(port=0, tokens=Tokens((f"app {app}", token_of(app)) for app in range(APPS)))
-        self._runtime = LocalRuntime.open(model, exact(threads))
+        tokens = Tokens((f"app {app}", token_of(app)) for app in range(APPS))
+        super().__init__(model, exact(threads), ServerConfig(port=0, tokens=tokens))
+        self._listener.listen(1024)
         self._switches = ToolCacheSwitches(self._runtime)
         if reasoning_tokens is not None:
             reason_before_calls(self._runtime, reasoning_tokens)
-        self._bound = bind(config)
-        listener = self._bound.__enter__()
-        listener.listen(1024)
-        self._port = int(listener.getsockname()[1])
-        self._server = make_server(create_app(self._runtime, config), config)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
-        self._thread.start()
         self._loop = asyncio.new_event_loop()
-
-    def port(self) -> int:
-        return self._port
 
     def model_id(self) -> str:
         return self._runtime.model_id
@@ -141,9 +100,3 @@ class _Service:
             if not seconds and isinstance(event, TextDelta):
                 seconds = time.perf_counter() - began
         return seconds
-
-    def close(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-        self._bound.__exit__(None, None, None)
-        self._runtime.close()

@@ -1,0 +1,75 @@
+"""A runtime and its server in a process of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from .process import SideProcess
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.server import ServerConfig
+
+
+def exact(threads: int | None = None) -> RuntimeConfig:
+    """Return the configuration under which equal histories give equal tokens in any batch."""
+    from agentrt.runtime import RuntimeConfig
+
+    return RuntimeConfig(
+        threads=threads,
+        inference_precision="f32",
+        kv_cache_precision="f32",
+        dynamic_quantization_group_size=0,
+    )
+
+
+class ServedRuntime(SideProcess):
+    """Proxy of a :class:`RuntimeService`. A context manager: leaving it shuts the server down."""
+
+    def __init__(self, make: Callable[..., RuntimeService], *arguments: object) -> None:
+        """Start the process and wait until clients can connect to what ``make(*arguments)`` returns."""
+        super().__init__(make, *arguments)
+        self.port = int(self.call("port"))
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Shut the server down, and end its process."""
+        if exc is None:
+            self.call("close")
+        super().__exit__(exc_type, exc, traceback)
+
+
+class RuntimeService:
+    """The object in the process: a runtime, and its server on a thread."""
+
+    def __init__(self, model: str, config: RuntimeConfig, served: ServerConfig) -> None:
+        """Open ``model`` and listen, as ``served`` says."""
+        from agentrt.runtime import LocalRuntime
+        from agentrt.runtime.http.run import make_server
+        from agentrt.runtime.server import bind, create_app
+
+        self._stack = ExitStack()
+        self._runtime = self._stack.enter_context(LocalRuntime.open(model, config))
+        self._listener = self._stack.enter_context(bind(served))
+        self._server = make_server(create_app(self._runtime, served), served)
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
+        self._thread.start()
+
+    def port(self) -> int:
+        """Return the server's port."""
+        return int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Shut the server down, and close the runtime."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._stack.close()

@@ -7,24 +7,19 @@ import functools
 import logging
 import os
 import weakref
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
-from dataclasses import replace
 from typing import Final, Self, TypeVar, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
-from agentrt.concurrency.fair_threads import Cancellation, FairThreads
+from agentrt.concurrency.fair_threads import Cancellation
 from agentrt.concurrency.handover import Handover
 from agentrt.concurrency.native_calls import native_calls
 from agentrt.errors import (
-    ContextQuotaError,
-    ContextStoreError,
     ModelFormatError,
-    PromptTooLongError,
     RuntimeClosedError,
 )
-from agentrt.priority import Priority, current_priority
 
 from .config import RuntimeConfig, check_config
 from .context.block_pool import BlockPool
@@ -54,6 +49,7 @@ from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message, Prompt
 from .request.preparation import Preparation
+from .request.preparer import RequestPreparer
 from .request.processor import InputProcessor
 from .request.request import Request
 from .request.validation import as_app, check_tokens
@@ -170,7 +166,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             )
             """Format in which the model is expected to write tool calls; None if it takes no tools."""
             self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
-            self._preparing = FairThreads("agentrt-prepare")
             self._vocabulary_size = loaded.vocabulary_size
             self._input_processor = InputProcessor(
                 self._tokenizer,
@@ -182,6 +177,9 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                 memory_bytes=config.memory_bytes,
                 vocabulary_size=loaded.vocabulary_size,
                 salts=self._salts,
+            )
+            self._preparer = RequestPreparer(
+                self._input_processor, self.context_table, self.max_context_tokens
             )
             self._scheduler = Scheduler(
                 self._pool,
@@ -382,7 +380,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         def count(cancellation: Cancellation) -> int:
             return len(self._tokenizer.encode(text, lambda _: cancellation.check()))
 
-        return await self._off_the_loop(count, app)
+        return await self._preparer.run(count, app)
 
     async def atokenize(
         self, messages: Prompt, *, tools: Sequence[Message] | None = None, app: str = ""
@@ -396,7 +394,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         def tokenize(cancellation: Cancellation) -> list[int]:
             return self._input_processor.tokenize(messages, tools, Preparation(cancellation))
 
-        return await self._off_the_loop(tokenize, app)
+        return await self._preparer.run(tokenize, app)
 
     async def adetokenize(self, tokens: Sequence[int], *, app: str = "") -> str:
         """Return the text of ``tokens``, special tokens included, without blocking the event loop.
@@ -408,12 +406,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         def detokenize(_: Cancellation) -> str:
             return self._tokenizer.decode_all(check_tokens(tokens, self._vocabulary_size, "tokens"))
 
-        return await self._off_the_loop(detokenize, app)
-
-    async def _off_the_loop(self, work: Callable[[Cancellation], T], app: str) -> T:
-        native_calls.check()
-        urgent = current_priority() == Priority.REACTIVE
-        return await self._preparing.run(as_app(app), work, urgent=urgent)
+        return await self._preparer.run(detokenize, app)
 
     def token_ids(self, text: str) -> list[int]:
         """Return the tokens of ``text``. The text of a special token in it is that token."""
@@ -435,7 +428,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Generate one answer and block until it is complete."""
         with (
             self._span(messages, options) as span,
-            self._submit(self._prepare(messages, options), span=span) as pending,
+            self._submit(self._preparer.prepare(messages, options), span=span) as pending,
         ):
             return pending.generation()
 
@@ -443,7 +436,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Generate one answer without blocking the event loop. Cancelling the task cancels the request."""
         with (
             self._span(messages, options) as span,
-            self._submit(await self._process(messages, options), span=span) as pending,
+            self._submit(await self._preparer.aprepare(messages, options), span=span) as pending,
         ):
             await asyncio.wrap_future(pending.output)
             return pending.generation()
@@ -456,7 +449,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
         with self._span(messages, options, stream=True) as span:
-            return self._events(self._prepare(messages, options), span)
+            return self._events(self._preparer.prepare(messages, options), span)
 
     def _restore(self, contexts: SavedContexts) -> None:
         """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
@@ -494,7 +487,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     async def start(self, messages: Prompt, **options: Unpack[GenerationOptions]) -> GenerationStream:
         """Start one answer and return once the request is checked and accepted; read its events next."""
         with self._span(messages, options, stream=True) as span:
-            request = await self._process(messages, options)
+            request = await self._preparer.aprepare(messages, options)
             tool_outputs = ToolOutputs(
                 request.tool_choice.tools if request.tool_choice is not None else (),
                 tokenize=self._renderer.tokenize_call,
@@ -509,49 +502,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         self, messages: Prompt, options: GenerationOptions, *, stream: bool = False
     ) -> AbstractContextManager[GenerationSpan | None]:
         return generation_span(self.model_id, messages, options, stream=stream)
-
-    def _prepare(
-        self,
-        messages: Prompt,
-        options: GenerationOptions,
-        cancellation: Cancellation | None = None,
-    ) -> Request:
-        """Return the checked request, which names its context. Blocks: see :class:`Preparation`."""
-        native_calls.check()
-        request = self._input_processor.process(messages, Preparation(cancellation), **options)
-        if request.context_id or request.session is not None:
-            request = self._limit_to_context(request)
-        if request.session is not None:
-            request = replace(request, context_id=self._session(request.app, request.session))
-        return request
-
-    def _session(self, app: str, name: str) -> str:
-        """Return the id of a session's context; none if it cannot be stored: requests have its text."""
-        try:
-            return self.context_table.session(app, name)
-        except (ContextStoreError, ContextQuotaError) as error:
-            _log.warning("A session is served without a context: %s", error)
-            return ""
-
-    def _limit_to_context(self, request: Request) -> Request:
-        tokens, limit = len(request.prompt_token_ids), self.max_context_tokens
-        if tokens >= limit:
-            raise PromptTooLongError(tokens, limit, "a context", "raise max_context_tokens")
-        return replace(
-            request,
-            max_total_tokens=min(request.max_total_tokens, limit),
-            context_length=min(request.context_length, limit),
-        )
-
-    async def _process(self, messages: Prompt, options: GenerationOptions) -> Request:
-        native_calls.check()
-        # On a thread that inherits the priority.
-        priority = options.get("priority")
-        return await self._preparing.run(
-            as_app(options.get("app", "")),
-            functools.partial(self._prepare, messages, options),
-            urgent=(current_priority() if priority is None else priority) == Priority.REACTIVE,
-        )
 
     def _submit(
         self,

@@ -15,7 +15,7 @@ from agentrt.errors import (
     ContextStoreError,
     ContextStoreLockedError,
 )
-from agentrt.runtime import ContextTable, LocalRuntime, ModelPool, PooledModel, RuntimeConfig
+from agentrt.runtime import LocalRuntime, ModelPool, PooledModel, RuntimeConfig
 from agentrt.runtime.pool.stored_contexts import find_context
 from tests.runtime.conftest import open_exact
 
@@ -104,17 +104,13 @@ def test_a_pool_that_cannot_open_a_folder_closes_the_others(tmp_path: Path) -> N
     ModelPool(twice[:1]).close()
 
 
-class FailingTable(ContextTable):
-    """A table whose store cannot be written."""
-
-    def create(self, *_: Any, **__: Any) -> Any:
-        raise ContextStoreError("the disk is full. Free some space.")
-
-
 def test_a_session_is_served_where_the_disk_fails(
     shared_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(shared_runtime, "context_table", FailingTable(9))
+    def fail(*_: object, **__: object) -> None:
+        raise ContextStoreError("the disk is full. Free some space.")
+
+    monkeypatch.setattr(shared_runtime.context_table, "create", fail)
     answer = shared_runtime.generate([HELLO], app="app", session="chat 7", max_tokens=4)
     assert answer.token_ids == shared_runtime.generate([HELLO], max_tokens=4).token_ids
     assert "served without a context: the disk is full" in caplog.text

@@ -406,7 +406,7 @@ def test_apps_take_turns_in_tokenizing_system_prompts(
 
     async def main() -> None:
         busy = [
-            asyncio.create_task(runtime._preparing.run("contexts", lambda _: go_on.wait(60)))
+            asyncio.create_task(runtime._preparer._threads.run("contexts", lambda _: go_on.wait(60)))
             for _ in range(2)
         ]
         await asyncio.sleep(0)

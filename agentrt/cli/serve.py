@@ -62,6 +62,16 @@ def serve(
             rich_help_panel=_MODELS,
         ),
     ] = None,
+    default_max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens of an answer whose request has no max_tokens. By default as many as fit the model's "
+            "context, or 16 in /v1/completions.",
+            min=1,
+            show_default=False,
+            rich_help_panel=_MODELS,
+        ),
+    ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     uds: Uds = None,
@@ -249,7 +259,13 @@ def serve(
     names = names_of_models(given, served_model_name or [])
     tokens, access = choose_tokens(token_file, no_auth, uds)
     config = ServerConfig(
-        host=host, port=port, uds=uds, tokens=tokens, cors_origins=frozenset(cors_origin or ()), drain_s=drain
+        default_max_tokens=default_max_tokens,
+        host=host,
+        port=port,
+        uds=uds,
+        tokens=tokens,
+        cors_origins=frozenset(cors_origin or ()),
+        drain_s=drain,
     )
     runtime_config = RuntimeConfig(
         memory_bytes=memory_mib * 2**20,

@@ -17,10 +17,10 @@ from ..http.strict_json import StrictJsonRoute
 from ..pool.pooled_model import PooledModel
 from ..request.options import GenerationOptions
 from ..service import LocalRuntime
+from .answer_bound import bound_answers
 from .chat_answer import ChoiceStream, CompletionMetadata, completion_body
 from .chat_request import ChatRequest
 from .choices import Choice, Generating, choice_events, generate_choices, start_choices
-from .logprobs import bound_logprobs
 from .server_state import server_state_of
 from .session_header import header_session
 
@@ -53,7 +53,7 @@ async def answer_chat(
     body.take_priority(header_priority(request))
     headers = priority_headers(body.runtime_priority)
     shared: GenerationOptions = {**body.options(), **options}
-    bound_logprobs(shared, body.n or 1)
+    bound_answers(shared, state.config.default_max_tokens, body.n or 1)
     choices = [Choice(body.prompt, each, body.field_name) for each in body.choice_options(shared)]
     async with AsyncExitStack() as stack:
         stack.enter_context(state.admission.admit(request, body.runtime_priority))

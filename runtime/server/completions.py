@@ -17,10 +17,10 @@ from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute
 from ..request.raw_prompt import RawPrompt
 from ..service import LocalRuntime
+from .answer_bound import bound_answers
 from .choices import Choice, choice_events, generate_choices, start_choices
 from .completions_answer import TextMetadata, TextStream, text_completion_body
-from .completions_request import CompletionRequest
-from .logprobs import bound_logprobs
+from .completions_request import DEFAULT_TOKENS, CompletionRequest
 from .server_state import server_state_of
 from .session_header import header_session
 
@@ -39,7 +39,8 @@ async def completions(body: CompletionRequest, request: Request) -> Response:
     headers = priority_headers(body.runtime_priority)
     options, prompts = body.options(), body.prompts()
     options |= {"app": app, "session": header_session(request)}
-    bound_logprobs(options, len(prompts) * (body.n or 1))
+    default = state.config.default_max_tokens or DEFAULT_TOKENS
+    bound_answers(options, default, len(prompts) * (body.n or 1))
     choices = [
         Choice(prompt, each, functools.partial(body.field_name_of_prompt, index))
         for index, prompt in enumerate(prompts)

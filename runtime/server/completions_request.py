@@ -13,8 +13,8 @@ from ..request.options import GenerationOptions
 from ..request.raw_prompt import RawPrompt
 from .choices_request import MAX_CHOICES, ChoicesRequest
 
-_DEFAULT_TOKENS: Final = 16
-"""As for OpenAI."""
+DEFAULT_TOKENS: Final = 16
+"""Of an answer, where neither the request nor the server has a number. As for OpenAI."""
 
 
 def _refuse_suffix(value: Any) -> None:
@@ -57,7 +57,7 @@ class CompletionRequest(ChoicesRequest):
                 "logprobs.",
             )
         options = self.common_options()
-        options["max_tokens"] = _DEFAULT_TOKENS if self.max_tokens is None else self.max_tokens
+        options["max_tokens"] = self.max_tokens
         options["logprobs"] = self.logprobs
         return options
 

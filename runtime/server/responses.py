@@ -28,8 +28,8 @@ from ..output.stream import GenerationStream
 from ..pool.stored_contexts import find_response
 from ..request.field_names import in_sender_names, sender_names
 from ..request.validation import MAX_MESSAGES, plain_messages, unasked_output
+from .answer_bound import bound_answers
 from .input_items import Item, input_items
-from .logprobs import bound_logprobs
 from .paging import PageBody, PageQuery, page_of
 from .responses_answer import Event, ResponseWriter, response_body
 from .responses_field_names import response_field_name
@@ -70,7 +70,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
     options["app"] = app
     async with AsyncExitStack() as stack:
         stack.enter_context(sender_names(field_name, shorten))
-        bound_logprobs(options, 1)
+        bound_answers(options, state.config.default_max_tokens)
         stack.enter_context(state.admission.admit(request, body.runtime_priority))
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)

@@ -37,7 +37,7 @@ class OllamaOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
     num_predict: int | None = Field(default=None, ge=-2)
-    """Tokens of the answer; below 0 for as many as fit."""
+    """Tokens of the answer; below 0 as without it."""
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None

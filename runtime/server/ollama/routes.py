@@ -25,6 +25,7 @@ from ...output.generation import Finished
 from ...pool.pooled_model import PooledModel
 from ...request.field_names import in_sender_names, sender_names
 from ...request.options import GenerationOptions, Prompt
+from ..answer_bound import bound_answers
 from ..choices import AnswerStream
 from ..server_state import ServerState, server_state_of
 from ..session_header import header_session
@@ -88,6 +89,7 @@ async def _answer(
     headers = priority_headers(priority)
     options: GenerationOptions = {**body.generation_options(), **more}
     options |= {"app": app_of(request), "priority": priority, "session": header_session(request)}
+    bound_answers(options, state.config.default_max_tokens)
     begun = time.perf_counter()
     async with AsyncExitStack() as stack:
         stack.enter_context(sender_names(body.field_name, body.shorten))

@@ -15,6 +15,7 @@ from agentrt.cli.configured_command import ConfiguredCommand
 from agentrt.cli.main import app
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import PooledModel, RuntimeConfig
+from agentrt.runtime.server import ServerConfig
 
 
 class FoundError(Exception):
@@ -89,3 +90,17 @@ def test_every_setting_of_contexts_has_an_option() -> None:
 def test_a_share_that_cannot_be_is_refused(settings_of: Callable[..., RuntimeConfig]) -> None:
     with pytest.raises(ConfigurationError, match="context_compression"):
         settings_of("--context-compression", "0")
+
+
+def test_the_length_of_answers_without_max_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[ServerConfig] = []
+
+    def bind(config: ServerConfig) -> None:
+        found.append(config)
+        raise FoundError
+
+    monkeypatch.setattr("agentrt.runtime.server.bind", bind)
+    monkeypatch.setattr("agentrt.cli.serve.begin_serving", lambda: None)
+    CliRunner().invoke(app, ["serve", "--no-auth", "--default-max-tokens", "7"])
+    CliRunner().invoke(app, ["serve", "--no-auth"])
+    assert [config.default_max_tokens for config in found] == [7, None]

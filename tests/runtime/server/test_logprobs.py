@@ -8,12 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.output.generation import LogprobsDelta
 from agentrt.runtime.output.pending import LOGPROBS_AT_ONCE
 from agentrt.runtime.server.chat_answer import ChoiceStream, CompletionMetadata
-from agentrt.runtime.server.logprobs import MAX_LOGPROBS, bound_logprobs
 from tests.runtime.server.conftest import HELLO
 
 ROUTES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -35,23 +33,6 @@ def test_more_log_probabilities_than_a_request_may_have_are_refused(http: httpx.
     answer = http.post(route, json=body | longer)
     param = "include" if "include" in body else "logprobs"
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
-
-
-def test_an_answer_without_a_limit_gets_one() -> None:
-    options: Any = {"logprobs": 20}
-    bound_logprobs(options, answers=2)
-    assert MAX_LOGPROBS - 42 < options["max_tokens"] * 2 * 21 <= MAX_LOGPROBS
-
-
-def test_a_limit_that_fits_stays_and_nothing_is_bounded_without_log_probabilities() -> None:
-    fits: Any = {"logprobs": 0, "max_tokens": MAX_LOGPROBS}
-    bound_logprobs(fits, answers=1)
-    assert fits["max_tokens"] == MAX_LOGPROBS
-    with pytest.raises(InvalidRequestError, match=f"at most {MAX_LOGPROBS // 2} tokens"):
-        bound_logprobs(fits, answers=2)
-    free: Any = {"max_tokens": 10**9, "logprobs": None}
-    bound_logprobs(free, answers=16)
-    assert free["max_tokens"] == 10**9
 
 
 async def _events_after_a_pause(runtime: LocalRuntime) -> list[Any]:

@@ -37,7 +37,7 @@ class Size:
 
 _CONNECTIONS: Final = ConnectionsSize(crowd=1000, slow=40, hold_s=75, let_go=True, vanishing=500)
 _KILLS: Final = KillsSize(streams=13, conversions=12, profiles=12, store_writes=13)
-FULL: Final = Size(False, 20_000, _CONNECTIONS, _KILLS, exits=200, soak_s=1200)
+FULL: Final = Size(False, 20_000, _CONNECTIONS, _KILLS, exits=200, soak_s=3600)
 _FEW_CONNECTIONS: Final = ConnectionsSize(crowd=200, slow=10, hold_s=1, let_go=False, vanishing=30)
 _FEW_KILLS: Final = KillsSize(streams=1, conversions=1, profiles=0, store_writes=2)
 QUICK: Final = Size(True, 300, _FEW_CONNECTIONS, _FEW_KILLS, exits=4, soak_s=5)

@@ -16,7 +16,7 @@ from .server_process import ServerProcess
 from .wire import Request, connect, exchange, post, send
 
 _CLIENTS: Final = 3
-_SAMPLES: Final = 240
+_SAMPLES: Final = 720
 _WORDS: Final = ("mail", "note", "plan", "garden", "roof", "dentist", "friday", "invoice", "oslo", "weather")
 _CHAT: Final = "/v1/chat/completions"
 _APPS: Final = ("attacker", "other")

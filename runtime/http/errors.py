@@ -164,8 +164,27 @@ def install_error_handlers(app: FastAPI) -> None:
     async def answer(request: Request, error: Exception) -> JSONResponse:
         return to_api_error(error).response(request.scope["path"])
 
+    async def answer_no_route(request: Request, error: HTTPException) -> JSONResponse:
+        known = error if isinstance(error, ApiError) else _no_route(request, error)
+        return await answer(request, known)
+
     for kind in (HTTPException, RequestValidationError, AgentRTError, Exception):
         app.add_exception_handler(kind, answer)
+    for status in (404, 405):
+        app.add_exception_handler(status, answer_no_route)  # type: ignore[arg-type]
+
+
+def _no_route(request: Request, error: HTTPException) -> ApiError:
+    """Return the error for a path or a method that the server does not have."""
+    path, known = request.scope["path"], to_api_error(error)
+    if known.status_code == 405:
+        allowed = sorted((known.headers or {}).get("Allow", "another").split(", "))
+        message = f"{request.method} is no method of {path}. Use {' or '.join(allowed)}."
+    else:
+        message = f"there is no route {path}. GET /openapi.json lists those there are."
+        if not path.startswith(("/v1/", OLLAMA_ROUTES)):
+            message += " Those of OpenAI begin with /v1: let the client's base URL end in /v1."
+    return ApiError(known.status_code, message, code=known.code, headers=known.headers)
 
 
 def _is_type(part: int | str) -> bool:
@@ -180,7 +199,20 @@ def _validation_error(error: RequestValidationError) -> ApiError:
     param = ""
     for part in path:
         param += f"[{part}]" if isinstance(part, int) else f".{part}" if param else str(part)
-    code = "missing_required_parameter" if first["type"] == "missing" else "invalid_type"
-    message = f"{param}: {first['msg']}" if param else str(first["msg"])
+    missing = first["type"] == "missing"
+    code = "missing_required_parameter" if missing else "invalid_type"
+    if not path:
+        message = _body_problem(first["type"])
+    else:
+        message = f"{param}: {'is missing. Send it.' if missing else first['msg']}"
     # The message may quote the request, which may hold lone surrogates.
     return ApiError(400, message.encode("utf-8", "replace").decode(), param=param or None, code=code)
+
+
+def _body_problem(kind: str) -> str:
+    """Return what is wrong with a whole body by pydantic's type of the error."""
+    if kind == "missing":
+        return "the body is empty. Send one in JSON."
+    if kind == "list_type":
+        return "the body is no JSON array. Send one: [{…}]."
+    return "the body is no JSON object. Send one: {…}."

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .admission import Admission
 from .config import ListenConfig
-from .errors import ApiError, rate_limit_error
+from .errors import OLLAMA_ROUTES, ApiError, rate_limit_error
 from .held_bytes import HeldBytes
 from .hosts import Hosts
 from .identity import LOCAL_APP, METRICS_READER
@@ -124,10 +124,12 @@ class Guard:
                 f"the token of {METRICS_READER} reads {_METRICS_PATH} and nothing else. Send that of an app.",
                 code="metrics_only",
             )
+        clients = "OLLAMA_API_KEY in the environment of Ollama's Python client"
+        if not scope["path"].startswith(OLLAMA_ROUTES):
+            clients = "api_key in OpenAI's clients"
         raise ApiError(
             401,
-            "no valid token. Send 'Authorization: Bearer TOKEN' with a token of this server (api_key in "
-            "OpenAI's clients).",
+            f"no valid token. Send 'Authorization: Bearer TOKEN' with a token of this server ({clients}).",
             code="invalid_api_key",
             headers={"www-authenticate": "Bearer"},
         )

@@ -34,9 +34,31 @@ class StrictJsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_strictly(request: Request) -> Response:
+            if self.body_field is not None:
+                _check_content_type(request)
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
+
+
+def _check_content_type(request: Request) -> None:
+    """Refuse a body that is not said to be JSON, as a web page can send it to any server.
+
+    Raises:
+        ApiError: 415, it is said to be something else, or nothing is said.
+    """
+    if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+        return  # it is empty, which another error says
+    given = request.headers.get("content-type")
+    kind = (given or "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise ApiError(
+            415,
+            f"the body {'has no content type' if given is None else f'is {given}'}. Send JSON with the "
+            "header 'content-type: application/json'.",
+            param="content-type",
+            code="invalid_content_type",
+        )
 
 
 def parse_body(body: bytes) -> Any:

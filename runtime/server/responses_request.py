@@ -8,12 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from agentrt.finite import shown
+
 from ..http.errors import ApiError
 from ..request.options import GenerationOptions
 from .common_request import MAX_ITEMS, CommonRequest, at_most
 
 _TEXT_PARTS = ("input_text", "output_text", "text")
 """A tuple, since the type that a client sends may be of any JSON type, also one that cannot be hashed."""
+_CHOICES = (None, "auto", "none", "required")
 _MAX_METADATA = 16
 """As for OpenAI."""
 
@@ -57,11 +60,15 @@ class ResponsesRequest(CommonRequest):
         return "message.output_text.logprobs" in (self.include or ())
 
     def options(self) -> GenerationOptions:
-        """Return the runtime's options."""
+        """Return the runtime's options.
+
+        Raises:
+            ApiError: 400, a tool is no function, or the choice of one is none.
+        """
         options = self.common_options()
-        options["tools"] = None if self.tools is None else [_chat_function(tool) for tool in self.tools]
+        options["tools"] = None if self.tools is None else _chat_tools(self.tools)
         options["tool_choice"] = (
-            _chat_function(self.tool_choice) if isinstance(self.tool_choice, dict) else self.tool_choice
+            self.tool_choice if self.tool_choice in _CHOICES else _chat_choice(self.tool_choice)
         )
         options["response_format"] = _response_format(self.text)
         options["max_tokens"] = self.max_output_tokens
@@ -101,12 +108,41 @@ def output_messages(items: Sequence[Any]) -> list[Any]:
     return messages
 
 
-def _chat_function(tool: Any) -> Any:
+def _chat_tools(tools: Sequence[Any]) -> list[Any]:
+    """Return functions in the form of chat completions."""
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, Mapping) or tool.get("type") != "function":
+            kind = tool.get("type") if isinstance(tool, Mapping) else None
+            built_in = f"there is no tool {shown(kind)} in this server" if kind else "it has no type"
+            raise ApiError(
+                400,
+                f"tools[{index}]: {built_in}. Give functions: "
+                "{'type': 'function', 'name': …, 'description': …, 'parameters': {…}}.",
+                param=f"tools[{index}]",
+                code="invalid_value",
+            )
+    return [_chat_function(tool) for tool in tools]
+
+
+def _chat_choice(choice: Any) -> Any:
+    """Return the choice of a function in the form of chat completions."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "function":
+        raise ApiError(
+            400,
+            "tool_choice: must be 'auto', 'none', 'required' or {'type': 'function', 'name': …}. Use one of "
+            "these.",
+            param="tool_choice",
+            code="invalid_value",
+        )
+    return _chat_function(choice)
+
+
+def _chat_function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a function in the nested format of chat completions; responses have it flat."""
-    if isinstance(tool, Mapping) and tool.get("type") == "function" and "function" not in tool:
-        kept = ("name", "description", "parameters", "strict")
-        return {"type": "function", "function": {key: tool[key] for key in kept if key in tool}}
-    return tool
+    if "function" in tool:
+        return tool
+    kept = ("name", "description", "parameters", "strict")
+    return {"type": "function", "function": {key: tool[key] for key in kept if key in tool}}
 
 
 def _response_format(text: TextOptions | None) -> dict[str, Any] | None:

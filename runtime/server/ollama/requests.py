@@ -20,6 +20,7 @@ _RENAMED = {"repeat_penalty": "repetition_penalty", "num_predict": "max_tokens"}
 """Options of Ollama that the runtime has under another name."""
 _FIELDS: Final = {"response_format": "format", "response_format.json_schema": "format"}
 _IMAGES: Final = re.compile(r"messages\[(\d+)\]\.content\[0\]")
+_TOOL_NAME: Final = re.compile(r"messages\[(\d+)\]\.name")
 
 
 def _refuse(value: Any) -> None:
@@ -105,6 +106,9 @@ class OllamaChatRequest(OllamaRequest):
         images = _IMAGES.fullmatch(field)
         if images is not None and self.messages[int(images[1])].get("images"):
             return f"messages[{images[1]}].images"
+        name = _TOOL_NAME.fullmatch(field)
+        if name is not None and self.messages[int(name[1])].get("tool_name") is not None:
+            return f"messages[{name[1]}].tool_name"
         return super().field_name(field)
 
 

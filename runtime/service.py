@@ -44,7 +44,7 @@ from .model.tokenizer import Tokenizer
 from .model.weights_check import WeightsCheck, check_weights
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
-from .output.generation_span import GenerationSpan, failing, generation_span
+from .output.generation_span import GenerationSpan, generation_span
 from .output.pending import PendingGeneration
 from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message, Prompt
@@ -448,8 +448,12 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
 
         The request is checked at once and starts with the first ``next``. Closing the iterator cancels it.
         """
-        with self._span(messages, options, stream=True) as span:
-            return self._events(self._preparer.prepare(messages, options), span)
+        try:
+            request = self._preparer.prepare(messages, options)
+        except BaseException:
+            with self._span(messages, options, stream=True):
+                raise
+        return self._events(messages, options, request)
 
     def _restore(self, contexts: SavedContexts) -> None:
         """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
@@ -462,10 +466,14 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             self._salts = self._kept.salts = contexts.salts
 
     def _events(
-        self, request: Request, span: GenerationSpan | None
+        self, messages: Prompt, options: GenerationOptions, request: Request
     ) -> Generator[GenerationEvent, None, None]:
         pieces = Handover[str | ToolTurn]()
-        with failing(span), self._submit(request, pieces.put, span=span) as pending:
+        # The span begins here: an iterator that is never begun could not end it.
+        with (
+            self._span(messages, options, stream=True) as span,
+            self._submit(request, pieces.put, span=span) as pending,
+        ):
             pending.output.add_done_callback(lambda _: pieces.close())
             with closing(pieces.batches_blocking()) as batches:
                 for batch in batches:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
@@ -13,6 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from agentrt import Priority
 from agentrt.errors import InvalidRequestError
 from agentrt.runtime import LocalRuntime, RawPrompt
+from agentrt.runtime.output.generation_span import GenerationSpan
 from tests.recorded_telemetry import LATEST, Recorded, attributes, telemetry
 
 __all__ = ["telemetry"]
@@ -210,3 +212,21 @@ def test_without_opentelemetry_the_runtime_generates() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "length"
+
+
+def test_an_iterator_that_is_never_begun_has_no_span(runtime: LocalRuntime, telemetry: Recorded) -> None:
+    begun: list[str] = []
+    begin = GenerationSpan.__init__
+
+    def counted(self: GenerationSpan, model: str, *arguments: Any, **options: Any) -> None:
+        begun.append(model)
+        begin(self, model, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GenerationSpan, "__init__", counted)
+        events = runtime.iter_stream(SECRET, max_tokens=2)
+        events.close()
+        assert begun == []
+        list(runtime.iter_stream(SECRET, max_tokens=2))
+        assert begun == ["nano"]
+    assert len(telemetry.spans()) == 1

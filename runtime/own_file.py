@@ -17,10 +17,10 @@ class OwnFileError(Exception):
 
 
 def read_own_file(path: Path, *, secret: bool = True) -> str:
-    """Return the text of a file of this user that no other one can change, nor read if it is ``secret``.
+    """Return the text of a file of this user or of root that no other one can change, nor read if ``secret``.
 
-    A file with settings, which is not, may also be root's. Permissions are those of POSIX; other systems
-    have none that are checked.
+    A group may read a secret that is root's. Permissions are those of POSIX; other systems have none that are
+    checked.
 
     Raises:
         OwnFileError: it cannot be read, is no text in UTF-8, is larger than 1 MiB, or others can use it.
@@ -48,11 +48,22 @@ def read_own_file(path: Path, *, secret: bool = True) -> str:
 
 
 def _check_permissions(path: Path, status: os.stat_result, *, secret: bool) -> None:
-    if status.st_uid != os.geteuid() and (secret or status.st_uid != 0):
+    """Raise :class:`OwnFileError` unless the file is this user's or root's, and safe from all others.
+
+    The rule for secrets is PostgreSQL's for its private key: a file of root may have a group of readers,
+    since root alone has chosen it. So containers mount secrets.
+    """
+    if status.st_uid not in (os.geteuid(), 0):
         raise OwnFileError("it belongs to another user, who may change it. Use a file of your own")
+    readers = stat.S_IRGRP if status.st_uid == 0 else 0
     others = stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
-    if secret and others:
-        raise OwnFileError(f"other users may read it. Run: chmod 600 {path}")
+    if secret and others & ~readers:
+        if status.st_uid == os.geteuid():
+            raise OwnFileError(f"other users may read it. Run: chmod 600 {path}")
+        raise OwnFileError(
+            "it is root's, and more users than its group may read it, or some may change it. Mount it with the "
+            "mode 0440 and a group of the server"
+        )
     if others & (stat.S_IWGRP | stat.S_IWOTH):
         raise OwnFileError(f"other users may change it. Run: chmod go-w {path}")
 

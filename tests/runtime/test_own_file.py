@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from agentrt.runtime.own_file import OwnFileError, read_own_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and FIFOs of POSIX")
+
+ME = 1000
 
 
 @pytest.fixture
@@ -20,8 +24,30 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o604, 0o660, 0o602, 0o644, 0o601])
-def test_the_modes_of_secrets_and_of_settings(file: Path, mode: int) -> None:
+Owned = Callable[[int], None]
+
+
+@pytest.fixture
+def owned(monkeypatch: pytest.MonkeyPatch) -> Owned:
+    """Makes a user the owner of all files, and this process not root's."""
+    monkeypatch.setattr("os.geteuid", lambda: ME)
+
+    def own(user: int) -> None:
+        found = os.fstat
+
+        def fstat(descriptor: int) -> os.stat_result:
+            status = list(found(descriptor))
+            status[stat.ST_UID] = user
+            return os.stat_result(status)
+
+        monkeypatch.setattr("os.fstat", fstat)
+
+    return own
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o604, 0o660, 0o602, 0o644, 0o601, 0o440])
+def test_the_modes_of_secrets_and_of_settings(file: Path, owned: Owned, mode: int) -> None:
+    owned(ME)
     file.chmod(mode)
     if mode & 0o077:
         with pytest.raises(OwnFileError, match=f"other users may read it. Run: chmod 600 {file}$"):
@@ -35,16 +61,37 @@ def test_the_modes_of_secrets_and_of_settings(file: Path, mode: int) -> None:
         assert read_own_file(file, secret=False) == "text ä\n"
 
 
-def test_a_file_of_another_user(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = file.stat().st_uid
-    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
-    with pytest.raises(OwnFileError, match="it belongs to another user"):
-        read_own_file(file)
-    if owner == 0:
-        assert read_own_file(file, secret=False)
-    else:
+@pytest.mark.parametrize(
+    ("mode", "usable"),
+    [
+        *((mode, True) for mode in (0o400, 0o600, 0o440, 0o640)),
+        *((mode, False) for mode in (0o444, 0o644, 0o460, 0o660, 0o442, 0o450, 0o441, 0o777)),
+    ],
+)
+@pytest.mark.parametrize("runs_as_root", [False, True])
+def test_secrets_that_a_container_mounts(
+    file: Path, owned: Owned, monkeypatch: pytest.MonkeyPatch, mode: int, usable: bool, runs_as_root: bool
+) -> None:
+    owned(0)
+    if runs_as_root:
+        monkeypatch.setattr("os.geteuid", lambda: 0)
+    file.chmod(mode)
+    # As Kubernetes has it: the name is a link to a link to the folder of the current version.
+    mounted = file.parent / "mounted"
+    (file.parent / "..data").symlink_to(".")
+    mounted.symlink_to("..data/file")
+    if usable:
+        assert read_own_file(mounted) == "text ä\n"
+        return
+    with pytest.raises(OwnFileError, match="chmod 600" if runs_as_root else "Mount it with the mode 0440"):
+        read_own_file(mounted)
+
+
+def test_a_file_of_another_user(file: Path, owned: Owned) -> None:
+    owned(ME + 1)
+    for secret in (True, False):
         with pytest.raises(OwnFileError, match="it belongs to another user"):
-            read_own_file(file, secret=False)
+            read_own_file(file, secret=secret)
 
 
 def test_what_is_no_text_file(tmp_path: Path, file: Path) -> None:

@@ -79,7 +79,10 @@ def test_a_token_file_that_cannot_be_used(tmp_path: Path) -> None:
 def test_a_token_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tokens"
     Tokens.read(path)
-    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    if path.stat().st_uid == 0:
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
     with pytest.raises(ConfigurationError, match="belongs to another user"):
         Tokens.read(path)
 

@@ -91,7 +91,7 @@ def test_a_file_of_another_key_is_set_aside(tmp_path: Path, caplog: pytest.LogCa
 def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "contexts", KeyFile(tmp_path / "key"))
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "key").chmod(0o640)
+    (tmp_path / "key").chmod(0o644)
     with pytest.raises(ContextKeyError, match=r"other users may read.*chmod 600"):
         ContextStore(tmp_path / "contexts", FINGERPRINT, key=KeyFile(tmp_path / "key"))
 

@@ -61,7 +61,7 @@ def _check_permissions(path: Path, status: os.stat_result, *, secret: bool) -> N
         if status.st_uid == os.geteuid():
             raise OwnFileError(f"other users may read it. Run: chmod 600 {path}")
         raise OwnFileError(
-            "it is root's, and more users than its group may read it, or some may change it. Mount it with the "
+            "it is root's, and more users than its group may read it, or some may change it. Mount it with "
             "mode 0440 and a group of the server"
         )
     if others & (stat.S_IWGRP | stat.S_IWOTH):

@@ -18,8 +18,9 @@ _METHOD = """\
 The server of agentrt serve with nano, one thread, in a process of its own, and its live page in a headless \
 Chromium {version} on the same machine. Rendering: while two proactive answers are written without a \
 pause, the page is shown for {seconds:.0f} s. events_per_s_rendered are kernels, ended requests and answered \
-calls that it took in and drew; dropped_frames are frames of the screen, at 60 a second, without a new \
-picture. Waiting: beside the same load, {blocks} pairs of blocks of {questions} reactive questions, one \
+calls that it took in and drew; dropped_frames are frames of the screen, at 60 a second, for which it drew \
+no new picture, dropped_frames_of_an_empty_page those of an empty one beside the same load, afterwards. \
+Waiting: beside the same load, {blocks} pairs of blocks of {questions} reactive questions, one \
 block with the page open and one without; every second pair begins with the page. \
 ttft_ratio_with_page_open is the median of the pairs' ratios of medians of the time to the first token, seen \
 by the client."""
@@ -54,12 +55,17 @@ def run(*, quick: bool, workloads: Path | None, progress: Callable[[str], None])
         page.open()
         first_token_s(server.url, 3, _PAUSE_S)  # warms up the browser and the kernels
         drawn = page.watch(size.seconds)
-        progress(f"{drawn.events / drawn.seconds:.0f} events/s, {drawn.dropped} frames dropped")
+        page.close()
+        empty = page.watch(size.seconds)
+        progress(
+            f"{drawn.events / drawn.seconds:.0f} events/s, {drawn.dropped} frames dropped, "
+            f"{empty.dropped} by an empty page"
+        )
         pairs = [_pair(server.url, page, size, place % 2 == 1, progress) for place in range(size.blocks)]
     method = _METHOD.format(
         version=version, seconds=size.seconds, blocks=size.blocks, questions=size.questions
     )
-    return _report(drawn, pairs, method)
+    return _report(drawn, empty, pairs, method)
 
 
 def _pair(
@@ -76,7 +82,7 @@ def _pair(
     return medians[True], medians[False]
 
 
-def _report(drawn: Drawn, pairs: list[tuple[float, float]], method: str) -> BenchReport:
+def _report(drawn: Drawn, empty: Drawn, pairs: list[tuple[float, float]], method: str) -> BenchReport:
     ratios = [shown / hidden for shown, hidden in pairs]
     return BenchReport(
         bench="page",
@@ -84,7 +90,8 @@ def _report(drawn: Drawn, pairs: list[tuple[float, float]], method: str) -> Benc
         figures={
             "events_per_s_rendered": drawn.events / drawn.seconds,
             "dropped_frames": drawn.dropped,
-            "frames_per_s": drawn.frames / drawn.seconds,
+            "dropped_frames_of_an_empty_page": empty.dropped,
+            "pictures_per_s": drawn.pictures / drawn.seconds,
             "longest_frame_ms": drawn.longest_ms,
             "server_frames_missed": drawn.missed,
             "ttft_ratio_with_page_open": statistics.median(ratios),
@@ -92,6 +99,11 @@ def _report(drawn: Drawn, pairs: list[tuple[float, float]], method: str) -> Benc
             "ttft_ms_without_page": 1e3 * statistics.median(hidden for _, hidden in pairs),
         },
         tables=(
+            Table(
+                title="the page's main thread, ms of each second",
+                columns=("page", "script", "style", "layout", "all"),
+                rows=tuple((name, *each.busy.values()) for name, each in (("live", drawn), ("empty", empty))),
+            ),
             Table(
                 title="time to the first token, ms",
                 columns=("pair", "with the page", "without", "ratio"),

@@ -21,11 +21,12 @@ class LivePage {
     this.recorder = new Recorder();
     this.colours = new Colours();
     this.timeline = new Timeline(byId("timeline"), this.colours);
+    this.rates = new Rates(byId("speed-chart"), this.colours);
     this.tables = new Tables();
     this.player = null;
     this.paused = false;
     this.changed = true;
-    this.arrived = 0;
+    this.clock = new ServerClock();
     this.before = 0;
     this.drawnTables = -Infinity;
     this.drawn = 0; // frames of the timeline, for the bench
@@ -55,7 +56,7 @@ class LivePage {
     if (!Number.isFinite(frame?.t)) return;
     this.recorder.add(line);
     this.state.apply(frame);
-    this.arrived = performance.now();
+    this.clock.hear(frame.t, performance.now());
     this.changed = true;
   }
 
@@ -93,6 +94,7 @@ class LivePage {
 
   pause(wanted) {
     this.paused = wanted;
+    this.pausedAt = this.now(performance.now());
     byId("pause").setAttribute("aria-pressed", String(wanted));
     setText(byId("pause"), wanted ? "Go on" : "Pause");
     this.changed = true;
@@ -149,8 +151,9 @@ class LivePage {
 
   zoom(step) {
     const place = WINDOWS.indexOf(this.timeline.seconds) + step;
-    this.timeline.seconds = WINDOWS[Math.max(0, Math.min(place, WINDOWS.length - 1))];
-    setText(byId("window"), `${this.timeline.seconds} seconds`);
+    const seconds = WINDOWS[Math.max(0, Math.min(place, WINDOWS.length - 1))];
+    this.timeline.show(seconds);
+    setText(byId("window"), `${seconds} ${seconds === 1 ? "second" : "seconds"}`);
     this.changed = true;
   }
 
@@ -163,6 +166,7 @@ class LivePage {
 
   recolour() {
     this.colours.read();
+    this.timeline.reset();
     this.changed = true;
   }
 
@@ -170,7 +174,7 @@ class LivePage {
   now(time) {
     if (this.player) return this.player.t;
     if (this.state.t === null) return 0;
-    return this.state.t + Math.min(1.5, (time - this.arrived) / 1000) - BEHIND_S;
+    return this.clock.at(time) - BEHIND_S;
   }
 
   draw(time) {
@@ -178,7 +182,10 @@ class LivePage {
     const elapsed = Math.min(0.5, (time - this.before) / 1000);
     this.before = time;
     if (this.player) this.advancePlayer(elapsed);
-    if (this.paused) return;
+    if (this.paused) {
+      this.drawPaused();
+      return;
+    }
     const now = this.now(time);
     const due = time - this.drawnTables >= TABLE_MS;
     // Where less motion is wished for, the picture changes as often as the tables do.
@@ -190,7 +197,14 @@ class LivePage {
     if (!due || !this.changed) return;
     this.changed = this.player !== null && this.player.playing;
     this.tables.show(this.state, now, this.timeline.seconds);
-    drawRates(byId("speed-chart"), this.colours, this.state);
+    this.rates.draw(this.state);
+  }
+
+  // What is shown changes its size, its colours and its span, but does not go on.
+  drawPaused() {
+    if (!this.timeline.stale) return;
+    this.timeline.draw(this.state, this.pausedAt);
+    this.tables.showUse(this.state, this.pausedAt, this.timeline.seconds);
   }
 
   advancePlayer(elapsed) {

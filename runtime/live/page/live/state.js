@@ -21,6 +21,7 @@ class Lane {
   constructor(name) {
     this.name = name;
     this.bars = []; // in the order in which they ended
+    this.added = 0; // bars so far
   }
 
   add(row) {
@@ -34,6 +35,7 @@ class Lane {
       request: text(request),
       others: number(others),
     });
+    this.added += 1;
   }
 
   prune(before) {

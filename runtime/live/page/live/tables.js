@@ -167,7 +167,7 @@ class Tables {
     this.ended.show(state.ended);
     this.memory.show(state.models.flatMap((model) => records(model.kv?.held)));
     this.models.show(state.models);
-    this.lanes.show(state.use(now - span, now));
+    this.showUse(state, now, span);
     if (document.getElementById("kernels").closest("details").open) this.kernels.show(this.latest(state));
     this.cache.show([integer(state.sum("answered_calls")), integer(state.sum("given_tokens"))]);
     this.tools.show([...state.tools].sort((one, other) => other[1] - one[1]));
@@ -178,6 +178,10 @@ class Tables {
       this.speculation.show([integer(drafts), integer(claims), integer(misses), integer(wasted), seconds(saved)]);
       this.speculated.show(state.speculated);
     }
+  }
+
+  showUse(state, now, span) {
+    this.lanes.show(state.use(now - span, now));
   }
 
   latest(state) {

@@ -1,0 +1,66 @@
+"""What counts as a dropped frame."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from agentrt.bench.page import browser
+from agentrt.bench.page.browser import LivePage
+from agentrt.bench.page.load import background
+from agentrt.bench.page.server import PageServer
+
+pytestmark = pytest.mark.bench
+
+BLOCK = """() => {
+    window.blocks = 0;
+    setInterval(() => {
+        const until = performance.now() + 50;
+        while (performance.now() < until);
+        window.blocks += 1;
+    }, 150);
+}"""
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[LivePage]:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not any(map(shutil.which, browser._NAMES)):
+        pytest.skip("no Chromium is installed here")
+    with ExitStack() as stack:
+        server = stack.enter_context(PageServer())
+        opened, _ = stack.enter_context(browser.open_browser(server.url))
+        stack.enter_context(background(server.url))
+        yield opened
+
+
+def test_a_page_that_is_busy_for_50_ms_drops_two_frames_each_time(tab: LivePage) -> None:
+    tab.open()
+    tab._page.evaluate(BLOCK)
+    drawn = tab.watch(2.0)
+    blocks = tab._page.evaluate("window.blocks")
+    assert blocks > 2
+    # Those at either end may have begun outside.
+    assert drawn.dropped >= 2 * (blocks - 2)
+    assert drawn.longest_ms >= 50 - 1000 / 60
+    assert drawn.busy["Task"] >= drawn.busy["Script"] > 0
+
+
+def test_a_page_that_draws_nothing_drops_all_frames(tab: LivePage) -> None:
+    tab.open()
+    tab._page.click("#pause")
+    drawn = tab.watch(1.0)
+    assert drawn.pictures == 0
+    assert drawn.dropped > 10
+    assert drawn.events > 0, "but it goes on to read"
+
+
+def test_an_empty_page_has_no_events(tab: LivePage) -> None:
+    tab.open()
+    tab.close()
+    drawn = tab.watch(0.5)
+    assert (drawn.events, drawn.missed) == (0, 0)
+    assert drawn.pictures > 0

@@ -1,6 +1,8 @@
 """`deploy/`: the image is built from what the wheel needs, and all start what there is."""
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -47,6 +49,25 @@ def test_the_server_may_end_its_requests() -> None:
     (stop_s,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
 
     assert int(stop_s) > int(drain_s)
+
+
+def test_the_unit_is_in_a_user_namespace() -> None:
+    """Without one a user's service manager, which has no privileges, ignores the settings of mounts."""
+    mounts = re.findall(r"^(?:ProtectSystem|ProtectHome|ReadWritePaths|PrivateTmp)=", UNIT, re.MULTILINE)
+
+    assert len(mounts) == 4
+    assert "\nPrivateUsers=yes\n" in UNIT
+
+
+@pytest.mark.slow
+def test_an_error_that_the_server_reports_does_not_start_it_again() -> None:
+    (status,) = re.findall(r"^RestartPreventExitStatus=(\d+)$", UNIT, re.MULTILINE)
+
+    serve = [sys.executable, "-m", "agentrt", "serve", "--model", "missing.gguf"]
+    done = subprocess.run(serve, capture_output=True, text=True, timeout=100, check=False)
+
+    assert "there is no model" in done.stderr
+    assert done.returncode == int(status)
 
 
 def command_of(service: str) -> str:

@@ -20,6 +20,8 @@ class BenchModel:
     """The most tokens of prompt and answer together."""
     prompts: Callable[[int], Prompts]
     """Returns the prompts of a seed."""
+    gguf: Path | None = None
+    """The GGUF file that the directory was converted from, if it was."""
 
     @classmethod
     def of(cls, title: str, name: str | Path, prompts: Callable[[int], Prompts]) -> BenchModel:
@@ -28,10 +30,12 @@ class BenchModel:
         Raises:
             ModelNotFoundError, ModelFormatError: the model cannot be opened.
         """
-        from agentrt.runtime.model.directory import open_model_directory
+        from agentrt.runtime.model.directory import find_model, open_model_directory
 
+        found = find_model(str(name))
         directory = open_model_directory(name)
-        return cls(title, directory.path, directory.context_length, prompts)
+        gguf = found if found.is_file() else None
+        return cls(title, directory.path, directory.context_length, prompts, gguf)
 
 
 def title_of(name: str) -> str:

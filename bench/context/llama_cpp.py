@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ..common.llama_cpp import LlamaCppServer
 from ..common.process import SideProcess
 
 _FILE: Final = "slot.bin"
@@ -34,27 +33,21 @@ class LlamaCppSlots(SideProcess):
 
 class _Server:
     def __init__(self, model: str, threads: int, context: int, folder: str) -> None:
-        import xllamacpp
+        def save_slots(parameters: Any) -> None:
+            parameters.slot_save_path = folder.rstrip("/") + "/"
+            parameters.cache_ram_mib = 0  # nothing is kept beside the slot
 
-        parameters = xllamacpp.CommonParams()
-        parameters.model.path = model
-        parameters.n_ctx = context
-        parameters.n_parallel = 1
-        parameters.cpuparams.n_threads = threads
-        parameters.cpuparams_batch.n_threads = threads
-        parameters.slot_save_path = folder.rstrip("/") + "/"
-        parameters.cache_ram_mib = 0  # nothing is kept beside the slot
-        self._server = xllamacpp.Server(parameters)
+        self._server = LlamaCppServer(model, threads, context, configure=save_slots)
         self._complete([1, 2, 3])  # so that it is warm
 
     def save(self, prompt: list[int]) -> None:
         self._complete(prompt)
-        saved = self._post("/slots/0?action=save", {"filename": _FILE})
+        saved = self._server.post("/slots/0?action=save", {"filename": _FILE})
         if saved["n_saved"] < len(prompt):
             raise ValueError(f"llama.cpp saved {saved['n_saved']} of {len(prompt)} tokens")
 
     def restore(self, prompt: list[int]) -> float:
-        restored = self._post("/slots/0?action=restore", {"filename": _FILE})
+        restored = self._server.post("/slots/0?action=restore", {"filename": _FILE})
         timings = self._complete(prompt)
         if timings["prompt_n"] > len(prompt) - restored["n_restored"] // 2:
             raise ValueError(f"llama.cpp computed {timings['prompt_n']} tokens of a restored prompt again")
@@ -62,14 +55,5 @@ class _Server:
 
     def _complete(self, prompt: list[int]) -> Mapping[str, Any]:
         body = {"prompt": prompt, "n_predict": 1, "temperature": 0, "cache_prompt": True, "id_slot": 0}
-        timings: Mapping[str, Any] = self._post("/completion", body)["timings"]
+        timings: Mapping[str, Any] = self._server.post("/completion", body)["timings"]
         return timings
-
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        request = urllib.request.Request(
-            self._server.listening_address + path,
-            json.dumps(body).encode(),
-            {"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return json.load(answer)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
+from ..common.llama_cpp import LlamaCppServer
 from ..common.process import SideProcess
 from .answering import Answer
 
@@ -103,28 +102,18 @@ class _LlamaCpp:
     def __init__(self, model: str, threads: int) -> None:
         import xllamacpp
 
-        parameters = xllamacpp.CommonParams()
-        parameters.model.path = model
-        parameters.n_ctx = _CONTEXT
-        parameters.n_parallel = 1
-        parameters.cpuparams.n_threads = threads
-        parameters.cpuparams_batch.n_threads = threads
-        kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K
-        parameters.speculative.types = [kind]
-        self._server = xllamacpp.Server(parameters)
+        def draft_from_ngrams(parameters: Any) -> None:
+            kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_NGRAM_MAP_K
+            parameters.speculative.types = [kind]
+
+        self._server = LlamaCppServer(model, threads, _CONTEXT, configure=draft_from_ngrams)
 
     def answer(self, prompt: list[int], max_tokens: int) -> Answer:
         body = {
             "prompt": prompt, "n_predict": max_tokens, "temperature": 0, "cache_prompt": True,
             "return_tokens": True,
         }  # fmt: skip
-        request = urllib.request.Request(
-            self._server.listening_address + "/completion",
-            json.dumps(body).encode(),
-            {"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=600) as response:
-            made = json.load(response)
+        made = self._server.post("/completion", body)
         timings = made["timings"]
         decode_s = timings["predicted_ms"] / 1e3
         return _answer(made["tokens"], decode_s, decode_s + timings["prompt_ms"] / 1e3)

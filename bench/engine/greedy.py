@@ -31,7 +31,7 @@ _TOOL: Final[dict[str, Any]] = {
 
 def greedy_equal_prompts(model: BenchModel) -> int:
     """Return :func:`count_equal` of ``model`` on its prompts."""
-    with warm_sides(_SIDES, str(model.path), EXACT, lambda side: None) as sides:
+    with warm_sides(dict.fromkeys(_SIDES, str(model.path)), EXACT, lambda side: None) as sides:
         return count_equal(sides, model.prompts(2))
 
 

@@ -36,7 +36,10 @@ _PROMPT_SHARE: Final = 0.8
 """Of a model's context, for the longest prompt: its words are not counted exactly, and an answer follows."""
 DECODE_PROMPT_TOKENS: Final = 128
 BATCH_PROMPT_TOKENS: Final = 64
-_SIDES: Final[tuple[SideName, ...]] = ("agentrt", "openvino_genai", "openvino_genai_batching")
+_OPENVINO: Final[tuple[SideName, ...]] = ("agentrt", "openvino_genai", "openvino_genai_batching")
+_GENAI: Final = "openvino_genai"
+_VS_GENAI: Final = "_ratio_vs_openvino_genai"
+_VS_BEST: Final = "_ratio_vs_best_peer"
 STEPS: Final = 64
 """Decode steps whose operations are timed."""
 
@@ -74,26 +77,27 @@ def measure_larger(
     # First: a side that had to measure the profile itself would count the memory for that.
     step = measure_decode_step(path, usual.runtime_config(), past=DECODE_PROMPT_TOKENS, steps=STEPS)
     progress(f"{name}: speed at OpenVINO's own precisions")
-    with _all(model, usual) as sides:
+    with _sides(model, usual, peers=True) as sides:
         plan = _plan(model, sides["agentrt"], work)
         rates = compare(sides, plan, model.prompts(3), progress)
         memory = {side: process.peak_memory() for side, process in sides.items()}
     grouped: list[Rates] = []
     if work.repetitions_at_group:
         progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
-        with _all(model, replace(usual, dynamic_quantization_group_size=GROUP)) as sides:
+        with _sides(model, replace(usual, dynamic_quantization_group_size=GROUP)) as sides:
             at_group = replace(plan, repetitions=work.repetitions_at_group)
             grouped = compare(sides, at_group, model.prompts(4), progress)
     decoded = statistics.median(next(each.agentrt for each in rates if each.what == DECODE))
+    headline = {"decode": DECODE, "prefill": next(iter(plan.prefills)), "batch8": ANSWERS}
+    genai = {f"{name}{_VS_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
+    best = {f"{name}{_VS_BEST}": least_ratio(rates, what) for name, what in headline.items()}
     figures = {
-        "decode_ratio_vs_openvino_genai": least_ratio(rates, DECODE),
-        "prefill_ratio_vs_openvino_genai": least_ratio(rates, next(iter(plan.prefills))),
-        "batch8_ratio_vs_openvino_genai": least_ratio(rates, ANSWERS),
+        **genai,
+        **(best if model.gguf is not None else {}),
         "decode_bandwidth_fraction": step.bandwidth_fraction(decoded),
+        "rest_between_steps_ms": (1 / decoded - step.inference_s) * 1e3,
+        **_memory_figures(memory),
     }
-    ours, theirs = memory["agentrt"], memory["openvino_genai_batching"]
-    if ours is not None and theirs is not None:
-        figures["peak_rss_ratio_vs_openvino_genai"] = ours / theirs
     rows = [each.row("OpenVINO's choice") for each in rates]
     rows += [each.row(f"groups of {GROUP}") for each in grouped]
     tables = (
@@ -111,15 +115,35 @@ def prefill_tokens(model: BenchModel) -> tuple[int, ...]:
     return fitting or (min(PREFILL_TOKENS[0], longest),)
 
 
-def _all(model: BenchModel, settings: Settings) -> AbstractContextManager[dict[SideName, EngineSide]]:
-    """All sides, loaded and warmed up with the longest prompt."""
+def _memory_figures(memory: Mapping[SideName, int | None]) -> dict[str, float]:
+    """Return our peak memory divided by theirs; nothing where the system does not report it."""
+    peaks = {side: peak for side, peak in memory.items() if peak is not None}
+    if not peaks:
+        return {}
+    ours = peaks.pop("agentrt")
+    figures = {f"peak_rss{_VS_GENAI}": ours / peaks["openvino_genai_batching"]}
+    if "llama_cpp" in peaks:
+        figures[f"peak_rss{_VS_BEST}"] = ours / min(peaks.values())
+    return figures
+
+
+def _sides(
+    model: BenchModel, settings: Settings, *, peers: bool = False
+) -> AbstractContextManager[dict[SideName, EngineSide]]:
+    """All sides, loaded and warmed up with the longest prompt.
+
+    With ``peers`` llama.cpp is one of them, if there is a GGUF file for it.
+    """
 
     def warm_up(side: EngineSide) -> None:
         side.time_one(made.take(words_for(prefill_tokens(model)[-1], side, made)), 32)
         side.time_batch([made.take(10) for _ in range(BATCH)], 8)
 
     made = model.prompts(1)
-    return warm_sides(_SIDES, str(model.path), settings, warm_up)
+    models = dict.fromkeys(_OPENVINO, str(model.path))
+    if peers and model.gguf is not None:
+        models["llama_cpp"] = str(model.gguf)
+    return warm_sides(models, settings, warm_up)
 
 
 def _plan(model: BenchModel, side: EngineSide, work: LargerWork) -> Work:

@@ -109,11 +109,11 @@ def _nano_method(threads: int, work: Work) -> str:
 
 def _given_method(model: BenchModel, work: larger.LargerWork) -> str:
     return (
-        f"{model.title} in the same OpenVINO directory for all sides, asked about passages of English prose "
-        "in its own chat template; answers are what it writes, and go on beyond its end token where a number "
-        f"of tokens is timed. greedy_equal_prompts: of {PROMPTS} prompts, half of them with a tool if the "
-        "template takes tools, at f32 without dynamic quantization. Figures of nano are left out: they are "
-        "another model's."
+        f"{model.title} in the same OpenVINO directory for all sides{_llama_cpp_method(model)}, asked about "
+        "passages of English prose in its own chat template; answers are what it writes, and go on beyond "
+        f"its end token where a number of tokens is timed. greedy_equal_prompts: of {PROMPTS} prompts, half "
+        "of them with a tool if the template takes tools, at f32 without dynamic quantization. Figures of "
+        "nano are left out: they are another model's."
         f"{_sides_method(work, larger.prefill_tokens(model))}"
     )
 
@@ -122,6 +122,15 @@ def _larger_method(work: larger.LargerWork) -> str:
     return (
         f" The {_LARGER} model has random int8 weights (GGUF, Q8_0), converted once for all sides."
         f"{_sides_method(work, larger.PREFILL_TOKENS)} logits_max_abs_diff_cut is that of both models."
+    )
+
+
+def _llama_cpp_method(model: BenchModel) -> str:
+    if model.gguf is None:
+        return ""
+    return (
+        " but llama.cpp's server (xllamacpp, eight sequences in one f16 cache, decode by its own clock), "
+        "which has the GGUF file itself"
     )
 
 
@@ -138,13 +147,15 @@ def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
         "over the continuous batching pipeline with 256 tokens a step, split prompts, at most 16 sequences, "
         f"no prefix cache and as large a cache. {work.repetitions} repetitions, the engines taking turns at "
         f"going first{grouped}; a figure is the median of the ratios within a repetition, to whichever of "
-        "the two does better. Prompts have about the tokens that the table says, "
-        f"{larger.DECODE_PROMPT_TOKENS} before {work.decode_tokens} decode steps and "
+        "the two does better, or for *_vs_best_peer of all peers. Prompts have about the tokens that the "
+        f"table says, {larger.DECODE_PROMPT_TOKENS} before {work.decode_tokens} decode steps and "
         f"{larger.BATCH_PROMPT_TOKENS} before each of {BATCH} answers of {work.batch_tokens}; the prefill "
         f"figure is that of {prefills[0]}. Peak memory is VmHWM after all that, beside "
-        "openvino_genai_batching's. The bandwidth fraction is what a decode step reads (weights and scales "
-        "as stored, keys and values) times the median of agentrt's steps a second, over the machine's read "
-        "bandwidth, measured in the same run. The times of operations are OpenVINO's counters, in whole "
+        "openvino_genai_batching's, or the least of all peers'. rest_between_steps_ms is agentrt's median "
+        "time a decoded token without that inside OpenVINO, in the same run. The bandwidth fraction is what "
+        "a decode step reads (weights and scales as stored, keys and values) times the median of agentrt's "
+        "steps a second, over the machine's read bandwidth, measured in the same run. The times of "
+        "operations are OpenVINO's counters, in whole "
         f"microseconds, in the pieces that the runtime runs, the mean over {larger.STEPS} steps; a matrix's "
         "reads are what OpenVINO keeps of it, with scales in f32. Logits are compared at every position of a "
         f"prompt of {COMPARED.chunks * COMPARED.chunk_tokens} tokens in {COMPARED.chunks} chunks and of "

@@ -72,4 +72,4 @@ def _both(settings: Settings) -> AbstractContextManager[dict[SideName, EngineSid
             side.time_batch([made.take(20) for _ in range(BATCH)], 8)
 
     made = RandomWords(1)
-    return warm_sides(_SIDES, str(MODEL_DIRECTORY), settings, warm_up)
+    return warm_sides(dict.fromkeys(_SIDES, str(MODEL_DIRECTORY)), settings, warm_up)

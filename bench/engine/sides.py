@@ -1,15 +1,17 @@
-"""The sides of the engine bench, each in a process of its own: agentrt's runtime and openvino_genai."""
+"""The sides of the engine bench, each in its own process: agentrt's runtime, openvino_genai, llama.cpp."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..common.machine import peak_memory_bytes
+from ..common.llama_cpp import LlamaCppServer
+from ..common.machine import describe_machine, peak_memory_bytes
 from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
 
@@ -17,9 +19,14 @@ if TYPE_CHECKING:
     from agentrt.runtime import RuntimeConfig
 
 Messages: TypeAlias = list[dict[str, Any]]
-SideName: TypeAlias = Literal["agentrt", "openvino_genai", "openvino_genai_batching"]
+SideName: TypeAlias = Literal["agentrt", "openvino_genai", "openvino_genai_batching", "llama_cpp"]
 """``openvino_genai`` is LLMPipeline with its defaults, ``openvino_genai_batching`` the same with
-:func:`continuous_batching`."""
+:func:`continuous_batching`, ``llama_cpp`` llama.cpp's server, which opens a GGUF file and has precisions of
+its own."""
+
+_LLAMA_CPP_SEQUENCES: Final = 8
+_LLAMA_CPP_CONTEXT: Final = 4096
+"""Tokens of all sequences together, which share one cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +172,53 @@ class _OpenVINOGenAIBatching(_OpenVINOGenAI):
         return {"scheduler_config": continuous_batching(settings.cache_gib or 0)}
 
 
-_SIDES: dict[SideName, type[_AgentRT | _OpenVINOGenAI]] = {
+class _LlamaCpp:
+    def __init__(self, model: str, settings: Settings) -> None:
+        def share_one_cache(parameters: Any) -> None:
+            parameters.use_jinja = True
+            parameters.kv_unified = True
+            parameters.cache_ram_mib = 0  # no prompt occurs twice
+
+        self._server = LlamaCppServer(
+            model,
+            settings.threads or describe_machine().usable_cores,
+            _LLAMA_CPP_CONTEXT,
+            sequences=_LLAMA_CPP_SEQUENCES,
+            configure=share_one_cache,
+        )
+
+    def time_one(self, prompt: str, new_tokens: int) -> Timed:
+        begun = time.perf_counter()
+        made = self._answer(prompt, new_tokens)
+        total = time.perf_counter() - begun
+        usage = made["usage"]
+        decode = made["timings"]["predicted_ms"] / 1000
+        return Timed(usage["prompt_tokens"], usage["completion_tokens"], total, decode)
+
+    def time_batch(self, prompts: list[str], new_tokens: int) -> float:
+        with ThreadPoolExecutor(len(prompts)) as threads:
+            begun = time.perf_counter()
+            made = list(threads.map(self._answer, prompts, [new_tokens] * len(prompts)))
+            total = time.perf_counter() - begun
+        assert all(each["usage"]["completion_tokens"] == new_tokens for each in made)
+        return total
+
+    def peak_memory(self) -> int | None:
+        return peak_memory_bytes()
+
+    def _answer(self, prompt: str, new_tokens: int) -> Any:
+        body = {
+            "messages": [{"role": "user", "content": prompt}], "max_tokens": new_tokens, "ignore_eos": True,
+            "temperature": 0, "cache_prompt": False,
+        }  # fmt: skip
+        return self._server.post("/v1/chat/completions", body)
+
+
+_SIDES: dict[SideName, type[_AgentRT | _OpenVINOGenAI | _LlamaCpp]] = {
     "agentrt": _AgentRT,
     "openvino_genai": _OpenVINOGenAI,
     "openvino_genai_batching": _OpenVINOGenAIBatching,
+    "llama_cpp": _LlamaCpp,
 }
 
 
@@ -176,7 +226,7 @@ class EngineSide(SideProcess):
     """One side in its own process."""
 
     def __init__(self, name: SideName, model: str, settings: Settings) -> None:
-        """Start the process and load the model; returns when it is ready."""
+        """Start the process and load the model, for llama.cpp a GGUF file; returns when it is ready."""
         super().__init__(_SIDES[name], model, settings)
 
     def takes_tools(self) -> bool:

@@ -59,18 +59,20 @@ COLUMNS: Final = ("precision", "what", "agentrt", "beside", "its", "ratio")
 """Of :meth:`Rates.row`."""
 
 
-def least_ratio(rates: Sequence[Rates], what: str) -> float:
-    """Ratio of our rate to that of the fastest opponent."""
-    return min(each.ratio for each in rates if each.what == what)
+def least_ratio(rates: Sequence[Rates], what: str, opponents: str = "") -> float:
+    """Ratio of our rate to that of the fastest opponent, of those whose names begin with ``opponents``."""
+    return min(each.ratio for each in rates if each.what == what and each.opponent.startswith(opponents))
 
 
 @contextmanager
 def warm_sides(
-    names: Sequence[SideName], model: str, settings: Settings, warm_up: Callable[[EngineSide], None]
+    models: Mapping[SideName, str], settings: Settings, warm_up: Callable[[EngineSide], None]
 ) -> Iterator[dict[SideName, EngineSide]]:
-    """The sides, each loaded and warmed up in a process of its own."""
+    """The sides, each loaded with its model and warmed up in a process of its own."""
     with ExitStack() as stack:
-        sides = {name: stack.enter_context(EngineSide(name, model, settings)) for name in names}
+        sides = {
+            name: stack.enter_context(EngineSide(name, model, settings)) for name, model in models.items()
+        }
         for side in sides.values():
             warm_up(side)
         yield sides

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from agentrt.calls import ToolCall, parse_arguments
 
+from ..common.llama_cpp import LlamaCppServer
 from ..common.process import SideProcess
 
 _FORCED = 1000.0
@@ -45,22 +44,18 @@ class LlamaCpp(SideProcess):
 
 class _Server:
     def __init__(self, model: str, threads: int, context: int, sequences: int) -> None:
-        import xllamacpp
+        def use_chat_template(parameters: Any) -> None:
+            parameters.use_jinja = True
 
-        parameters = xllamacpp.CommonParams()
-        parameters.model.path = model
-        parameters.n_ctx = context * sequences
-        parameters.n_parallel = sequences
-        parameters.cpuparams.n_threads = threads
-        parameters.cpuparams_batch.n_threads = threads
-        parameters.use_jinja = True
-        self._server = xllamacpp.Server(parameters)
+        self._server = LlamaCppServer(
+            model, threads, context * sequences, sequences=sequences, configure=use_chat_template
+        )
 
     def calls(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], max_tokens: int
     ) -> tuple[list[ToolCall], str]:
         body = {"messages": messages, "tools": tools, "temperature": 0, "max_tokens": max_tokens}
-        message = self._post("/v1/chat/completions", body)["choices"][0]["message"]
+        message = self._server.post("/v1/chat/completions", body)["choices"][0]["message"]
         calls = []
         for each in message.get("tool_calls") or ():
             try:
@@ -88,16 +83,7 @@ class _Server:
             "temperature": 0,
             "logit_bias": [[token, _FORCED]],
         }
-        [sampled] = self._post("/completion", body)["completion_probabilities"]
+        [sampled] = self._server.post("/completion", body)["completion_probabilities"]
         if sampled["id"] != token:
             raise ValueError(f"llama.cpp sampled token {sampled['id']} and not {token}, which was forced.")
         return float(sampled["logprob"])
-
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        request = urllib.request.Request(
-            self._server.listening_address + path,
-            json.dumps(body).encode(),
-            {"content-type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return json.load(answer)

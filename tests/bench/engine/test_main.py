@@ -14,7 +14,7 @@ import pytest
 
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import Passages, Prompts, RandomWords
-from agentrt.bench.common.random_gguf import ModelShape
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.common.report import Table
 from agentrt.bench.engine import cuts as _engine_cuts
 from agentrt.bench.engine import greedy, larger, nano
@@ -68,6 +68,7 @@ def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.Monk
     for name in RATIOS:
         assert figures.pop(f"{name}_ratio_vs_openvino_genai") > 0
     assert 0 < figures.pop("decode_bandwidth_fraction") < 1
+    assert figures.pop("rest_between_steps_ms") != 0
     if sys.platform == "linux":
         # An interpreter and OpenVINO are the most of either.
         assert 0.3 < figures.pop("peak_rss_ratio_vs_openvino_genai") < 3
@@ -96,6 +97,7 @@ def test_a_given_model_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         *(f"{name}_ratio_vs_openvino_genai" for name in RATIOS),
         "greedy_equal_prompts",
         "decode_bandwidth_fraction",
+        "rest_between_steps_ms",
         "logits_max_abs_diff_cut",
     }
     assert report.figures["greedy_equal_prompts"] == 4
@@ -104,6 +106,24 @@ def test_a_given_model_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     # nano's context has no room for the longer prompt.
     assert {row[1] for row in speeds.rows} == {"prefill, 100 tokens", DECODE, ANSWERS}
     assert "nano in the same OpenVINO directory" in report.method
+
+
+def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xllamacpp")
+    monkeypatch.setattr(engine, "COMPARED", ForwardPasses(chunks=2, chunk_tokens=20, decode_steps=3))
+    monkeypatch.setattr(larger, "QUICK", larger.LargerWork(1, 0, decode_tokens=6, batch_tokens=3))
+    monkeypatch.setattr(larger, "PREFILL_TOKENS", (200,))
+    monkeypatch.setattr(greedy, "PROMPTS", 2)
+    file = tmp_path / "tiny.gguf"
+    write_random_gguf(file, TINY)
+    report = engine.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
+    for name in RATIOS:
+        best = report.figures[f"{name}_ratio_vs_best_peer"]
+        assert 0 < best <= report.figures[f"{name}_ratio_vs_openvino_genai"]
+    speeds, memory, *_ = report.tables
+    assert len([row for row in speeds.rows if row[3] == "llama_cpp"]) == 3
+    assert memory.rows[-1][0] == "llama_cpp"
+    assert "llama.cpp's server" in report.method
 
 
 def test_a_cut_that_changes_something_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,9 +157,11 @@ def test_a_figure_is_the_ratio_to_the_best_opponent() -> None:
     found = [
         Rates("decode", [100.0], "openvino_genai", [80.0]),
         Rates("decode", [100.0], "openvino_genai_batching", [125.0]),
+        Rates("decode", [100.0], "llama_cpp", [200.0]),
         Rates("prefill", [100.0], "openvino_genai", [500.0]),
     ]
-    assert least_ratio(found, "decode") == 0.8
+    assert least_ratio(found, "decode") == 0.5
+    assert least_ratio(found, "decode", "openvino_genai") == 0.8
 
 
 @pytest.mark.parametrize("tokens", [64, 512, 2048])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+import inspect
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast, runtime_checkable
@@ -11,6 +13,9 @@ from .argument_checks import check_setting
 from .calls import ParserEvent, ToolCall
 from .calls.copying import copied_json
 from .concurrency.handover import Handover
+from .errors import ConfigurationError
+
+logger = logging.getLogger("agentrt")
 
 
 class AnswerStream:
@@ -143,7 +148,8 @@ def predictors_of(given: Any, *, others: tuple[type, ...] = ()) -> tuple[Any, ..
     ``others`` are the types that the caller takes beside :class:`Speculator`.
 
     Raises:
-        ConfigurationError: an object is no predictor; a class is none, it has to be instantiated.
+        ConfigurationError: an object is no predictor; a class is none, it has to be instantiated, nor is one
+            whose ``drafts`` is no asynchronous generator.
     """
     kinds = (Speculator, *others)
     # Not Iterable: a chat model is, as every model of pydantic, over its fields.
@@ -155,7 +161,36 @@ def predictors_of(given: Any, *, others: tuple[type, ...] = ()) -> tuple[Any, ..
         check_setting(
             "predictors", predictor, accepted, "a predictor, such as StreamSpeculator(), or a list of them"
         )
+        method = getattr(predictor, "drafts", None)
+        if inspect.iscoroutinefunction(method):
+            raise _no_drafts(predictor, "is a coroutine, which yields nothing")
+        if inspect.isgeneratorfunction(method):
+            raise _no_drafts(predictor, "is a generator that is not async")
     return predictors
+
+
+def drafts_of(predictor: Speculator, request: DraftRequest) -> AsyncIterator[ToolCall]:
+    """Return the drafts of a predictor, which begin with the first iteration.
+
+    Raises:
+        ConfigurationError: its method returns something else than an asynchronous iterator. The error is
+            logged here: reports have no texts of a predictor's errors.
+    """
+    drafts = predictor.drafts(request)
+    if not isinstance(drafts, AsyncIterable):
+        if inspect.iscoroutine(drafts):
+            drafts.close()
+        error = _no_drafts(predictor, f"returns an object of type {type(drafts).__name__}")
+        logger.warning("%s", error)
+        raise error
+    return drafts
+
+
+def _no_drafts(predictor: Any, problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"predictors: drafts() of {name_of(predictor)} {problem}. Write 'async def drafts(self, request):' "
+        "with 'yield ToolCall(…)' for each draft in it."
+    )
 
 
 def name_of(predictor: Speculator) -> str:

@@ -10,6 +10,7 @@ from agentrt.concurrency.merge import merge
 from agentrt.drafts import (
     DraftRequest,
     Speculator,
+    drafts_of,
     learner_of,
     looks_ahead,
     name_of,
@@ -75,5 +76,5 @@ class EnsembleSpeculator:
 
 async def _drafts(member: Speculator, request: DraftRequest) -> AsyncIterator[ToolCall]:
     # A generator of our own, so that a member whose method itself raises fails as one whose iterator does.
-    async for call in member.drafts(request):
+    async for call in drafts_of(member, request):
         yield call

@@ -26,6 +26,7 @@ from ..drafts import (
     DraftRequest,
     Speculator,
     copied_request,
+    drafts_of,
     learner_of,
     looks_ahead,
     name_of,
@@ -359,7 +360,7 @@ class Turn:
                 affords=functools.partial(self._affords, name),
             )
             left = _MAX_DRAFTS
-            async for call in predictor.drafts(request):
+            async for call in drafts_of(predictor, request):
                 draft_s = monotonic() - self._started_at
                 if reads_calls(predictor):  # with an id, so that it does not count as made if it never comes
                     number = len(self._calls_read)

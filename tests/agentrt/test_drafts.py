@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentrt import SpeculationSession, ToolCall
 from agentrt.calls import TextDelta
-from agentrt.drafts import AnswerStream, predictors_of
+from agentrt.drafts import AnswerStream, DraftRequest, drafts_of, predictors_of
 from agentrt.errors import ConfigurationError
+from agentrt.reports import SpeculationReport
+from agentrt.speculators import EnsembleSpeculator
 from agentrt.testing import ScriptedSpeculator, run_in_virtual_time
+from tests.agentrt.turns.sessions import call, one_turn, slow_tool
 
 
 async def read(answer: AnswerStream) -> list[str]:
@@ -84,3 +91,67 @@ def test_one_predictor_is_given_like_several() -> None:
 def test_what_is_no_predictor_is_refused(given: object) -> None:
     with pytest.raises(ConfigurationError, match=r"predictors: .* Give a predictor"):
         predictors_of(given)
+
+
+class Generator:
+    def drafts(self, request: DraftRequest) -> Iterator[ToolCall]:
+        yield ToolCall("look", {})
+
+
+class Coroutine:
+    async def drafts(self, request: DraftRequest) -> list[ToolCall]:
+        return [ToolCall("look", {})]
+
+
+class Listed:
+    name = "open order"
+
+    def drafts(self, request: DraftRequest) -> list[ToolCall]:
+        return [ToolCall("look", {})]
+
+
+class Awaitable:
+    def drafts(self, request: DraftRequest) -> Any:
+        return Coroutine().drafts(request)
+
+
+class Delegating:
+    def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+        return ScriptedSpeculator([ToolCall("look", {})]).drafts(request)
+
+
+WRITE_IT = r"Write 'async def drafts\(self, request\):' with 'yield ToolCall\(…\)'"
+
+
+@pytest.mark.parametrize(
+    ("predictor", "problem"), [(Generator(), "a generator"), (Coroutine(), "a coroutine")]
+)
+def test_drafts_that_can_never_be_iterated_are_refused_at_once(predictor: Any, problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{problem}.*{WRITE_IT}"):
+        predictors_of(predictor)
+    with pytest.raises(ConfigurationError, match=problem):
+        EnsembleSpeculator([predictor])
+
+
+@pytest.mark.parametrize("predictor", [Listed(), Awaitable(), EnsembleSpeculator([Listed()])])
+def test_drafts_that_turn_out_to_be_no_iterator_are_reported(
+    predictor: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> SpeculationReport:
+        async with SpeculationSession([slow_tool(1, [])], [predictor]) as session:
+            assert (await one_turn(session, 1, call("a")))[0] == "found a"
+        return session.report()
+
+    report = run_in_virtual_time(main)
+    assert report.turns[0].problems[0].endswith("failed: ConfigurationError")
+    (logged,) = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
+    assert re.search(WRITE_IT, logged)
+    assert ("of open order returns an object of type list" in logged) or isinstance(predictor, Awaitable)
+
+
+def test_a_method_that_returns_the_drafts_of_another_predictor() -> None:
+    async def main() -> list[ToolCall]:
+        (predictor,) = predictors_of(Delegating())
+        return [draft async for draft in drafts_of(predictor, DraftRequest([], []))]
+
+    assert [draft.name for draft in run_in_virtual_time(main)] == ["look"]

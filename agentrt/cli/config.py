@@ -49,16 +49,19 @@ def _create(commands: list[ConfiguredCommand]) -> None:
     path = config_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if _write_new(path, _as_toml(commands, None).lstrip()):
-            print(f"created {path}")
+        created = _write_new(path, _as_toml(commands, None).lstrip())
+        print(f"created {path}" if created else f"{path} is there already, and stays as it is")
     except OSError as error:
         raise ConfigurationError(
             f"cannot create {path} ({error.strerror}). Make its folder yours, or write the file by hand."
         ) from error
     there = os.path.lexists(tokens_path())
     Tokens.read(tokens_path())
-    if not there:
-        print(f"created {tokens_path()}, a line APP TOKEN for each app")
+    print(
+        f"{tokens_path()} is there already, and stays as it is"
+        if there
+        else f"created {tokens_path()}, a line APP TOKEN for each app"
+    )
 
 
 def _write_new(path: Path, text: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from ..errors import ConfigFileError
 from ..finite import parse_problem
 from ..settings import expanded_path
 from .command import Command
@@ -60,9 +61,7 @@ class ConfiguredCommand(Command):
             name = "" if error.param is None else str(error.param.name)
             if name in given or name not in ctx.default_map:
                 raise
-            key = self._keys[name]
-            problem = f"{key}: {error.message.removesuffix('.')}. Correct it"
-            raise file.error([str(self.name), key], problem) from None
+            raise self._in_file(file, name, error) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the shell leaves the ``~`` of ``--option=~/path`` to it."""
@@ -102,14 +101,32 @@ class ConfiguredCommand(Command):
         """Yield each key, its value in effect, and whether the value comes from ``file``.
 
         Raises:
-            ConfigFileError: as :meth:`values_of`.
+            ConfigFileError: as :meth:`values_of`, or the command would refuse a value.
         """
         if file is not None:
-            self.values_of(file)
+            self._check(file)
         table = {} if file is None else file.table(str(self.name), CONFIGURED)
         defaults = {parameter.name: parameter.default for parameter in self.params}
         for name, key in self._keys.items():
             yield key, table.get(key, defaults[name]), key in table
+
+    def _check(self, file: ConfigFile) -> None:
+        """Raise what :meth:`parse_args` raises where the command line has none of the options."""
+        values = self.values_of(file)
+        context = typer.Context(self, info_name=self.name)
+        for option in self.params:
+            if option.name in values:
+                try:
+                    option.process_value(context, values[option.name])
+                except typer.BadParameter as error:
+                    raise self._in_file(file, option.name, error) from None
+
+    def _in_file(self, file: ConfigFile, name: str, error: typer.BadParameter) -> ConfigFileError:
+        """Return ``error`` in the value of the parameter ``name`` as one with its line."""
+        key = self._keys[name]
+        problem = error.message.removesuffix(".")
+        advice = "" if ". " in problem else ". Correct it"
+        return file.error([str(self.name), key], f"{key}: {problem}{advice}")
 
     @property
     def _keys(self) -> dict[str, str]:
@@ -126,7 +143,7 @@ def _converted(value: Any, hint: Any) -> Any:
     """
     if isinstance(value, str) and list[str] in (hint, *typing.get_args(hint)):
         value = [value]
-    if "" in (value if isinstance(value, list) else [value]):
+    if value == [] or "" in (value if isinstance(value, list) else [value]):
         raise ValueError("it is empty")
     try:
         # As JSON, a path is a string, but true is no number and "8" is none.

@@ -9,6 +9,7 @@ import typer
 
 from ..errors import ConfigurationError
 from ..extras import require_extra
+from .option_checks import engine_address, redis_address
 from .serving import (
     CorsOrigins,
     Drain,
@@ -36,6 +37,7 @@ def gateway(
         str,
         typer.Option(
             help="The engine's base URL, such as http://127.0.0.1:8000/v1.",
+            callback=engine_address,
             show_default=False,
             rich_help_panel=_PANEL,
         ),
@@ -63,6 +65,7 @@ def gateway(
         typer.Option(
             help="The URL of a Redis or Valkey server, such as redis://127.0.0.1:6379/0. Replicas of the "
             "gateway with the same token file share tool outputs in it.",
+            callback=redis_address,
             show_default=False,
             rich_help_panel=_REPLICAS,
         ),

@@ -11,6 +11,7 @@ import typer
 from ..extras import require_extra
 from .model_names import complete_model
 from .opening_bar import opening_bar
+from .option_checks import positive
 from .served_names import names_of_models
 from .serving import (
     CorsOrigins,
@@ -189,6 +190,7 @@ def serve(
             "default they are stored as they are.",
             min=0,
             max=1,
+            callback=positive,
             show_default=False,
             rich_help_panel=_CONTEXTS,
         ),
@@ -199,6 +201,7 @@ def serve(
             help="Share by which --context-compression may increase the model's perplexity.",
             min=0,
             max=1,
+            callback=positive,
             rich_help_panel=_CONTEXTS,
         ),
     ] = 0.005,

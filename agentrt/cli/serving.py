@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .config_file import tokens_path
+from .option_checks import origins
 
 if TYPE_CHECKING:
     from agentrt.runtime.http.config import ListenConfig
@@ -51,6 +52,7 @@ CorsOrigins = Annotated[
         "--cors-origin",
         help="An origin such as https://chat.example whose web pages may send requests, with a token like "
         "other programs. May be given several times.",
+        callback=origins,
         show_default=False,
         rich_help_panel=_PANEL,
     ),

@@ -55,11 +55,7 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
                 ``cors_origins`` is no origin.
         """
         for origin in self.cors_origins:
-            if not _is_origin(origin):
-                raise ConfigurationError(
-                    f"{origin!r} is no origin. Give scheme, host and port as the browser sends them, such as "
-                    "https://chat.example or http://localhost:3000; there is no pattern for several."
-                )
+            check_origin(origin)
         if self.max_held_bytes < 2 * self.max_body_bytes:
             raise ConfigurationError(
                 f"max_held_bytes {self.max_held_bytes} has no room for bodies of max_body_bytes "
@@ -85,6 +81,19 @@ class ListenConfig(Settings, strict=True, arbitrary_types_allowed=True):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def check_origin(text: str) -> None:
+    """Check that ``text`` is the origin of web pages.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    if not _is_origin(text):
+        raise ConfigurationError(
+            f"{text!r} is no origin. Give scheme, host and port as the browser sends them, such as "
+            "https://chat.example or http://localhost:3000; there is no pattern for several."
+        )
 
 
 def _is_origin(text: str) -> bool:

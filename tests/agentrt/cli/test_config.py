@@ -7,11 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
 from typer.testing import CliRunner, Result
 
 from agentrt.cli.configured_command import CONFIGURED
 from agentrt.cli.main import app
 from agentrt.cli.serving import choose_tokens
+from agentrt.errors import ConfigFileError
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +65,10 @@ def test_init_leaves_what_is_there(folder: Path) -> None:
     config("--init")
     token = (folder / "tokens").read_text()
     (folder / "config.toml").write_text("[serve]\nport = 1\n")
-    assert config("--init").stdout == ""
+    again = config("--init").stdout
+    for name in ("config.toml", "tokens"):
+        assert f"{folder / name} is there already, and stays as it is\n" in again
+    assert "created" not in again
     assert (folder / "tokens").read_text() == token
     assert (folder / "config.toml").read_text() == "[serve]\nport = 1\n"
 
@@ -95,3 +100,37 @@ def test_the_file_is_for_servers_that_would_otherwise_create_a_token(folder: Pat
     assert access == f"tokens: those of {other}"
     assert tokens is not None
     assert tokens.app_of(f"Bearer {other.read_text().split()[-1]}") == "default"
+
+
+REFUSED = [
+    *(("serve", f"port = {value}") for value in (99999, -1)),
+    *(("serve", f"{key}-mib = 0") for key in ("memory", "memory-budget", "context-disk", "context-app")),
+    *(("serve", f"{key} = 0") for key in ("default-max-tokens", "contexts-per-app", "max-context-tokens")),
+    *(("serve", f"context-tolerance = {value}") for value in (5, 0, 0.0, -0.1)),
+    *(("serve", f"context-compression = {value}") for value in (1.5, 0)),
+    *(("serve", f"{key} = []") for key in ("model", "served-model-name", "cors-origin")),
+    *(("serve", f"cors-origin = '{value}'") for value in ("x", "*", "http://x/y")),
+    ("serve", "embedding-pooling = 'max'"),
+    ("serve", "idle-unload = 0.5"),
+    ("serve", "drain = -1"),
+    *(("gateway", f"upstream = '{value}'") for value in ("x", "ftp://x", "http://x:99999", "http://u@x")),
+    ("gateway", "redis = 'http://x'"),
+    ("gateway", "upstream-timeout = 0"),
+    ("chat", "max-tokens = 0"),
+    ("chat", "weather-delay = 61"),
+    ("chat", "data = '/nowhere/at/all'"),
+]
+
+
+@pytest.mark.parametrize(("command", "line"), REFUSED)
+def test_it_refuses_what_the_command_refuses(folder: Path, command: str, line: str) -> None:
+    folder.mkdir()
+    (folder / "config.toml").write_text(f"[{command}]\n{line}\n")
+    with pytest.raises(ConfigFileError) as shown:
+        config()
+    given = ["--upstream", "http://x"] if command == "gateway" and "upstream =" not in line else []
+    with pytest.raises(ConfigFileError) as started:
+        get_group(app).commands[command].make_context(command, given)
+    assert str(shown.value) == str(started.value)
+    assert shown.value.line == 2
+    assert str(shown.value).count(". ") >= 1

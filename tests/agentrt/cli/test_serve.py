@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from agentrt.cli.configured_command import ConfiguredCommand
 from agentrt.cli.main import app
-from agentrt.errors import ConfigurationError
-from agentrt.runtime import PooledModel, RuntimeConfig
+from agentrt.runtime import PoolConfig, PooledModel, RuntimeConfig
 from agentrt.runtime.server import ServerConfig
+from agentrt.settings import Settings
 
 
 class FoundError(Exception):
@@ -87,9 +87,42 @@ def test_every_setting_of_contexts_has_an_option() -> None:
     assert {f"--{field.replace('_', '-').replace('-bytes', '-mib')}" for field in fields} <= options
 
 
-def test_a_share_that_cannot_be_is_refused(settings_of: Callable[..., RuntimeConfig]) -> None:
-    with pytest.raises(ConfigurationError, match="context_compression"):
-        settings_of("--context-compression", "0")
+@pytest.mark.parametrize("option", ["--context-compression", "--context-tolerance"])
+def test_a_share_that_cannot_be_is_refused(option: str) -> None:
+    with pytest.raises(typer.BadParameter, match="it is 0"):
+        get_group(app).commands["serve"].make_context("serve", [option, "0"])
+
+
+FIELDS: dict[str, tuple[type[Settings], str, int]] = {
+    "port": (ServerConfig, "port", 1),
+    "default_max_tokens": (ServerConfig, "default_max_tokens", 1),
+    "drain": (ServerConfig, "drain_s", 1),
+    "memory_mib": (RuntimeConfig, "memory_bytes", 2**20),
+    "memory_budget_mib": (PoolConfig, "memory_budget_bytes", 2**20),
+    "idle_unload": (PoolConfig, "idle_unload_s", 1),
+    "context_disk_mib": (RuntimeConfig, "context_disk_bytes", 2**20),
+    "context_app_mib": (RuntimeConfig, "context_app_bytes", 2**20),
+    "context_memory_mib": (RuntimeConfig, "context_memory_bytes", 2**20),
+    "contexts_per_app": (RuntimeConfig, "contexts_per_app", 1),
+    "max_context_tokens": (RuntimeConfig, "max_context_tokens", 1),
+    "context_compression": (RuntimeConfig, "context_compression", 1),
+    "context_tolerance": (RuntimeConfig, "context_tolerance", 1),
+}
+
+
+def test_every_number_that_an_option_takes_is_one_of_its_setting() -> None:
+    command = get_group(app).commands["serve"]
+    options: dict[str, Any] = {str(option.name): option for option in command.params}
+    ranged = {name: option for name, option in options.items() if getattr(option, "min", None) is not None}
+    assert set(ranged) == set(FIELDS)
+    for name, option in ranged.items():
+        kind, field, unit = FIELDS[name]
+        for value in {option.min, option.max, 0, 1, 1e-9} - {None}:
+            try:
+                taken = command.make_context("serve", [option.opts[0], repr(value)]).params[name]
+            except typer.BadParameter:
+                continue
+            assert getattr(kind(**{field: taken * unit}), field) == taken * unit
 
 
 def test_the_length_of_answers_without_max_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ quick: lint
 	$(RUN) -m mypy
 	$(RUN) -m pytest $(PARALLEL) -m "not real_model and not socket and not bench and not slow"
 
-test: lint types $(VENV)/.installed-redis
+test: lint types $(VENV)/.installed-redis $(VENV)/.installed-browser
 	$(RUN) -m pytest $(PARALLEL)
 
 # Hypothesis shrinks what fails and prints a line that reproduces it.
@@ -54,13 +54,13 @@ attack: $(VENV)/.installed-bench
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
-# BENCHES=gateway needs redis-server or valkey-server besides.
-bench: $(VENV)/.installed-bench $(VENV)/.installed-redis
+# BENCHES=gateway needs redis-server or valkey-server besides, BENCHES=page a Chromium.
+bench: $(VENV)/.installed-bench $(VENV)/.installed-redis $(VENV)/.installed-browser
 	@for name in $(BENCHES); do $(RUN) -m agentrt bench $$name --quick || exit 1; done
 
 # WORKLOADS=FOLDER has recorded workloads, MODELS=FOLDER the GGUF files of bench models, which is left out without
 # any; BENCHES= only fills the pages from the reports in docs/figures.
-figures: $(VENV)/.installed-bench $(VENV)/.installed-redis
+figures: $(VENV)/.installed-bench $(VENV)/.installed-redis $(VENV)/.installed-browser
 	$(RUN) -m agentrt.bench.documentation $(if $(MODELS),$(BENCHES),$(filter-out models,$(BENCHES))) \
 	  $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(MODELS),--models $(MODELS)) \
 	  $(if $(MODEL),--model $(MODEL) --draft $(DRAFT))

@@ -13,7 +13,7 @@ from tests.house.project import PYPROJECT, ROOT, imports, modules
 PROJECT = PYPROJECT["project"]
 
 # The extras that the Makefile installs; "dev" contains "demo" and "bench".
-EXTRAS = ["dev", "types", "docs", "redis"]
+EXTRAS = ["dev", "types", "docs", "redis", "browser"]
 
 
 def pins() -> dict[str, str]:
@@ -67,7 +67,7 @@ def closure(extra: str) -> set[str]:
     except metadata.PackageNotFoundError as missing:
         if extra == "dev":
             pytest.fail(f"{missing} is not installed here. Run: make test")
-        pytest.skip(f"{missing.name} (extra {extra!r}) is not installed here. Run: make types docs")
+        pytest.skip(f"{missing.name} (extra {extra!r}) is not installed here. Run: make test docs")
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

@@ -115,12 +115,12 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
         ("lint", ["dev"]),
         ("types", ["dev", "types"]),
         ("quick", ["dev"]),
-        ("test", ["dev", "types", "redis"]),
+        ("test", ["dev", "types", "redis", "browser"]),
         ("test-long", ["dev"]),
         ("attack", ["bench"]),
         ("docs", ["docs"]),
-        ("bench", ["bench", "redis"]),
-        ("figures", ["bench", "redis"]),
+        ("bench", ["bench", "redis", "browser"]),
+        ("figures", ["bench", "redis", "browser"]),
     ],
 )
 def test_each_command_installs_what_it_needs(checkout: Path, command: str, extras: list[str]) -> None:

@@ -40,6 +40,13 @@ return 1
 """
 """Stores an output of a response, within the limits of one response; returns how many were stored."""
 
+_REPLACE: Final = """
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+return redis.call('PEXPIRE', KEYS[1], ARGV[1])
+"""
+"""Stores the fields of a response in place of those that it has: one command, one answer."""
+
 
 class SharedOutputs:
     """The outputs that one replica received for responses that another one streams.
@@ -81,12 +88,16 @@ class SharedOutputs:
             yield SharedResponse(self._redis, seal, id, outputs, None)
             return
         register = _replacing(name, {"tools": value, "entries": 0, "bytes": 0}, _LIMITS.max_keep_alive_s)
-        registering = asyncio.create_task(self._redis.ask(register, _STREAM_TIMEOUT_S))
+        registering = asyncio.create_task(self._register(register))
         try:
             yield SharedResponse(self._redis, seal, id, outputs, registering)
         finally:
             await registering
             await self._redis.ask(_replacing(name, {"ended": 1}, _ENDED_S), _STREAM_TIMEOUT_S)
+
+    async def _register(self, register: Callable[[Any], Awaitable[object]]) -> None:
+        await asyncio.sleep(0)  # the engine's request goes first, and Redis is asked while the engine works
+        await self._redis.ask(register, _STREAM_TIMEOUT_S)
 
     async def submit(self, app: str, id: str, submitted: Sequence[ToolOutputEntry]) -> int | None:
         """Store outputs for a response that another replica streams.
@@ -209,12 +220,5 @@ def _replacing(
     name: str, fields: Mapping[str, bytes | int], ttl_s: float
 ) -> Callable[[Any], Awaitable[object]]:
     """Return work that stores ``fields`` under ``name``, in place of what is there, for ``ttl_s`` seconds."""
-
-    async def replace(redis: Any) -> object:
-        async with redis.pipeline(transaction=True) as pipe:
-            pipe.delete(name)
-            pipe.hset(name, mapping=fields)
-            pipe.pexpire(name, round(1000 * ttl_s))
-            return await pipe.execute()
-
-    return replace
+    values = [value for field in fields.items() for value in field]
+    return lambda redis: redis.eval(_REPLACE, 1, name, round(1000 * ttl_s), *values)

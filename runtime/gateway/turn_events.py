@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,9 @@ from .sse import UnreadableEventError, event_data, split_events
 
 _END_S: Final = 2.0
 """An engine that has finished its turn has this long for the usage and the end of the stream."""
+
+_REST_S: Final = 0.01
+"""How long the end of the body is waited for behind ``[DONE]``: only then can the connection be kept."""
 
 _DONE: Final = b"[DONE]"
 """OpenAI's clients take data that begins so for the end of a stream."""
@@ -51,6 +54,7 @@ async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, Non
             while (event := await _next_event(events, _END_S if complete else None)) is not None:
                 data = event_data(event)
                 if data.lstrip().startswith(_DONE):
+                    await _read_to_end(events)
                     break
                 body = _json_object(data)
                 complete = complete or _completes_turn(body)
@@ -67,6 +71,14 @@ async def _next_event(events: AsyncGenerator[bytes, None], timeout_s: float | No
     """Return the next event; None at the end of the body."""
     async with asyncio.timeout(timeout_s):
         return await anext(events, None)
+
+
+async def _read_to_end(events: AsyncGenerator[bytes, None]) -> None:
+    """Read what follows the end of a stream, so that its connection can carry the next request."""
+    with suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(_REST_S):
+            while await anext(events, None) is not None:
+                pass
 
 
 def _json_object(data: bytes) -> dict[str, Any] | None:

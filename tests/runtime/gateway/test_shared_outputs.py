@@ -129,6 +129,20 @@ def test_an_output_that_another_replica_received_answers_the_call(
 
 
 @NEEDED
+def test_one_command_for_each_response_at_its_beginning_and_its_end(
+    replicas: Replicas, redis: RedisServer
+) -> None:
+    here, _, engine = replicas(FIRST + STOP)
+    with streaming(here, engine) as (_, rest):
+        rest()
+    with redis.client() as client:
+        until(lambda: client.ttl(client.keys()[0]) <= 60)
+        received = client.info("commandstats")
+    assert received["cmdstat_eval"]["calls"] == 2
+    assert "cmdstat_multi" not in received
+
+
+@NEEDED
 def test_outputs_of_both_replicas_answer_the_calls_of_one_turn(replicas: Replicas) -> None:
     here, elsewhere, engine = replicas(calling(READ_A, '{"path": "b"}'))
     with streaming(here, engine) as (id, rest):

@@ -25,7 +25,7 @@ from .resumable_request import ResumableRequest
 from .shared_outputs import SharedResponse
 from .stream_joiner import StreamJoiner
 from .turn_events import TurnEvent, turn_events
-from .upstream import is_encoded, is_event_stream, upstream_error
+from .upstream import error_event, is_plain_stream
 
 _MAX_TURNS = 32
 """Turns in one response. A model that repeats its call without end is left to the client after them."""
@@ -50,7 +50,7 @@ async def chat_completions(request: Request) -> Response:
         first_turn = send_to_engine(request, resumable.first_body(), readable=True)
         response = await cancel_on_disconnect(request, first_turn)
         stack.push_async_callback(response.aclose)
-        if not _can_be_joined(response):
+        if not is_plain_stream(response):
             return RelayedResponse(response, stack.pop_all().aclose)
         stack.enter_context(open_responses_of(request).register(id, app_of(request), outputs))
         if elsewhere is not None:
@@ -105,7 +105,7 @@ async def _joined_stream(
                 yield _encode_event(chunk)
     # The response's head has been sent, so an error can only be reported as an event.
     except httpx.HTTPError as error:
-        yield _encode_event(upstream_error(error).body())
+        yield error_event(error)
     finally:
         await response.aclose()
 
@@ -119,7 +119,7 @@ async def _start_next_turn(request: Request, body: bytes | None) -> httpx.Respon
     except ApiError as error:
         _log.warning("the engine did not continue after a tool's output: %s", error.detail)
         return None
-    if _can_be_joined(response):
+    if is_plain_stream(response):
         return response
     _log.warning("the engine did not continue after a tool's output: status %d", response.status_code)
     await response.aclose()
@@ -137,8 +137,3 @@ def _client_events(joiner: StreamJoiner, event: TurnEvent) -> Iterator[bytes]:
 
 def _encode_event(body: Mapping[str, Any]) -> bytes:
     return f"data: {compact_json(body)}\n\n".encode()
-
-
-def _can_be_joined(response: httpx.Response) -> bool:
-    """Whether a response is a plain stream of events, as it was requested. Any other is relayed."""
-    return response.status_code == 200 and is_event_stream(response) and not is_encoded(response)

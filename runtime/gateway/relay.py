@@ -16,7 +16,10 @@ from ..http.request_state import app_of
 from ..http.streaming import ClosingStreamingResponse
 from .gateway_state import gateway_state_of
 from .headers import client_headers
-from .upstream import raw_body
+from .turn_events import whole_turn
+from .upstream import error_event, is_plain_stream, raw_body
+
+_CHAT = b"/chat/completions"
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +70,21 @@ async def relay_request(request: Request) -> RelayedResponse:
         response = await cancel_on_disconnect(request, sent)
         stack.push_async_callback(response.aclose)
         body = raw_body(response)
+        if path.endswith(_CHAT) and is_plain_stream(response):
+            response.headers.pop("content-length", None)  # an error may end it
+            body = _whole_chat(body)
         if separation is not None and notes_id:
             body = separation.noting(app_of(request), path, response, body)
         return RelayedResponse(response, stack.pop_all().aclose, body)
+
+
+async def _whole_chat(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield a stream of chunks, and an error as its last event if it ends before the answer is complete."""
+    try:
+        async for piece in whole_turn(pieces):
+            yield piece
+    except httpx.HTTPError as error:
+        yield error_event(error)
 
 
 async def send_to_engine(request: Request, body: bytes, *, readable: bool = False) -> httpx.Response:

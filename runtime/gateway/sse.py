@@ -27,6 +27,11 @@ class EventSplitter:
         """No piece has arrived."""
         self._buffer = bytearray()
 
+    @property
+    def rest(self) -> bytes:
+        """The bytes after the last event."""
+        return bytes(self._buffer)
+
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """Yield each event that ends in ``piece``, with its final blank line.
 

@@ -1,10 +1,10 @@
-"""The events of one turn of an engine, and where the turn ends."""
+"""The events of one turn of an engine, and where the turn ends: read, or relayed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx
 from pydantic_core import from_json
 
-from .sse import UnreadableEventError, event_data, split_events
+from .sse import EventSplitter, UnreadableEventError, event_data, split_events
 
 _END_S: Final = 2.0
 """An engine that has finished its turn has this long for the usage and the end of the stream."""
@@ -64,7 +64,47 @@ async def turn_events(response: httpx.Response) -> AsyncGenerator[TurnEvent, Non
             raise
         _log.info("the engine did not end a complete stream: %r", error)
     if not complete:
-        raise httpx.RemoteProtocolError("its stream ended before the answer was complete")
+        raise _incomplete()
+
+
+async def whole_turn(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield a body of chunks unchanged, up to an end that comes before that of the answer.
+
+    Raises:
+        UnreadableEventError: an event has more than 8 MiB.
+        httpx.HTTPError: the engine broke off, or ended the stream before any choice had a ``finish_reason``,
+            with ``[DONE]`` or without.
+    """
+    splitter, complete = EventSplitter(), False
+    async for piece in pieces:
+        for event in splitter.feed(piece):
+            if not complete:
+                complete = _completes_relayed(event)
+            yield event
+    rest = splitter.rest
+    if not (complete or _completes_relayed(rest)):
+        raise _incomplete()
+    if rest:
+        yield rest
+
+
+def _completes_relayed(event: bytes) -> bool:
+    """Whether an event completes a turn.
+
+    Raises:
+        httpx.RemoteProtocolError: it ends the stream.
+    """
+    data = event_data(event)
+    if data.lstrip().startswith(_DONE):
+        raise _incomplete()
+    try:
+        return _completes_turn(_json_object(data))
+    except UnreadableEventError:
+        return False  # what it says is the client's to judge
+
+
+def _incomplete() -> httpx.RemoteProtocolError:
+    return httpx.RemoteProtocolError("its stream ended before the answer was complete")
 
 
 async def _next_event(events: AsyncGenerator[bytes, None], timeout_s: float | None) -> bytes | None:

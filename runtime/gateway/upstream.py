@@ -10,6 +10,7 @@ from agentrt.otel.http_client import http_client_span
 from agentrt.otel.propagation import trace_headers
 
 from ..http.errors import ApiError
+from ..http.strict_json import compact_json
 from .config import GatewayConfig
 from .headers import Header, forwarded_headers
 from .http11_transport import Http11Transport
@@ -93,6 +94,11 @@ def is_encoded(response: httpx.Response) -> bool:
     return encoding.lower() != "identity"
 
 
+def is_plain_stream(response: httpx.Response) -> bool:
+    """Whether a response is a stream of events that the gateway can read."""
+    return response.status_code == 200 and is_event_stream(response) and not is_encoded(response)
+
+
 async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Yield the body of ``response`` in pieces, still encoded.
 
@@ -104,6 +110,11 @@ async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
         pieces = whole_lines(pieces)
     async for piece in pieces:
         yield piece
+
+
+def error_event(error: httpx.HTTPError) -> bytes:
+    """Return the last event of a stream that has begun when the engine fails."""
+    return f"data: {compact_json(upstream_error(error).body())}\n\n".encode()
 
 
 def upstream_error(error: httpx.HTTPError) -> ApiError:

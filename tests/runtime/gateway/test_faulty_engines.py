@@ -60,6 +60,10 @@ def test_an_engine_that_does_not_speak_http(
     assert httpx.get(f"{gateway.url}/v1/models").status_code == 502
 
 
+RELAYED = STREAMED | {"tools": None}
+"""A stream that the gateway never continues."""
+
+
 @pytest.mark.parametrize(("stays", "code"), [(False, "upstream_unreachable"), (True, "upstream_timeout")])
 def test_an_engine_that_breaks_off_a_stream(
     start: Callable[..., Running],
@@ -69,12 +73,13 @@ def test_an_engine_that_breaks_off_a_stream(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gateway = start(scripted(HEAD + FIRST, stays=stays).url, upstream_timeout_s=0.5)
-    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
-    *_, word, error = events_of(answer)
-    assert word["choices"][0]["delta"] == {"content": "hi"}
-    assert error["error"]["code"] == code
-    with pytest.raises(httpx.RemoteProtocolError):  # relayed, and so incomplete
-        httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED | {"tools": None})
+    for body in (STREAMED, RELAYED):
+        answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=body)
+        *_, word, error = events_of(answer)
+        assert word["choices"][0]["delta"] == {"content": "hi"}
+        assert error["error"]["code"] == code
+    with pytest.raises(httpx.RemoteProtocolError):  # of another kind, and so incomplete
+        httpx.post(f"{gateway.url}/v1/completions", json=RELAYED)
     assert "the engine broke off" in caplog.text
     assert "ASGI" not in caplog.text, "uvicorn takes the incomplete answer for a fault of the gateway"
 
@@ -92,13 +97,14 @@ def test_stream_events_that_are_not_chunks(
     assert (done, after) == ("data: [DONE]", "")
 
 
-@pytest.mark.parametrize("cut", [b"", FINISHED[:30], FINISHED.rstrip()])
+@pytest.mark.parametrize("body", [STREAMED, RELAYED])
+@pytest.mark.parametrize("cut", [b"", FINISHED[:30], FINISHED.rstrip(), b": ping\n"])
 def test_an_engine_that_closes_before_the_answer_is_complete(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], cut: bytes
+    start: Callable[..., Running], scripted: Callable[..., Scripted], cut: bytes, body: Any
 ) -> None:
     """Without a length or chunks, HTTP takes any end of the connection for the end of the body."""
     gateway = start(scripted(STREAM + FIRST + cut).url)
-    *_, word, error = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED))
+    *_, word, error = events_of(httpx.post(f"{gateway.url}/v1/chat/completions", json=body))
     assert word["choices"][0]["delta"] == {"content": "hi"}
     assert error["error"]["code"] == "upstream_unreachable"
 
@@ -107,11 +113,12 @@ def test_an_engine_that_closes_before_the_answer_is_complete(
     "done", [b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\n", b"event: x\ndata:  [DONE] \n\n"]
 )
 @pytest.mark.parametrize("before", [b"", FIRST, CALL])
+@pytest.mark.parametrize("body", [STREAMED, RELAYED])
 def test_a_stream_that_is_done_before_the_answer_is_complete(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], before: bytes, done: bytes
+    start: Callable[..., Running], scripted: Callable[..., Scripted], body: Any, before: bytes, done: bytes
 ) -> None:
     gateway = start(scripted(STREAM + before + done).url)
-    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=body)
     *_, error = events_of(answer)
     assert error["error"]["code"] == "upstream_unreachable"
     assert b"[DONE]" not in answer.content
@@ -119,7 +126,7 @@ def test_a_stream_that_is_done_before_the_answer_is_complete(
         openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0, timeout=60) as client,
         pytest.raises(openai.APIError, match="its stream ended before the answer was complete"),
     ):
-        list(client.chat.completions.create(**STREAMED))
+        list(client.chat.completions.create(**body))
 
 
 def test_a_next_turn_that_is_done_before_it_is_complete(
@@ -177,13 +184,28 @@ def test_deep_arguments_arrive_as_the_text_that_they_are(
 def test_a_relayed_stream_that_ends_within_an_event_stays_incomplete(
     start: Callable[..., Running], scripted: Callable[..., Scripted]
 ) -> None:
-    relayed = STREAMED | {"tools": None}
     gateway = start(scripted(STREAM + FIRST + FINISHED[:30]).url)
     with pytest.raises(httpx.RemoteProtocolError):
-        httpx.post(f"{gateway.url}/v1/chat/completions", json=relayed)
-    for end in (b"", b"data: [DONE]", b"data: [DONE]\r\n"):
-        gateway = start(scripted(STREAM + FIRST + end).url)
-        assert httpx.post(f"{gateway.url}/v1/chat/completions", json=relayed).content == FIRST + end
+        httpx.post(f"{gateway.url}/v1/completions", json=RELAYED)
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        for end in (b"", b"data: {\n\ndata: [DONE]\n\n: bye\n\n", b"data: [DONE]", b"data: [DONE]\r\n"):
+            gateway = start(scripted(STREAM + FIRST + FINISHED + end).url)
+            assert httpx.post(gateway.url + path, json=RELAYED).content == FIRST + FINISHED + end
+
+
+@pytest.mark.parametrize("more", [{"tools": None}, {"n": 2}, {"tool_choice": "required"}])
+def test_streams_that_are_never_continued_pass_unchanged(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], more: Any
+) -> None:
+    body = b": ping\n\ndata: [\n\n" + FIRST + b'data: {"error": {"message": "x"}}\n\ndata: [DONE]\n\n'
+    gateway = start(scripted(STREAM + body).url)
+    assert httpx.post(f"{gateway.url}/v1/chat/completions", json=STREAMED | more).content == body
+    part = httpx.post(
+        f"{start(scripted(HEAD + FIRST).url).url}/v1/contexts/c/chat/completions", json=STREAMED
+    )
+    first, error = events_of(part)
+    assert first == json.loads(FIRST[6:])
+    assert error["error"]["code"] == "upstream_unreachable"
 
 
 @pytest.mark.parametrize("stays", [False, True])

@@ -26,7 +26,7 @@ with needs_extras("openai", "serve"):
 
     from agentrt import speculable
     from agentrt.adapters.openai import report_of, speculate
-    from agentrt.examples.gallery.options import Model
+    from agentrt.examples.gallery.script import Model, run_script
     from agentrt.examples.gallery.servers import running
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator, PatternSpeculator
@@ -117,4 +117,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(main)

@@ -31,7 +31,7 @@ with needs_extras("cli", "langgraph", "runtime"):
     from agentrt import Priority, priority, speculable
     from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
     from agentrt.examples.gallery.models import chat_model
-    from agentrt.examples.gallery.options import Model
+    from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator
 
@@ -118,4 +118,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(main)

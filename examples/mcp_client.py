@@ -24,8 +24,8 @@ with needs_extras("cli", "mcp", "runtime"):
 
     from agentrt import SpeculationSession, ToolCall
     from agentrt.adapters.mcp import McpTool, speculable_tools
-    from agentrt.examples.gallery.options import Model
     from agentrt.examples.gallery.pace import TOKENS_PER_SECOND
+    from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime import LocalRuntime
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator, PatternSpeculator
@@ -120,4 +120,4 @@ def main(questions: Annotated[list[str] | None, typer.Argument()] = None, model:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(main)

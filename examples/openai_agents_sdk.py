@@ -23,7 +23,7 @@ with needs_extras("openai-agents", "serve"):
     from agentrt import speculable
     from agentrt.adapters.openai_agents import report_of, speculate
     from agentrt.examples.gallery.client import openai_client
-    from agentrt.examples.gallery.options import Model
+    from agentrt.examples.gallery.script import Model, run_script
     from agentrt.examples.gallery.servers import running
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator
@@ -81,4 +81,4 @@ def main(questions: Annotated[list[str] | None, typer.Argument()] = None, model:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(main)

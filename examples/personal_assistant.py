@@ -55,6 +55,7 @@ from agentrt.examples.assistant.services import Services, running_services
 from agentrt.examples.assistant.view import BackgroundView, TurnView, describe
 from agentrt.examples.assistant.weather import fetch_weather
 from agentrt.examples.assistant.website import look_up
+from agentrt.examples.gallery.script import run_script
 from agentrt.reports import SpeculationObserver
 from agentrt.runtime import LocalRuntime, OpeningStep, RuntimeConfig
 from agentrt.runtime.nano import DRAFT_DIRECTORY
@@ -401,4 +402,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(main)

@@ -28,7 +28,7 @@ with needs_extras("cli", "langgraph", "runtime"):
     from agentrt.adapters.langchain import report_of, speculate
     from agentrt.config import TurnAhead
     from agentrt.examples.gallery.models import chat_model
-    from agentrt.examples.gallery.options import Model
+    from agentrt.examples.gallery.script import Model, run_script
     from agentrt.runtime.nano import DRAFT_DIRECTORY
     from agentrt.speculators import LocalSpeculator, PatternSpeculator
 
@@ -111,4 +111,4 @@ def main(cities: Annotated[list[str] | None, typer.Argument()] = None, model: Mo
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_script(main)

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from agentrt.errors import ConfigurationError
+
 
 @contextmanager
 def running(command: str, *options: str) -> Iterator[str]:
@@ -19,8 +21,8 @@ def running(command: str, *options: str) -> Iterator[str]:
     which may name a folder of contexts that another server holds, say.
 
     Raises:
-        RuntimeError: the server did not start. The message has what it printed, such as the line that
-            installs what is missing.
+        ConfigurationError: the server did not start. The message is the last line that it printed, such as
+            that which installs what is missing.
     """
     line = [sys.executable, "-m", "agentrt", command, "--port", "0", "--no-auth", *options]
     with (
@@ -46,4 +48,5 @@ def _address(server: subprocess.Popen[str]) -> str:
         printed.append(line)
         if address := re.search(r"^serving .* at (http\S+)$", line):
             return address[1]
-    raise RuntimeError("the server did not start:\n" + "".join(printed))
+    last = printed[-1].strip().removeprefix("agentrt: ") if printed else "it printed nothing. Try it by hand."
+    raise ConfigurationError(f"the server did not start: {last}")

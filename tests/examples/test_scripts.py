@@ -36,6 +36,22 @@ def test_each_has_help_and_takes_a_model(script: Path, tmp_path: Path) -> None:
     assert "--model" in run(tmp_path, "-m", f"agentrt.examples.{script.stem}", "--help")
 
 
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_model_that_there_is_not_is_one_line(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(script), "--model", "nope"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert line.startswith(f"{script.name}: ")
+    assert "nope" in line
+
+
 @pytest.mark.real_model
 def test_the_assistant_answers_what_it_is_given(tmp_path: Path) -> None:
     printed = run(

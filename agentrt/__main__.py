@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command line with this process's arguments. It always raises :class:`SystemExit`.
 
     An :class:`AgentRTError` is printed as one line on standard error, with exit code 2. Any other exception
-    is a fault of agentrt and keeps its traceback.
+    is a fault of agentrt and keeps its traceback. The code is 130 after Ctrl-C.
     """
     try:
         require_extra("cli")
@@ -22,6 +22,8 @@ def main() -> None:
     except AgentRTError as error:
         print(f"agentrt: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # before the command line handles it
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from agentrt.concurrency.interrupts import interrupts_deferred
 from agentrt.extras import needs_extra
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _DEFINED_IN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with needs_extra("runtime"):
+    with needs_extra("runtime"), interrupts_deferred():
         value = getattr(importlib.import_module(_DEFINED_IN[name], __name__), name)
     globals()[name] = value
     return value

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..concurrency.interrupts import interrupts_deferred
 from ..errors import WorkloadNotFoundError
 from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
@@ -152,7 +153,8 @@ def bench(
     if part:
         options["parts"] = _parts(name, part)
     with needs_extra("bench"):
-        module = importlib.import_module(f"agentrt.bench.{name}.main")
+        with interrupts_deferred():
+            module = importlib.import_module(f"agentrt.bench.{name}.main")
         report: BenchReport = module.run(quick=quick, workloads=workloads, progress=_progress, **options)
     _print(report)
     if json is not None:

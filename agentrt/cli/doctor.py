@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import typer
 
+from ..concurrency.interrupts import interrupts_deferred
 from ..errors import AgentRTError
 from ..extras import MODULES, Extra, missing_modules
 
@@ -82,9 +83,10 @@ def _extra_finding(extra: Extra) -> Finding:
 
 
 def _openvino_findings() -> Iterator[Finding]:
-    import openvino
+    with interrupts_deferred():
+        import openvino
 
-    from agentrt.runtime.model.openvino_core import openvino_core
+        from agentrt.runtime.model.openvino_core import openvino_core
 
     core = openvino_core()
     yield Finding("openvino", str(openvino.__version__))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..concurrency.interrupts import interrupts_deferred
 from ..extras import require_extra
 from .json_file import JsonFile, write_errors
 
@@ -49,17 +50,18 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
     """Return the profile, and the execution graph that the runtime would use."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from agentrt.runtime import RuntimeConfig
-    from agentrt.runtime.heg.granularity import QUANTUM_S, choose_granularity
-    from agentrt.runtime.heg.partition import Partition
-    from agentrt.runtime.heg.store import ProfileStore
-    from agentrt.runtime.model.directory import open_model_directory
-    from agentrt.runtime.model.paged import read_paged_graph
-    from agentrt.runtime.xpu.loading import load_profile
-    from agentrt.runtime.xpu.platforms import find_platform
-    from agentrt.runtime.xpu.profiler import count_steps
-    from agentrt.runtime.xpu.rooflines import simulated_profile
-    from agentrt.runtime.xpu.simulated import PREFIX, simulate
+    with interrupts_deferred():
+        from agentrt.runtime import RuntimeConfig
+        from agentrt.runtime.heg.granularity import QUANTUM_S, choose_granularity
+        from agentrt.runtime.heg.partition import Partition
+        from agentrt.runtime.heg.store import ProfileStore
+        from agentrt.runtime.model.directory import open_model_directory
+        from agentrt.runtime.model.paged import read_paged_graph
+        from agentrt.runtime.xpu.loading import load_profile
+        from agentrt.runtime.xpu.platforms import find_platform
+        from agentrt.runtime.xpu.profiler import count_steps
+        from agentrt.runtime.xpu.rooflines import simulated_profile
+        from agentrt.runtime.xpu.simulated import PREFIX, simulate
 
     config = RuntimeConfig()
     longest = config.prefill_chunk_tokens

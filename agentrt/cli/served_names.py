@@ -16,7 +16,8 @@ def names_of_models(models: Sequence[str], served_names: Sequence[str]) -> list[
     a ``~`` in it is expanded, as the shell expands only that of ``--model ~/FILE``.
 
     Raises:
-        BadParameter: a name does not say whose it is, or is that of a model that is not among ``models``.
+        BadParameter: a name does not say whose it is, is that of a model that is not among ``models``, or is
+            given twice.
     """
     from agentrt.runtime.model.directory import path_of
 
@@ -39,5 +40,8 @@ def names_of_models(models: Sequence[str], served_names: Sequence[str]) -> list[
                 f"{model!r} in {served!r} is no value of --model. Give one of {', '.join(models)}.",
                 param_hint=_OPTION,
             )
-        names[paths.index(path_of(model)) if separator else 0].append(name)
+        of_model = names[paths.index(path_of(model)) if separator else 0]
+        if name in of_model:
+            raise typer.BadParameter(f"{served!r} is given twice. Give it once.", param_hint=_OPTION)
+        of_model.append(name)
     return names

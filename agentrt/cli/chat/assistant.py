@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from ..opening_bar import opening_bar
+from .work_clock import WorkClock
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -40,6 +41,8 @@ class Assistant:
     asks_before_writes: bool
     """Whether tools that change data run only if the user agrees."""
     report: Callable[[], SpeculationReport]
+    clock: WorkClock
+    """Times answers."""
 
 
 @contextlib.contextmanager
@@ -77,6 +80,7 @@ def open_assistant(
 
     from .approval import ask_before_writes
 
+    clock = WorkClock()
     if max_tokens is None:
         max_tokens = MOST_TOKENS if model == "nano" else _MOST_TOKENS
     with contextlib.ExitStack() as stack:
@@ -95,7 +99,7 @@ def open_assistant(
             agent=assistant_agent(
                 with_drafts,
                 tools,
-                [] if why_not is None else [ask_before_writes(why_not)],
+                [] if why_not is None else [ask_before_writes(clock.stopped_by(why_not))],
                 system_prompt(runtime),
             ),
             tools=tools,
@@ -104,4 +108,5 @@ def open_assistant(
             examples=requests_about(opened),
             asks_before_writes=why_not is not None,
             report=lambda: report_of(with_drafts),
+            clock=clock,
         )

@@ -34,3 +34,9 @@ def test_a_home_folder_is_expanded_as_in_model() -> None:
 def test_names_that_do_not_say_whose_they_are(name: str, message: str) -> None:
     with pytest.raises(typer.BadParameter, match=message):
         names_of_models(["a", "b"], [name])
+
+
+@pytest.mark.parametrize("names", [["x", "x"], ["x", "y", "x=a"]])
+def test_a_name_that_is_given_twice(names: list[str]) -> None:
+    with pytest.raises(typer.BadParameter, match=f"'{names[-1]}' is given twice. Give it once"):
+        names_of_models(["a"], names)

@@ -1,13 +1,20 @@
 """The documentation's Python runs and prints what the page says; its links and paths exist."""
 
+import ast
+import asyncio
 import contextlib
+import inspect
 import io
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
+from agentrt.cli.main import app
+from agentrt.examples.gallery.servers import running
 from tests.house.project import PYPROJECT, ROOT
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,17 +46,30 @@ def test_python_in_the_documentation_runs(
     path: Path, line: int, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_block(path, line, code, printed, {"__name__": "__main__"})
+    with module_of(code) as module:
+        run_block(path, line, code, printed, module)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
 def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text, module = path.read_text(encoding="utf-8"), {"__name__": "__main__"}
-    for found in BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start("code")) + 1
-        run_block(path, line, found["code"], found["printed"], module)
+    text = path.read_text(encoding="utf-8")
+    with module_of(text) as module:
+        for found in BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start("code")) + 1
+            run_block(path, line, found["code"], found["printed"], module)
+
+
+@contextlib.contextmanager
+def module_of(code: str) -> Iterator[dict[str, object]]:
+    """Yield the module for code of a page: ``URL`` and ``TOKEN``, if it has them, are those of a server."""
+    module: dict[str, object] = {"__name__": "__main__"}
+    if not re.search(r"\bURL\b", code):
+        yield module
+        return
+    with running("serve", "--model", "nano") as url:
+        yield {**module, "URL": url, "TOKEN": "unused"}
 
 
 @pytest.fixture
@@ -64,12 +84,54 @@ def run_block(path: Path, line: int, code: str, printed: str | None, module: dic
     """Run a block of a page in ``module``, and compare what it prints."""
     output = io.StringIO()
 
-    # Empty lines in front make a traceback show the line of the document.
+    # Empty lines in front make a traceback show the line of the document. A cell of a notebook may await.
+    text = "\n" * (line - 1) + code
+    compiled = compile(text, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     with contextlib.redirect_stdout(output):
-        exec(compile("\n" * (line - 1) + code, str(path), "exec"), module)
+        if compiled.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(compiled, module))
+        else:
+            exec(compiled, module)
 
     if printed is not None:
         assert output.getvalue() == printed
+
+
+# What runs is marked "python" and what it prints "text"; the others are for programs that are not Python.
+LANGUAGES = {"python", "text", "sh", "bash", "toml", "yaml", ""}
+FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_python_is_exempt_from_being_run(path: Path) -> None:
+    found = FENCED.findall(path.read_text(encoding="utf-8"))
+
+    assert {language for language, _ in found} <= LANGUAGES
+    assert [code for language, code in found if language == "" and re.search(r"^(import|from) ", code)] == []
+
+
+def command_lines(path: Path) -> Iterator[list[str]]:
+    """Yield the words of each call of ``agentrt`` in the shell blocks of a page."""
+    for language, code in FENCED.findall(path.read_text(encoding="utf-8")):
+        for line in code.replace("\\\n", " ").splitlines() if language in ("sh", "bash") else ():
+            if re.match(r"\s*(?:\w+=\S+ +)*agentrt ", line):
+                words = shlex.split(line, comments=True)
+                yield words[words.index("agentrt") + 1 :]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_the_documentation_have_the_options_that_it_names(path: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    unknown = []
+    for words in command_lines(path):
+        if not words or words[0] not in commands:
+            continue
+        known = {
+            name for option in commands[words[0]].params for name in (*option.opts, *option.secondary_opts)
+        }
+        unknown += [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
+
+    assert unknown == []
 
 
 def anchors(path: Path) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.runtime.server.conftest import HELLO
 APPS: Any = {"tokens": Tokens([("owner", "o" * 20), ("mine", "m" * 20), ("other", "t" * 20)])}
 KEY: Any = {"upstream_key": "k" * 20}
 RESPONSE: Any = {"model": "nano", "input": "Hello!", "max_output_tokens": 4}
+OUTPUT: Any = {"name": "read", "params": {}, "output": "x"}
 UNKNOWN = {"response": "resp_unknown", "context": "ctx_unknown"}
 
 
@@ -137,6 +139,45 @@ def test_what_cannot_be_told_apart_is_refused(before_silence: tuple[Running, Scr
         if not path.startswith("/api/"):  # Ollama's errors have no code
             assert error_of(answer) == (403, "apps_share_engine_key")
     assert engine.heads == []
+
+
+DECIDED = {
+    "relayed": {
+        "GET /api/tags", "GET /api/version", "GET /health", "GET /metrics", "GET /v1/models",
+        "GET /v1/models/{model}", "POST /api/chat", "POST /api/embed", "POST /api/embeddings",
+        "POST /api/generate", "POST /api/show", "POST /detokenize", "POST /tokenize",
+        "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/contexts", "POST /v1/embeddings",
+        "POST /v1/responses",
+    },
+    "its app's": {
+        "DELETE /v1/contexts/{context_id}", "DELETE /v1/responses/{response_id}",
+        "GET /v1/contexts/{context_id}", "GET /v1/responses/{response_id}",
+        "GET /v1/responses/{response_id}/input_items", "POST /v1/cache-tool-output/{response_id}",
+        "POST /v1/contexts/{context_id}/chat/completions",
+    },
+    "refused": {"DELETE /v1/contexts", "GET /v1/contexts"},
+}  # fmt: skip
+"""What becomes of each route of `agentrt serve`: it stores nothing, or what it stores has its maker's id; is
+reached by the id of what an app has stored; or shows what all have stored, and stays refused."""
+
+
+def test_every_route_of_agentrt_serve_is_decided_on(
+    start: Callable[..., Running], scripted: Callable[..., Scripted], engine: Running
+) -> None:
+    """A new one is decided on in ``separation.py``, and then here: until then it is refused."""
+    silent = scripted(b"")
+    gateway = start(silent.url, **APPS, **KEY)
+    decided: dict[str, set[str]] = {decision: set() for decision in DECIDED}
+    for path, methods in httpx.get(f"{engine.url}/openapi.json").json()["paths"].items():
+        for method in map(str.upper, methods):
+            before = len(silent.heads)
+            url = gateway.url + re.sub(r"\{.*?\}", "unknown", path)
+            body: Any = [OUTPUT] if "cache-tool-output" in path else {}
+            answer = httpx.request(method, url, headers=headers_of("owner"), json=body)
+            refused = {403: "refused", 404: "its app's"}.get(answer.status_code)
+            decision = "relayed" if len(silent.heads) > before else str(refused)
+            decided[decision].add(f"{method} {path}")
+    assert decided == DECIDED
 
 
 @pytest.mark.parametrize("settings", [{"tokens": Tokens([("owner", "o" * 20)]), **KEY}, KEY, {}])

@@ -9,6 +9,8 @@ from typing import Any, Self
 from ..http.strict_json import MAX_VALUES, compact_json, has_more_values, parse_json
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
+_OF_ONE_PROMPT = ("continue_final_message", "ec_transfer_params", "kv_transfer_params", "mm_payload")
+"""Fields of vLLM's that are about the prompt of one request, and wrong for that of the next turn."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ResumableRequest:
             and isinstance(fields.get("messages"), list)
             and isinstance(fields.get("tools"), list)
             and fields["tools"]
+            and fields.get("add_generation_prompt") in (None, True)
+            and not any(fields.get(name) for name in _OF_ONE_PROMPT)
         ):
             return cls(fields, body)
         return None

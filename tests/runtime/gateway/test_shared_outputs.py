@@ -295,6 +295,22 @@ def test_a_redis_that_does_not_answer_is_not_waited_for(
 
 
 @NEEDED
+def test_what_a_slow_redis_is_late_with_counts_from_then_on(
+    replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere, engine = replicas()
+    with redis.client() as client:
+        client.client_pause(60_000, all=False)  # all that would change anything waits
+        monkeypatch.setattr(shared_outputs, "_STREAM_TIMEOUT_S", 0.02)
+        with streaming(here, engine) as (id, rest):
+            monkeypatch.setattr(shared_outputs, "_STREAM_TIMEOUT_S", 60.0)
+            assert submit(elsewhere, id) == 404, "not known there yet"
+            client.client_unpause()
+            until(lambda: submit(elsewhere, id) == 1)
+            assert results(rest()) == ["the text"]
+
+
+@NEEDED
 def test_a_redis_that_restarts_within_a_stream_loses_what_it_had(
     replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,9 @@ from .app_seal import AppSeal
 from .bounded_redis import BoundedRedis
 
 _STREAM_TIMEOUT_S: Final = 0.02
-"""A stream waits this long for Redis when it begins, and when a turn ends in calls without outputs."""
+"""A stream waits this long for Redis when it begins. What is late is done all the same."""
+_TAKE_TIMEOUT_S: Final = 0.1
+"""A stream waits this long when a turn ends in calls without outputs: a miss costs the client a request."""
 _SUBMISSION_TIMEOUT_S: Final = 0.25
 """A client waits this long when its output reached another replica. The stream goes on meanwhile."""
 _ENDED_S: Final = 60
@@ -169,7 +171,7 @@ class SharedResponse:
                 answers: list[Any] = await pipe.execute()
                 return answers
 
-        answers = await self.redis.ask(take, _STREAM_TIMEOUT_S) or []
+        answers = await self.redis.ask(take, _TAKE_TIMEOUT_S) or []
         for (name, call), ttl_ms, stored in zip(names.items(), answers[::2], answers[1::2], strict=False):
             output = self.seal.unseal(name, stored)
             if output is not None and ttl_ms > 0:

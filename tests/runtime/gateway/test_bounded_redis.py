@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agentrt.runtime.gateway import bounded_redis
 from agentrt.runtime.gateway.bounded_redis import BoundedRedis
 from agentrt.runtime.gateway.circuit_breaker import CircuitBreaker
 
@@ -32,6 +33,33 @@ def test_what_is_late_is_not_cancelled_and_then_not_asked_again() -> None:
         now = 5.0
         assert await redis.ask(late, 60.0) == "answer"
         assert await redis.ask(late, 60.0) == "answer"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("slow_s", "asked_again"), [(60.0, True), (-1.0, False)])
+def test_late_answers_show_that_it_works_unless_it_is_slow(
+    monkeypatch: pytest.MonkeyPatch, slow_s: float, asked_again: bool
+) -> None:
+    """A busy machine has several callers wait in vain at once; Redis may be well."""
+    monkeypatch.setattr(bounded_redis, "_SLOW_S", slow_s)
+
+    async def run() -> None:
+        breaker = CircuitBreaker(2, 5.0, lambda: 0.0)
+        redis = BoundedRedis("redis://127.0.0.1:1", breaker=breaker)
+        go_on = asyncio.Event()
+
+        async def late(_: Any) -> str:
+            await go_on.wait()
+            return "answer"
+
+        assert [await redis.ask(late, 0.0) for _ in range(3)] == [None] * 3
+        assert breaker.is_open
+        go_on.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert await redis.ask(late, 60.0) == ("answer" if asked_again else None)
+        await redis.aclose()
 
     asyncio.run(run())
 

@@ -212,9 +212,9 @@ class ModelBudgetError(ModelError):
     def __init__(self, model: str, needed: float, budget: float, used: float) -> None:
         """``needed``, ``budget`` and ``used`` (by models with requests) are bytes."""
         super().__init__(
-            f"the model {model!r} needs {needed / 2**30:.1f} GiB, but models in use have {used / 2**30:.1f} "
-            f"of the {budget / 2**30:.1f} GiB of the memory budget. Try again when their requests have "
-            "ended, or raise the budget."
+            f"the model {model!r} needs {_mib(needed)} MiB, but models in use have {_mib(used)} of the "
+            f"{int(budget // 2**20)} MiB of the memory budget. Try again when their requests have ended, or "
+            "raise the budget."
         )
         self.model = model
 
@@ -222,15 +222,30 @@ class ModelBudgetError(ModelError):
 class ModelTooLargeError(ModelError):
     """A model of a pool needs more than the whole memory budget, so that it cannot be loaded."""
 
-    def __init__(self, model: str, needed: float, budget: float) -> None:
-        """``needed`` and ``budget`` are bytes."""
+    def __init__(self, model: str, needed: float, budget: float, *, estimated: bool = False) -> None:
+        """``needed`` and ``budget`` are bytes.
+
+        ``needed`` is ``estimated`` until the model was loaded once: its activations are not in it.
+        """
+        if estimated:
+            need = (
+                f"{_mib(needed)} MiB for its weights and KV cache, and as much as these or more for its "
+                "activations"
+            )
+            advice = f"{_mib(2 * needed)} or more; if it needs still more, the next error says how much"
+        else:
+            need = f"{_mib(needed)} MiB for its weights, activations and KV cache"
+            advice = f"{_mib(needed)} or more"
         super().__init__(
-            f"{model} needs {needed / 2**30:.1f} GiB for its weights, activations and KV cache, more than "
-            f"the memory budget of {budget / 2**30:.1f} GiB. Give --memory-budget-mib "
-            f"{math.ceil(needed / 2**20)} or more (memory_budget_bytes in Python), or choose a smaller model "
-            "or KV cache."
+            f"{model} needs {need}. The memory budget is {int(budget // 2**20)} MiB. Give "
+            f"--memory-budget-mib {advice} (memory_budget_bytes in Python), or choose a smaller model or KV cache."
         )
         self.model = model
+
+
+def _mib(size: float) -> int:
+    """Return a number of bytes in MiB, rounded up: as a limit, it suffices."""
+    return math.ceil(size / 2**20)
 
 
 class ModelDownloadError(ModelError):

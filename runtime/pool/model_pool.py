@@ -103,7 +103,7 @@ class ModelPool(AbstractContextManager["ModelPool"]):
         """
         first = self.models[0]
         runtime = self._open_runtime(first.model, first.config, on_step=on_step, **first.contexts_for_opening)
-        first.memory_bytes = runtime.memory_bytes
+        first.note_memory(runtime)
         try:
             self._check_budget(first)
         except ConfigurationError:
@@ -187,7 +187,7 @@ class ModelPool(AbstractContextManager["ModelPool"]):
 
     async def _accept(self, model: PooledModel, runtime: LocalRuntime) -> None:
         """Make ``runtime`` that of ``model``, if what it really needs fits the budget; close it otherwise."""
-        model.memory_bytes = runtime.memory_bytes
+        model.note_memory(runtime)
         try:
             await self._make_room_for(model)
         except (ModelBudgetError, ModelTooLargeError):
@@ -287,7 +287,12 @@ class ModelPool(AbstractContextManager["ModelPool"]):
 
     def _check_size(self, model: PooledModel) -> None:
         if model.memory_bytes > self.memory_budget_bytes:
-            raise ModelTooLargeError(model.name, model.memory_bytes, self.memory_budget_bytes)
+            raise ModelTooLargeError(
+                model.name,
+                model.memory_bytes,
+                self.memory_budget_bytes,
+                estimated=model.memory_estimated,
+            )
 
 
 def _note_exception(task: asyncio.Task[None]) -> None:

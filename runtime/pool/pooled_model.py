@@ -43,7 +43,9 @@ class PooledModel:
         self.runtime: LocalRuntime | None = None
         """The runtime while the status is ``loaded``."""
         self.memory_bytes = memory_bytes
-        """Bytes that it needs: an estimate until it was loaded once."""
+        """Bytes that it needs."""
+        self.memory_estimated = True
+        """Whether these are an estimate, without activations: until it was loaded once."""
         self.context_length: int | None = None
         """Maximum number of tokens of prompt and answer together; None until it was loaded once."""
         self.takes_tools = True
@@ -103,9 +105,14 @@ class PooledModel:
         self.runtime = runtime
         self.status = ModelStatus.LOADED
         self.loads += 1
-        self.memory_bytes = runtime.memory_bytes
+        self.note_memory(runtime)
         self.context_length = runtime.context_length
         self.takes_tools = runtime.call_format is not None
+
+    def note_memory(self, runtime: LocalRuntime) -> None:
+        """Note what the model needs, which ``runtime`` has loaded."""
+        self.memory_bytes = runtime.memory_bytes
+        self.memory_estimated = False
 
     @property
     def contexts_for_opening(self) -> Mapping[str, Any]:

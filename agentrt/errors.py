@@ -238,7 +238,8 @@ class ModelTooLargeError(ModelError):
             advice = f"{_mib(needed)} or more"
         super().__init__(
             f"{model} needs {need}. The memory budget is {int(budget // 2**20)} MiB. Give "
-            f"--memory-budget-mib {advice} (memory_budget_bytes in Python), or choose a smaller model or KV cache."
+            f"--memory-budget-mib {advice} (memory_budget_bytes in Python), or choose a smaller model or KV "
+            "cache."
         )
         self.model = model
 

@@ -58,4 +58,5 @@ def _bad_parameter() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise typer.BadParameter(str(error)) from error
+        # The option is named by typer, or by the key of the config file.
+        raise typer.BadParameter(str(error).removeprefix("--upstream: ")) from error

@@ -134,3 +134,4 @@ def test_it_refuses_what_the_command_refuses(folder: Path, command: str, line: s
     assert str(shown.value) == str(started.value)
     assert shown.value.line == 2
     assert str(shown.value).count(". ") >= 1
+    assert "--upstream: " not in str(shown.value)  # the key names it

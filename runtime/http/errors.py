@@ -37,6 +37,12 @@ OLLAMA_ROUTES: Final = "/api/"
 _log: Final = logging.getLogger(__name__)
 _BUSY_MODELS_RETRY_S = "5"
 _TYPE: Final = re.compile(r"str|(?:list|dict|literal)\[.*\]")
+_WHOLE_BODY: Final = {
+    "missing": "the body is empty. Send one in JSON.",
+    "list_type": "the body is no JSON array. Send one: [{…}].",
+    "model_attributes_type": "the body is no JSON object. Send one: {…}.",
+}
+"""What is wrong with a whole body, by pydantic's types of errors."""
 _MAX_CHARACTERS = 1000
 """Longer messages, which quote the request, are cut in the middle: what to do next stands at their end."""
 
@@ -201,18 +207,9 @@ def _validation_error(error: RequestValidationError) -> ApiError:
         param += f"[{part}]" if isinstance(part, int) else f".{part}" if param else str(part)
     missing = first["type"] == "missing"
     code = "missing_required_parameter" if missing else "invalid_type"
-    if not path:
-        message = _body_problem(first["type"])
-    else:
+    if path:
         message = f"{param}: {'is missing. Send it.' if missing else first['msg']}"
+    else:
+        message = _WHOLE_BODY.get(first["type"], str(first["msg"]))
     # The message may quote the request, which may hold lone surrogates.
     return ApiError(400, message.encode("utf-8", "replace").decode(), param=param or None, code=code)
-
-
-def _body_problem(kind: str) -> str:
-    """Return what is wrong with a whole body by pydantic's type of the error."""
-    if kind == "missing":
-        return "the body is empty. Send one in JSON."
-    if kind == "list_type":
-        return "the body is no JSON array. Send one: [{…}]."
-    return "the body is no JSON object. Send one: {…}."

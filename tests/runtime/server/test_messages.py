@@ -68,6 +68,11 @@ def test_a_body_that_is_no_object(http: httpx.Client, body: bytes) -> None:
         assert answer == (400, "the body is no JSON array. Send one: [{…}].")
 
 
+def test_a_body_whose_fields_do_not_go_together(http: httpx.Client) -> None:
+    answer = refused(http.post("/tokenize", json={"prompt": "x", "messages": HELLO}))
+    assert answer == (400, "give either prompt or messages.")
+
+
 def test_a_field_that_is_missing(http: httpx.Client) -> None:
     assert refused(http.post(CHAT, json={})) == (400, "messages: is missing. Send it.")
     assert refused(http.post("/api/chat", json={"model": "nano"})) == (400, "messages: is missing. Send it.")

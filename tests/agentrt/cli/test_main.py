@@ -90,6 +90,19 @@ def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2() -> None:
     assert ended.stderr == "agentrt: the mail delay is 85.0 s; choose between 0 and 60 seconds.\n"
 
 
+def test_ctrl_c_before_the_command_line_is_read_prints_nothing() -> None:
+    code = """
+        import importlib.abc, sys
+        class Interrupting(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "agentrt.cli.main":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupting())
+    """
+    ended = run(textwrap.dedent(code) + START, "--help")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
 def test_an_unexpected_error_keeps_its_traceback() -> None:
     code = """
         import sys, types

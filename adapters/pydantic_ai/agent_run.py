@@ -22,6 +22,7 @@ from agentrt.turns.shared import SharedState
 from agentrt.turns.turn import Turn
 
 from .claiming_toolset import claiming_tool
+from .code_mode import reachable_tools
 from .guards import restrictions_of_run
 from .messages import answered_ids, function_schemas, openai_messages
 from .run_tool import RunTool
@@ -60,9 +61,10 @@ class AgentRun:
         if manager is None or manager.tools is None:
             return
         self._context = context = manager.ctx or context
-        self._speculable.check_names(manager.tools, manager.toolset)
+        reachable = list(reachable_tools(manager.tools))
+        self._speculable.check_names([name for name, _, _ in reachable], manager.toolset)
         self._tools = {}
-        for name, tool in manager.tools.items():
+        for name, tool, runner in reachable:
             claiming = claiming_tool(tool)
             if claiming is None:
                 continue
@@ -72,7 +74,7 @@ class AgentRun:
                 known = self._known.get(name)
                 if known is None:
                     known = self._known[name] = RunTool(name, options, self._slots)
-                known.take_step(tool, claiming, context)
+                known.take_step(tool, claiming, context, runner)
                 self._tools[name] = known
 
     def start_turn(
@@ -84,6 +86,12 @@ class AgentRun:
         """Start speculating beside a model request; return None if it offers no speculable tool."""
         choice: Any = (settings or {}).get("tool_choice")
         offered = offered_tools(parameters.function_tools, getattr(choice, "function_tools", choice))
+        if offered is not None:
+            offered |= {
+                name
+                for name, tool in self._tools.items()
+                if tool.runner and tool.runner.tool_def.name in offered
+            }
         missing = not_offered(self._tools, offered)
         if self._context is None or len(missing) == len(self._tools):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic_ai.capabilities import AbstractCapability, Hooks
@@ -97,11 +97,13 @@ def _reasons(context: RunContext[Any], name: str, tool: RunTool) -> Iterator[str
         return
     if any(_DURABLE in type(toolset).__module__ for toolset in (*around, tool.claiming.leaf.wrapped)):
         yield "a durable execution records its calls"
+    runner = tool.runner
     for toolset in around:
-        if _toolset_decides(toolset):
+        if _toolset_decides(toolset) and (runner is None or toolset is not runner.toolset):
             yield f"the toolset {type(toolset).__name__} has to let the call pass"
+    seen = {name, tool.definition.name, *(() if runner is None else (runner.tool_def.name,))}
     for capability in _capabilities(context.root_capability):
-        if _capability_decides(capability, name):
+        if _capability_decides(capability, seen):
             yield f"the capability {type(capability).__name__} has to let the call pass"
 
 
@@ -118,19 +120,19 @@ def _capabilities(root: AbstractCapability[Any] | None) -> list[AbstractCapabili
     return found
 
 
-def _capability_decides(capability: AbstractCapability[Any], tool: str) -> bool:
+def _capability_decides(capability: AbstractCapability[Any], tools: Collection[str]) -> bool:
     if _is_marked(type(capability)):
         return False
     if any(not _is_of_library(getattr(type(capability), hook)) for hook in _DECIDING):
         return True
     return isinstance(capability, Hooks) and any(
-        _hook_decides(entry, tool) for hook in _DECIDING for entry in capability._get(hook)
+        _hook_decides(entry, tools) for hook in _DECIDING for entry in capability._get(hook)
     )
 
 
-def _hook_decides(entry: Any, tool: str) -> bool:
+def _hook_decides(entry: Any, tools: Collection[str]) -> bool:
     chosen = getattr(entry, "tools", None)
-    return (chosen is None or tool in chosen) and not getattr(entry.func, _MARK, False)
+    return (chosen is None or not chosen.isdisjoint(tools)) and not getattr(entry.func, _MARK, False)
 
 
 def _is_marked(kind: type) -> bool:

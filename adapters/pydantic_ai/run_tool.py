@@ -58,6 +58,8 @@ class RunTool:
         self._tool: ToolsetTool[Any]
         self._claiming: ClaimingTool[Any]
         self._context: RunContext[Any]
+        self.runner: ToolsetTool[Any] | None = None
+        """The tool whose code calls this one in the present step; None if the model calls it."""
 
     @property
     def definition(self) -> ToolDefinition:
@@ -70,10 +72,14 @@ class RunTool:
         return self._claiming
 
     def take_step(
-        self, tool: ToolsetTool[Any], claiming: ClaimingTool[Any], context: RunContext[Any]
+        self,
+        tool: ToolsetTool[Any],
+        claiming: ClaimingTool[Any],
+        context: RunContext[Any],
+        runner: ToolsetTool[Any] | None,
     ) -> None:
-        """Take the tool as the agent calls it in the next step, and the step's context."""
-        self._tool, self._claiming, self._context = tool, claiming, context
+        """Take the tool as the agent calls it in the next step, the step's context, and :attr:`runner`."""
+        self._tool, self._claiming, self._context, self.runner = tool, claiming, context, runner
 
     async def claim(
         self,
@@ -84,7 +90,8 @@ class RunTool:
     ) -> Any:
         """Answer a real call from its speculation, or else by ``run()``."""
         key = functools.partial(self.described.key, Invocation(kwargs=dict(arguments)))
-        result = await self.described.aclaim(context.tool_call_id, key, run, scope)
+        call_id = None if self.runner else context.tool_call_id  # ids of calls in code are not the answer's
+        result = await self.described.aclaim(call_id, key, run, scope)
         if not isinstance(result, _Result):
             return result
         if result.spent is not None:

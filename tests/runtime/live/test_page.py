@@ -98,7 +98,11 @@ def test_the_token_is_in_no_address(page: Any, server: Running) -> None:
 
 def test_a_token_that_is_not_the_owners(page: Any, server: Running) -> None:
     page.goto(server.url)
-    for token, said in (("x" * 20, "needs the token"), ("n" * 20, "not the owner's")):
+    for token, said in (
+        ("x" * 20, "does not know this token"),
+        ("\N{RIGHTWARDS ARROW} x", "does not know this token"),
+        ("n" * 20, "not the owner's"),
+    ):
         page.get_by_label("Token of the server's owner").fill(token)
         page.get_by_role("button", name="Connect").click()
         wait(page, "said => document.getElementById('status').innerText.includes(said)", said)
@@ -107,6 +111,24 @@ def test_a_token_that_is_not_the_owners(page: Any, server: Running) -> None:
     page.get_by_role("button", name="Connect").click()
     wait(page, "live.state.t !== null")
     assert page.locator("#access").is_hidden()
+
+
+def test_a_server_that_falls_silent_is_asked_again(page: Any, server: Running) -> None:
+    open_live(page, server)
+    # From the next frame on nothing is heard, as after a sleep of the computer, and twenty seconds are none.
+    page.evaluate(
+        """() => {
+            const { setTimeout } = window;
+            window.setTimeout = (act, ms) => setTimeout(act, ms === MOST_SILENT_MS ? 0 : ms);
+            ReadableStreamDefaultReader.prototype.read = function read() {
+                return this.closed.then(() => ({ done: true }));
+            };
+            live.stream.open = () => { window.again = true; };
+        }"""
+    )
+    assert page.inner_text("#status") == "Live"
+    wait(page, "document.getElementById('status').innerText.includes('does not answer')")
+    wait(page, "window.again === true")
 
 
 def test_without_tokens_it_asks_for_none(page: Any, start: Callable[..., Running]) -> None:
@@ -317,6 +339,37 @@ def test_dark_and_light(page: Any, server: Running) -> None:
     assert page.evaluate(CONTRASTS)["ground"] == grounds["dark"]
 
 
+NARROW = """() => {
+    const whole = (cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getClientRects().length < 2;
+    };
+    const broken = [...document.querySelectorAll("td:not(.name)")].filter((cell) => !whole(cell));
+    return [document.documentElement.scrollWidth, broken.map((cell) => cell.innerText)];
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 360, 700, 1200])
+def test_any_width_and_long_names(page: Any, server: Running, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 740})
+    page.goto(server.url)
+    row = {
+        "id": "gen_01234567",
+        "app": "a" * 64,
+        "context": "ctx_01234567",
+        "class": "proactive",
+        "position": 1,
+    }
+    row |= {"state": "prefill", "promoted": True, "first_token_s": 0.2, "age_s": 2.5, "outcome": "cancelled"}
+    kv = {"bytes": 2**30, "free_bytes": 2**29, "cached_bytes": 0, "held": [row | {"bytes": 2**28}]}
+    long = {"requests": [row], "ended": [row], "answered": [{"tools": ["t" * 64]}], "kv": kv}
+    page.evaluate("document.querySelector('details').open = true")
+    apply(page, frame(name="m" * 100, kernels=[[1, 0.5, 0.1, 1, 1, 1, "gen_01234567", 2]], **long))
+    wait(page, "document.querySelector('#requests tbody').innerText.includes('promoted')")
+    assert page.evaluate(NARROW) == [width, []]
+
+
 def replayed(page: Any, path: Path) -> None:
     """Open a recording in a page that no server has sent."""
     page.goto(FILE)
@@ -346,6 +399,36 @@ def test_a_saved_run_replays_without_a_server(page: Any, server: Running, tmp_pa
     page.focus("#play")
     page.keyboard.press("Space")
     wait(page, "live.player.t > 0")
+
+
+def test_a_hostile_recording_runs_no_script_without_a_server(page: Any, tmp_path: Path) -> None:
+    row = {"id": HOSTILE, "app": HOSTILE, "class": HOSTILE, "state": HOSTILE, "outcome": HOSTILE}
+    model = {"name": HOSTILE, "xpus": [HOSTILE], "requests": [row], "ended": [row]}
+    file = tmp_path / "<img src=x onerror=window.ran=1>.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(**model), frame(**model) | {"t": 2.0}]}))
+    replayed(page, file)
+    wait(page, "name => document.querySelector('#requests tbody').innerText.includes(name)", HOSTILE)
+    # Behind a timer: what the driver itself evaluates is exempt from the policy.
+    refused = page.evaluate(
+        """() => new Promise((done) => setTimeout(() => {
+            try { document.body.innerHTML = "<img src=x onerror='window.ran=1'>"; } catch { done(true); }
+            done(false);
+        }))"""
+    )
+    assert refused
+    assert page.evaluate("window.ran") is None
+
+
+def test_keys_leave_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9.0}]}))
+    open_live(page, server)
+    page.set_input_files("#file", file)
+    wait(page, "document.activeElement.id === 'play'")
+    page.focus("#leave")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "file"
+    wait(page, "live.state.t !== null")
 
 
 def test_a_trace_of_kernels_replays(page: Any, runtime: LocalRuntime, tmp_path: Path) -> None:

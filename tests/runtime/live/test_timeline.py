@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.http.serving import Running
+from tests.runtime.http.serving import Running, until
 from tests.runtime.live.test_page import apply, frame
 
 # The kinds of bars at these times, read from the pixels of the timeline: 0 none, 1 proactive, 2 reactive.
@@ -123,6 +123,18 @@ def test_a_pause_stops_what_is_shown_and_not_how(drawing: Any) -> None:
     assert drawing.inner_text("#window") == "1 second"
     assert shown(drawing, [99.25, 99.75]) == [1, 0]
     assert drawing.inner_text("#lanes tbody").split("\t")[1:4] == ["0 %", "50 %", "50 %"]
+
+
+def test_other_colours_and_another_width_draw_anew(drawing: Any) -> None:
+    apply(drawing, at(100, bar(95, 1)))
+    drawing.evaluate(DRAW, [100])
+    for change in ("live.setTheme('dark')", "live.setTheme('light')"):
+        drawing.evaluate(change)
+        assert drawing.evaluate(DRAW, [100]) > 1
+    drawing.set_viewport_size({"width": 500, "height": 700})
+    until(lambda: drawing.evaluate("live.timeline.width") < 500)
+    drawing.evaluate(DRAW, [100])
+    assert shown(drawing, [94.5, 95.5, 96.5]) == [0, 1, 0]
 
 
 def test_the_clock_is_even_although_frames_come_unevenly(page: Any, server: Running) -> None:

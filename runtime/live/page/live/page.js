@@ -10,6 +10,7 @@ const STATUS = {
   connecting: "Connecting",
   live: "Live",
   token: "The server needs the token of its owner",
+  unknown: "The server does not know this token",
   owner: "This token is not the owner's, which is the first one of the token file",
   lost: "The server does not answer. Trying again",
 };
@@ -62,7 +63,7 @@ class LivePage {
 
   say(what) {
     setText(byId("status"), STATUS[what]);
-    const asks = what === "token" || what === "owner";
+    const asks = ["token", "unknown", "owner"].includes(what);
     if (asks) sessionStorage.removeItem(TOKEN);
     byId("access").hidden = !asks;
     if (asks) byId("token").focus();
@@ -134,6 +135,7 @@ class LivePage {
   leave() {
     this.player = null;
     byId("player").hidden = true;
+    byId("file").focus(); // what had it is hidden
     this.state.clear();
     this.changed = true;
     this.connect();

@@ -2,10 +2,11 @@
 "use strict";
 
 const MOST_UNREAD = 16 * 2 ** 20; // characters of one event
+const MOST_SILENT_MS = 20000; // an idle server sends a frame every five seconds, also to a thousand pages
 const RETRY_MS = [1000, 2000, 5000, 10000, 30000];
 
 class EventStream {
-  // onEvent receives the data of each event; onStatus one of "connecting", "live", "token", "owner", "lost".
+  // onEvent receives the data of each event; onStatus one of the names in STATUS.
   constructor(address, onEvent, onStatus) {
     this.address = address;
     this.onEvent = onEvent;
@@ -29,6 +30,11 @@ class EventStream {
   }
 
   async read(signal) {
+    // Nothing else may be in a header; no server has such a token.
+    if (/[^\x21-\x7e]/.test(this.token)) {
+      this.onStatus("unknown");
+      return;
+    }
     this.onStatus("connecting");
     try {
       const response = await fetch(this.address, {
@@ -39,7 +45,8 @@ class EventStream {
         signal,
       });
       if (response.status === 401 || response.status === 403) {
-        this.onStatus(response.status === 401 ? "token" : "owner");
+        const needed = this.token ? "unknown" : "token";
+        this.onStatus(response.status === 401 ? needed : "owner");
         return;
       }
       if (!response.ok) throw new Error(`status ${response.status}`);
@@ -60,7 +67,10 @@ class EventStream {
   async readEvents(reader) {
     let unread = "";
     for (;;) {
+      // A computer that slept, or a network that is gone, ends no stream.
+      const silence = setTimeout(() => reader.cancel(), MOST_SILENT_MS);
       const { done, value } = await reader.read();
+      clearTimeout(silence);
       if (done) return;
       unread += value;
       const events = unread.split("\n\n");

@@ -42,7 +42,10 @@ class DataTable {
   showRow(element, row) {
     const width = row === null ? 1 : this.columns.length;
     while (element.cells.length > width) element.deleteCell(-1);
-    while (element.cells.length < width) element.insertCell();
+    while (element.cells.length < width) {
+      const [, , kind] = this.columns[element.cells.length];
+      element.insertCell().className = kind ?? "";
+    }
     element.cells[0].colSpan = row === null ? this.columns.length : 1;
     if (row === null) setText(element.cells[0], this.empty);
     else this.columns.forEach(([, cell], place) => setText(element.cells[place], cell(row)));
@@ -81,7 +84,7 @@ const appOf = (row) => row.app || "no name";
 
 const REQUESTS = [
   ["Class", (row) => row.class],
-  ["App", appOf],
+  ["App", appOf, "name"],
   ["Request", (row) => row.id],
   ["Context", (row) => row.context],
   ["State", stateOf],
@@ -92,7 +95,7 @@ const REQUESTS = [
 ];
 const ENDED = [
   ["Class", (row) => row.class],
-  ["App", appOf],
+  ["App", appOf, "name"],
   ["Request", (row) => row.id],
   ["Outcome", (row) => row.outcome],
   ["Queued", (row) => seconds(row.queued_s)],
@@ -100,37 +103,37 @@ const ENDED = [
   ["Total", (row) => seconds(row.total_s)],
 ];
 const MEMORY = [
-  ["App", appOf],
+  ["App", appOf, "name"],
   ["Context", (row) => row.context],
   ["KV memory", (row) => bytes(row.bytes)],
 ];
 const MODELS = [
-  ["Model", (row) => row.name],
+  ["Model", (row) => row.name, "name"],
   ["Status", (row) => (row.stalled_s > 5 ? `no progress for ${seconds(row.stalled_s)}` : row.status)],
   ["Running", (row) => integer(row.running)],
   ["Waiting", (row) => integer(row.waiting)],
   ["Memory", (row) => bytes(row.memory_bytes)],
 ];
 const LANES = [
-  ["XPU", (row) => row.name],
+  ["XPU", (row) => row.name, "name"],
   ["Reactive", (row) => percent(row.reactive)],
   ["Proactive", (row) => percent(row.proactive)],
   ["Idle", (row) => percent(Math.max(0, 1 - row.reactive - row.proactive))],
   ["Kernels a second", (row) => integer(row.kernels)],
 ];
 const KERNELS = [
-  ["XPU", (row) => row.lane],
+  ["XPU", (row) => row.lane, "name"],
   ["Class", (row) => (row.bar.reactive ? "reactive" : "proactive")],
   ["Stage", (row) => row.bar.stage],
   ["Duration", (row) => `${(1000 * (row.bar.end - row.bar.start)).toFixed(2)} ms`],
   ["Request", (row) => row.bar.request + (row.bar.others ? ` and ${row.bar.others} others` : "")],
 ];
 const TOOLS = [
-  ["Tool", (row) => row[0]],
+  ["Tool", (row) => row[0], "name"],
   ["Calls answered", (row) => integer(row[1])],
 ];
 const SPECULATED = [
-  ["Tool", (row) => row.tool],
+  ["Tool", (row) => row.tool, "name"],
   ["What", (row) => row.what],
   ["Saved", (row) => seconds(row.saved_s)],
 ];

@@ -131,6 +131,25 @@ def test_a_server_that_falls_silent_is_asked_again(page: Any, server: Running) -
     wait(page, "window.again === true")
 
 
+def test_a_stream_that_has_ended_is_not_ended_again(page: Any, server: Running) -> None:
+    open_live(page, server)
+    page.evaluate(
+        """() => {
+            const { setTimeout, clearTimeout } = window;
+            window.waiting = new Set();
+            window.setTimeout = (act, ms) => {
+                const timer = setTimeout(act, ms);
+                if (ms === MOST_SILENT_MS) window.waiting.add(timer);
+                return timer;
+            };
+            window.clearTimeout = (timer) => { window.waiting.delete(timer); clearTimeout(timer); };
+        }"""
+    )
+    wait(page, "window.waiting.size === 1")
+    page.evaluate("live.stream.close()")
+    wait(page, "window.waiting.size === 0")
+
+
 def test_without_tokens_it_asks_for_none(page: Any, start: Callable[..., Running]) -> None:
     server = start()
     page.goto(server.url)

@@ -67,10 +67,7 @@ class EventStream {
   async readEvents(reader) {
     let unread = "";
     for (;;) {
-      // A computer that slept, or a network that is gone, ends no stream.
-      const silence = setTimeout(() => reader.cancel(), MOST_SILENT_MS);
-      const { done, value } = await reader.read();
-      clearTimeout(silence);
+      const { done, value } = await this.readSome(reader);
       if (done) return;
       unread += value;
       const events = unread.split("\n\n");
@@ -79,6 +76,16 @@ class EventStream {
       for (const event of events) {
         if (event.startsWith("data: {\"n\"")) this.onEvent(event.slice("data: ".length));
       }
+    }
+  }
+
+  // Read what comes next. A computer that slept, or a network that is gone, ends no stream.
+  async readSome(reader) {
+    const silence = setTimeout(() => reader.cancel(), MOST_SILENT_MS);
+    try {
+      return await reader.read();
+    } finally {
+      clearTimeout(silence);
     }
   }
 }

@@ -31,7 +31,7 @@ class Colours {
   // Called when the theme changes: reading styles for each frame would be slow.
   read() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["text", "quiet", "line", "reactive", "proactive"]) {
+    for (const name of ["quiet", "line", "reactive", "proactive"]) {
       this[name] = style.getPropertyValue(`--${name}`).trim();
     }
   }

@@ -20,7 +20,7 @@ from .bounded_redis import BoundedRedis
 
 _STREAM_TIMEOUT_S: Final = 0.02
 """A stream waits this long for Redis when it begins. What is late is done all the same."""
-_TAKE_TIMEOUT_S: Final = 0.1
+_TAKE_TIMEOUT_S: Final = 0.25
 """A stream waits this long when a turn ends in calls without outputs: a miss costs the client a request."""
 _SUBMISSION_TIMEOUT_S: Final = 0.25
 """A client waits this long when its output reached another replica. The stream goes on meanwhile."""

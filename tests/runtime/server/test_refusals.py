@@ -75,7 +75,7 @@ def test_bodies_that_are_not_requests(http: httpx.Client, content: bytes) -> Non
 def test_bodies_of_another_kind(http: httpx.Client, kind: str | None) -> None:
     headers = {} if kind is None else {"content-type": kind}
     response = http.post(POST, content=json.dumps(REQUEST), headers=headers)
-    assert response.status_code == 400
+    assert response.status_code == 415
     error_of(response)
 
 

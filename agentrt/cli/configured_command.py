@@ -12,7 +12,7 @@ from typing import Any, Final
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import ConfigFileError
+from ..errors import ConfigurationError
 from ..finite import parse_problem
 from ..settings import expanded_path
 from .command import Command
@@ -52,16 +52,10 @@ class ConfiguredCommand(Command):
             return super().parse_args(ctx, args)
         given = self.given(ctx, args)
         replaced = {name for option in given for name in _REPLACES.get(option, ())}
-        ctx.default_map = {
-            name: value for name, value in self.values_of(file).items() if name not in replaced
-        }
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            name = "" if error.param is None else str(error.param.name)
-            if name in given or name not in ctx.default_map:
-                raise
-            raise self._in_file(file, name, error) from None
+        values = {name: value for name, value in self.values_of(file).items() if name not in replaced}
+        self._check(file, {name: value for name, value in values.items() if name not in given})
+        ctx.default_map = values
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the shell leaves the ``~`` of ``--option=~/path`` to it."""
@@ -104,29 +98,26 @@ class ConfiguredCommand(Command):
             ConfigFileError: as :meth:`values_of`, or the command would refuse a value.
         """
         if file is not None:
-            self._check(file)
+            self._check(file, self.values_of(file))
         table = {} if file is None else file.table(str(self.name), CONFIGURED)
         defaults = {parameter.name: parameter.default for parameter in self.params}
         for name, key in self._keys.items():
             yield key, table.get(key, defaults[name]), key in table
 
-    def _check(self, file: ConfigFile) -> None:
-        """Raise what :meth:`parse_args` raises where the command line has none of the options."""
-        values = self.values_of(file)
+    def _check(self, file: ConfigFile, values: Mapping[str, Any]) -> None:
+        """Raise :class:`ConfigFileError` for what an option refuses of ``values``, by parameters' names."""
         context = typer.Context(self, info_name=self.name)
         for option in self.params:
-            if option.name in values:
-                try:
-                    option.process_value(context, values[option.name])
-                except typer.BadParameter as error:
-                    raise self._in_file(file, option.name, error) from None
-
-    def _in_file(self, file: ConfigFile, name: str, error: typer.BadParameter) -> ConfigFileError:
-        """Return ``error`` in the value of the parameter ``name`` as one with its line."""
-        key = self._keys[name]
-        problem = error.message.removesuffix(".")
-        advice = "" if ". " in problem else ". Correct it"
-        return file.error([str(self.name), key], f"{key}: {problem}{advice}")
+            if option.name not in values:
+                continue
+            try:
+                option.process_value(context, values[option.name])
+            except (typer.BadParameter, ConfigurationError) as error:
+                said = error.message if isinstance(error, typer.BadParameter) else str(error)
+                problem = said.removeprefix(f"{option.opts[0]}: ").removesuffix(".")
+                advice = "" if ". " in problem else ". Correct it"
+                key = self._keys[option.name]
+                raise file.error([str(self.name), key], f"{key}: {problem}{advice}") from None
 
     @property
     def _keys(self) -> dict[str, str]:

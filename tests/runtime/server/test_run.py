@@ -228,5 +228,5 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     for name in ("dangling", "file", "nowhere/tokens"):
         assert "the token file" in refused("--port", "0", "--token-file", str(tmp_path / name))
     assert "--served-model-name NAME=MODEL" in refused("--model", "nano", "--model", "nano")
-    assert "Give --memory-budget-mib 2" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
+    assert "Give --memory-budget-mib 4" in refused("--memory-budget-mib", "100", "--memory-mib", "200")
     assert "there is no model 'nan'" in refused("--model", "nano", "--model", "nan")

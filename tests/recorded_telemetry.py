@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from agentrt.otel import metrics as own_metrics
+from tests.runtime.http.serving import until
 
 LATEST = ("OTEL_SEMCONV_STABILITY_OPT_IN", "http,gen_ai_latest_experimental")
 
@@ -27,6 +28,13 @@ class Recorded:
 
     def spans(self, prefix: str = "") -> list[ReadableSpan]:
         return [span for span in self._exporter.get_finished_spans() if span.name.startswith(prefix)]
+
+    def wait_for(self, prefix: str, number: int) -> list[ReadableSpan]:
+        """Return the spans whose names begin so; that of a request ends just after its answer."""
+        until(lambda: len(self.spans(prefix)) >= number)
+        found = self.spans(prefix)
+        assert len(found) == number
+        return found
 
     def points(self) -> dict[str, list[Any]]:
         """Return the data points of each metric."""

@@ -14,7 +14,7 @@ from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
-from ..http.trace_context import TraceContext
+from ..http.trace_context import TraceContext, application
 from . import chat, health, models, submission
 from .bounded_redis import BoundedRedis
 from .config import GatewayConfig
@@ -50,7 +50,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
             await shared.aclose()
 
     # It has no /openapi.json of its own: that path is the engine's.
-    app = FastAPI(title="agentrt gateway", openapi_url=None, lifespan=lifespan)
+    app = application("agentrt gateway", openapi_url=None, lifespan=lifespan)
     separation = Separation(shared_ids) if len(config.apps) > 1 else None
     app.state.gateway = GatewayState(upstream, admission, shared, separation)
     app.state.open_responses = OpenResponses()

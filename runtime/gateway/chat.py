@@ -105,7 +105,7 @@ async def _joined_stream(
                 yield _encode_event(chunk)
     # The response's head has been sent, so an error can only be reported as an event.
     except httpx.HTTPError as error:
-        yield error_event(error)
+        yield error_event(response, error)
     finally:
         await response.aclose()
 

@@ -14,7 +14,7 @@ from ..http.tool_cache_route import CAPABILITY
 from .gateway_state import gateway_state_of
 from .headers import client_headers
 from .relay import send_to_engine
-from .upstream import is_encoded, upstream_error
+from .upstream import is_encoded, trace_failure, upstream_error
 
 _MAX_BYTES = 8 * 2**20
 
@@ -37,6 +37,7 @@ async def _models_response(request: Request) -> Response:
     try:
         body = await _read(upstream)
     except httpx.HTTPError as error:
+        trace_failure(upstream, error)
         raise upstream_error(error) from error
     finally:
         await upstream.aclose()

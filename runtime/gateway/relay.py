@@ -72,19 +72,19 @@ async def relay_request(request: Request) -> RelayedResponse:
         body = raw_body(response)
         if path.endswith(_CHAT) and is_plain_stream(response):
             response.headers.pop("content-length", None)  # an error may end it
-            body = _whole_chat(body)
+            body = _whole_chat(response)
         if separation is not None and notes_id:
             body = separation.noting(app_of(request), path, response, body)
         return RelayedResponse(response, stack.pop_all().aclose, body)
 
 
-async def _whole_chat(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _whole_chat(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Yield a stream of chunks, and an error as its last event if it ends before the answer is complete."""
     try:
-        async for piece in whole_turn(pieces):
+        async for piece in whole_turn(raw_body(response)):
             yield piece
     except httpx.HTTPError as error:
-        yield error_event(error)
+        yield error_event(response, error)
 
 
 async def send_to_engine(request: Request, body: bytes, *, readable: bool = False) -> httpx.Response:

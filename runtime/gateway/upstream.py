@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from typing import Any
 
 import httpx
 
-from agentrt.otel.http_client import http_client_span
-from agentrt.otel.propagation import trace_headers
+from agentrt.otel.http_client import HttpClientSpan, http_client_span
+from agentrt.otel.http_server import broke_off
+from agentrt.otel.propagation import trace_header_names, trace_headers
 
 from ..http.errors import ApiError
 from ..http.strict_json import compact_json
@@ -51,19 +53,21 @@ class Upstream:
         """
         # As an extension the target is sent as it is; as a URL it would be normalised or refused.
         under_root = engine_target(self._root.raw_path.rstrip(b"/"), target)
-        with http_client_span(method, str(self._root), self._root.host, self._root.port) as note_status:
-            request = httpx.Request(
-                method,
-                self._root,
-                headers=self._forwarded_headers(headers),
-                content=body,
-                extensions={"target": under_root},
-            )
-            try:
+        try:
+            with http_client_span(method, str(self._root), self._root.host, self._root.port) as span:
+                request = httpx.Request(
+                    method,
+                    self._root,
+                    headers=self._forwarded_headers(headers),
+                    content=body,
+                    extensions={"target": under_root},
+                )
                 response = await self._transport.handle_async_request(request)
-            except httpx.HTTPError as error:
-                raise upstream_error(error) from error
-            note_status(response.status_code)
+        except httpx.HTTPError as error:
+            raise upstream_error(error) from error
+        if span is not None:
+            span.answered(response.status_code)
+            response.stream = _TracedStream(response.stream, span)
         if response.status_code not in _STATUSES:
             await response.aclose()
             raise upstream_error(httpx.RemoteProtocolError(f"its status is {response.status_code}"))
@@ -73,9 +77,9 @@ class Upstream:
         # The gateway's own token must not reach the engine.
         kept = forwarded_headers(headers, authorization=self._key is None and self._forwards_authorization)
         # Without OpenTelemetry, the client's own trace context is forwarded as it is.
-        traced = [(name.encode(), value.encode()) for name, value in trace_headers().items()]
-        own = {name for name, _ in traced}
-        kept = [*(header for header in kept if header[0] not in own), *traced]
+        if traced := [(name.encode(), value.encode()) for name, value in trace_headers().items()]:
+            own = {name.encode() for name in trace_header_names()}
+            kept = [*(header for header in kept if header[0] not in own), *traced]
         return kept if self._key is None else [*kept, (b"authorization", b"Bearer " + self._key.encode())]
 
 
@@ -108,12 +112,40 @@ async def raw_body(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     pieces = response.aiter_raw()
     if is_event_stream(response) and not is_encoded(response):
         pieces = whole_lines(pieces)
-    async for piece in pieces:
-        yield piece
+    try:
+        async for piece in pieces:
+            yield piece
+    except httpx.HTTPError as error:
+        trace_failure(response, error)
+        raise
 
 
-def error_event(error: httpx.HTTPError) -> bytes:
-    """Return the last event of a stream that has begun when the engine fails."""
+class _TracedStream(httpx.AsyncByteStream):
+    """The body of an answer, whose span ends where it is closed."""
+
+    def __init__(self, stream: Any, span: HttpClientSpan) -> None:
+        self._stream = stream
+        self.span = span
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces: AsyncIterator[bytes] = aiter(self._stream)
+        return pieces
+
+    async def aclose(self) -> None:
+        self.span.closed()
+        await self._stream.aclose()
+
+
+def trace_failure(response: httpx.Response, error: httpx.HTTPError) -> None:
+    """Note in the spans of ``response`` and of the request that it answers that the engine broke off."""
+    if isinstance(response.stream, _TracedStream):
+        response.stream.span.failed(error)
+    broke_off(error)
+
+
+def error_event(response: httpx.Response, error: httpx.HTTPError) -> bytes:
+    """Return the last event of a stream that has begun when the engine fails during ``response``."""
+    trace_failure(response, error)
     return f"data: {compact_json(upstream_error(error).body())}\n\n".encode()
 
 

@@ -8,13 +8,14 @@ from ..http.admission import Admission
 from ..http.config import ListenConfig
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
+from ..http.trace_context import application
 from . import routes
 from .feed import LiveFeed
 
 
 def create_live_app(feed: LiveFeed, config: ListenConfig) -> FastAPI:
     """Return an ASGI application that serves the live page and the events of ``feed``, and nothing else."""
-    app = FastAPI(title="agentrt live page", openapi_url=None)
+    app = application("agentrt live page", openapi_url=None)
     routes.install(app, feed)
     install_error_handlers(app)
     app.add_middleware(

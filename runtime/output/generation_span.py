@@ -56,7 +56,7 @@ class GenerationSpan:
         self._ended = False
         self._span: Span = api.tracer().start_span(
             f"{operation} {model}",
-            kind=SpanKind.SERVER if self._served else SpanKind.INTERNAL,
+            kind=SpanKind.INTERNAL,
             attributes=self._common,
         )
         if self._span.is_recording():

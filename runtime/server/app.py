@@ -15,7 +15,7 @@ from ..http.cors import allow_origins
 from ..http.errors import install_error_handlers
 from ..http.guard import Guard
 from ..http.open_responses import OpenResponses
-from ..http.trace_context import TraceContext
+from ..http.trace_context import TraceContext, application
 from ..live import routes as live
 from ..live.feed import LiveFeed
 from ..live.frames import Frames
@@ -47,7 +47,7 @@ def create_app(
         )
     metrics, admission = Metrics(pool), Admission(config)
     # No documentation pages: they would load scripts from other sites. The OpenAPI document is /openapi.json.
-    app = FastAPI(title="agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
+    app = application("agentrt", docs_url=None, redoc_url=None, lifespan=lambda _: pool.running())
     app.state.server = ServerState(pool, config, admission, metrics, embedding)
     app.state.open_responses = OpenResponses()
     app.state.threads = FairThreads("agentrt-serve")
@@ -56,7 +56,7 @@ def create_app(
     for routes in (*answering, ollama, ollama_embeddings, tool_cache_route, status):
         app.include_router(routes.router)
     install_error_handlers(app)
-    app.add_middleware(TraceContext)
+    app.add_middleware(TraceContext, untraced=live.PUBLIC_PATHS | live.OWNER_PATHS)
     app.add_middleware(
         Guard,
         config=config,

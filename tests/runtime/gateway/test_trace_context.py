@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 import httpx
@@ -13,6 +13,8 @@ from agentrt.otel import api, propagation
 from agentrt.otel.propagation import served
 from agentrt.runtime.http import trace_context
 from tests.recorded_telemetry import Recorded, attributes, telemetry
+from tests.runtime.gateway.scripted import STREAMED, Scripted
+from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import HELLO
 from tests.runtime.server.test_trace_context import PARENT, TRACE, TRACEPARENT
 
@@ -27,19 +29,26 @@ def test_the_gateway_s_request_is_between_client_and_engine(
 ) -> None:
     body = {**BODY, "stream": stream, "tools": []}
     assert http.post("/v1/chat/completions", json=body, headers=TRACEPARENT).status_code == 200
-    (sent,), (generated,) = telemetry.spans("POST"), telemetry.spans("chat")
-    assert sent.parent is not None
-    assert generated.parent is not None
-    assert {span.context.trace_id for span in (sent, generated)} == {int(TRACE, 16)}
-    assert sent.parent.span_id == int(PARENT, 16)
-    assert generated.parent.span_id == sent.context.span_id
-    assert sent.kind is SpanKind.CLIENT
+    spans = telemetry.wait_for("POST", 3)
+    (sent,) = (span for span in spans if span.kind is SpanKind.CLIENT)
+    by_parent = {span.parent.span_id: span for span in [*spans, *telemetry.spans("chat")] if span.parent}
+    chain, below = [], int(PARENT, 16)
+    while below in by_parent:
+        chain.append(by_parent[below])
+        below = chain[-1].context.span_id
+    assert [span.kind for span in chain] == [
+        SpanKind.SERVER,
+        SpanKind.CLIENT,
+        SpanKind.SERVER,
+        SpanKind.INTERNAL,
+    ]
+    assert {span.context.trace_id for span in chain} == {int(TRACE, 16)}
     assert attributes(sent)["http.response.status_code"] == 200
 
 
 def test_an_engine_that_refuses_is_a_failed_span(http: httpx.Client, telemetry: Recorded) -> None:
     assert http.get("/v1/nothing?secret=otter", headers=TRACEPARENT).status_code == 404
-    (sent,) = telemetry.spans("GET")
+    (sent,) = (span for span in telemetry.wait_for("GET", 3) if span.kind is SpanKind.CLIENT)
     assert sent.status.status_code is StatusCode.ERROR
     assert attributes(sent)["error.type"] == "404"
     assert "otter" not in sent.to_json()
@@ -61,3 +70,58 @@ def test_a_trace_passes_a_gateway_that_does_not_trace(
         monkeypatch.setattr(module, "installed", lambda: installed)
     assert http.post("/v1/chat/completions", json=BODY, headers=TRACEPARENT).status_code == 200
     assert seen == [TRACEPARENT["traceparent"]] * 2
+
+
+@pytest.mark.parametrize("continued", [False, True])
+@pytest.mark.parametrize(
+    ("head", "rest"),
+    [
+        (b"content-length: 900\r\n\r\n", b""),
+        (b"\r\n", b"data: {"),
+        (b"\r\n", b'data: {"choices": []}\n\ndata: {"choi'),
+    ],
+)
+def test_an_engine_that_breaks_off_is_a_failed_span_of_its_whole_length(
+    start: Callable[..., Running],
+    scripted: Callable[..., Scripted],
+    telemetry: Recorded,
+    head: bytes,
+    rest: bytes,
+    continued: bool,
+) -> None:
+    """In a stream that the gateway continues after calls, and in one that it relays."""
+    begins = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n" + head + b'data: {"choices": []}\n\n'
+    engine = scripted(begins, held=rest or b"data: ")
+    gateway = start(engine.url)
+    body = STREAMED if continued else {**STREAMED, "tools": []}
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
+        pieces = answer.iter_raw()
+        next(pieces)
+        assert telemetry.spans() == []
+        engine.go_on.set()
+        try:
+            list(pieces)
+        except httpx.RemoteProtocolError:
+            assert not continued
+    spans = telemetry.wait_for("POST", 2)
+    assert [span.kind for span in spans] == [SpanKind.CLIENT, SpanKind.SERVER]
+    for span in spans:
+        assert span.status.status_code is StatusCode.ERROR
+        assert attributes(span)["error.type"] == "RemoteProtocolError"
+        assert attributes(span)["http.response.status_code"] == 200
+
+
+def test_an_engine_that_is_not_there_is_a_failed_span(
+    start: Callable[..., Running], telemetry: Recorded
+) -> None:
+    gateway = start("http://127.0.0.1:9")
+    assert httpx.get(f"{gateway.url}/v1/models").status_code == 502
+    sent, served = telemetry.wait_for("GET", 2)
+    assert attributes(sent)["error.type"] == "ConnectError"
+    assert attributes(served)["error.type"] == "502"
+
+
+def test_what_supervisors_poll_makes_no_spans(http: httpx.Client, telemetry: Recorded) -> None:
+    assert http.get("/health").status_code == http.get("/metrics").status_code == 200
+    http.get("/v1/models")
+    telemetry.wait_for("GET", 3)

@@ -20,6 +20,7 @@ from .serving import (
     Uds,
     announce,
     begin_serving,
+    check_telemetry,
     choose_tokens,
     exporting_telemetry,
     say,
@@ -96,6 +97,7 @@ def gateway(
     require_extra("gateway")
     if redis is not None:
         require_extra("redis")
+    check_telemetry()
     from agentrt.runtime.gateway import GatewayConfig, bind, create_gateway, serve
 
     begin_serving()

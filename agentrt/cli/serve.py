@@ -23,6 +23,7 @@ from .serving import (
     Uds,
     announce,
     begin_serving,
+    check_telemetry,
     choose_tokens,
     exporting_telemetry,
     say,
@@ -239,6 +240,7 @@ def serve(
     Unix socket needs none.
     """
     require_extra("serve")
+    check_telemetry()
     from agentrt.runtime import EmbeddingModel, ModelPool, PoolConfig, PooledModel, Pooling, RuntimeConfig
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app

@@ -71,6 +71,17 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def check_telemetry() -> None:
+    """Check the ``OTEL_*`` variables, before FastAPI is imported: it imports OpenTelemetry, which reads them.
+
+    Raises:
+        ConfigurationError: one of them cannot be used.
+    """
+    from ..otel.variables import check_variables
+
+    check_variables()
+
+
 def begin_serving() -> None:
     """Prepare this process, before it opens or starts anything.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,21 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Status, Tracer
 
 _NAME = "agentrt"
+_log = logging.getLogger(__name__)
 
 
 @functools.cache
 def installed() -> bool:
-    """Whether OpenTelemetry can be imported in this process."""
+    """Whether OpenTelemetry can be used in this process."""
     try:
-        import opentelemetry.trace  # noqa: F401
+        from opentelemetry import metrics, trace
     except ModuleNotFoundError:
+        return False
+    try:
+        trace.get_tracer_provider()
+        metrics.get_meter_provider()
+    except Exception as error:  # noqa: BLE001 - of any package; a trace must not end an agent
+        _log.warning("nothing is traced: OTEL_PYTHON_*_PROVIDER cannot be used (%r). Unset it.", error)
         return False
     return True
 

@@ -20,7 +20,13 @@ _PROTOCOLS: Final = {
 }
 _FLUSH_S: Final = 2.0
 """How long the end of a server waits for its last spans to be taken."""
-_INSTALL: Final = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+_SDK: Final = "pip install opentelemetry-sdk"
+_INSTALL: Final = f"{_SDK} opentelemetry-exporter-otlp-proto-http"
+_PACKAGES: Final = {
+    "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
+    "otlp_json_http": "opentelemetry-exporter-otlp-json-http",
+    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
+}
 
 
 @contextmanager
@@ -40,19 +46,28 @@ def exporting(service: str) -> Iterator[tuple[str, ...]]:
     if not named or _configured_already():
         yield ()
         return
-    exporters = {signal: [_find(signal, name) for name in names] for signal, names in named.items()}
     try:
+        exporters = {signal: [_find(signal, name) for name in names] for signal, names in named.items()}
         shut_down = _start(service, **exporters)
-    except ValueError as error:
+    except ConfigurationError:
+        raise
+    except Exception as error:
         raise ConfigurationError(f"an OTEL_* variable cannot be used ({error}). Correct it.") from error
     try:
         yield tuple(exporters)
     finally:
-        waiting = [threading.Thread(target=each, daemon=True) for each in shut_down]
-        for thread in waiting:
-            thread.start()
-        for thread in waiting:
-            thread.join(_FLUSH_S)
+        closing = threading.Thread(target=_at_once, args=(shut_down,), daemon=True)
+        closing.start()
+        closing.join(_FLUSH_S)
+
+
+def _at_once(shut_down: Sequence[Callable[[], None]]) -> None:
+    """Shut everything down side by side, so that what waits for the end waits once."""
+    threads = [threading.Thread(target=each, daemon=True) for each in shut_down]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _named(signal: str) -> Sequence[str]:
@@ -81,15 +96,21 @@ def _find(signal: str, name: str) -> Callable[[], Any]:
     if not found:
         raise ConfigurationError(
             f"no installed package exports {signal} to {name!r} ({entry}), which an OTEL_* variable names. "
-            f"Run: {_INSTALL}. Or unset the variable."
+            f"{_advice(entry)} Or unset the variable."
         )
     try:
         loaded: Callable[[], Any] = found[0].load()
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"{error.name} is not installed, which exports {signal} to {name!r}. Run: {_INSTALL}"
+            f"{error.name} is not installed, which exports {signal} to {name!r}. {_advice(entry)}"
         ) from error
     return loaded
+
+
+def _advice(entry: str) -> str:
+    if entry in _PACKAGES:
+        return f"Run: {_SDK} {_PACKAGES[entry]}."
+    return "Install the package that has it, or use otlp or console."
 
 
 def _entry_of_otlp(signal: str) -> str:

@@ -101,7 +101,10 @@ class SpanObserver:
             case DraftArrived():
                 turn.drafts += 1
             case PredictorCharged(predictor=predictor, cost=cost):
-                turn.costs[predictor] = turn.costs.get(predictor, DraftCost()) + cost
+                if turn.ended:  # a predictor that was stopped by the answer is charged last
+                    self._mark(turn, "agentrt.draft", _spent(predictor, cost))
+                else:
+                    turn.costs[predictor] = turn.costs.get(predictor, DraftCost()) + cost
             case SpeculationStarted():
                 self._begin_run(turn, event)
             case TurnAnswered():
@@ -122,7 +125,8 @@ class SpanObserver:
                 if call is not None:
                     call.set_attributes({"agentrt.speculation": "missed", "agentrt.reason": event.reason})
             case SubmissionRefused():
-                self._mark_refused(turn, event)
+                refused = {"gen_ai.tool.name": event.tool, "agentrt.reason": event.reason}
+                self._mark(turn, "agentrt.submission_refused", refused)
 
     def leave(self, number: int, reason: str) -> None:
         """End the span of turn ``number``, unless it was answered; ``reason`` says why it was not."""
@@ -202,8 +206,7 @@ class SpanObserver:
         if ended:
             return
         for predictor, cost in turn.costs.items():
-            tokens = {"input_tokens": cost.input_tokens, "output_tokens": cost.output_tokens}
-            turn.span.add_event("agentrt.draft", {"agentrt.predictor": predictor, **tokens})
+            turn.span.add_event("agentrt.draft", _spent(predictor, cost))
         turn.span.set_attributes({"agentrt.drafts": turn.drafts} | outcome)
         turn.span.end()
 
@@ -232,19 +235,24 @@ class SpanObserver:
             },
         )
 
-    def _mark_refused(self, turn: _OpenTurn, event: SubmissionRefused) -> None:
+    def _mark(self, turn: _OpenTurn, name: str, attributes: dict[str, Any]) -> None:
         """Make a span without length: the turn's own may have ended, and an ended span takes no events."""
         now = time.time_ns()
         span = self._tracer.start_span(
-            "agentrt.submission_refused",
-            context=self._below(turn.span),
-            start_time=now,
-            attributes={"gen_ai.tool.name": event.tool, "agentrt.reason": event.reason},
+            name, context=self._below(turn.span), start_time=now, attributes=attributes
         )
         span.end(end_time=now)
 
     def _below(self, span: Span) -> Any:
         return self._trace.set_span_in_context(span)
+
+
+def _spent(predictor: str, cost: DraftCost) -> dict[str, Any]:
+    return {
+        "agentrt.predictor": predictor,
+        "agentrt.input_tokens": cost.input_tokens,
+        "agentrt.output_tokens": cost.output_tokens,
+    }
 
 
 def _call_of(turn: _OpenTurn) -> Span | None:

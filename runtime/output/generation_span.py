@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from agentrt.otel import api, conventions
@@ -28,6 +29,8 @@ _PARAMETERS: Final = (
     *("seed", "frequency_penalty", "presence_penalty"),
 )
 """Options that are attributes ``gen_ai.request.*`` of the same names."""
+
+_response_id: ContextVar[str | None] = ContextVar("agentrt_response_id", default=None)
 
 
 class GenerationSpan:
@@ -59,8 +62,12 @@ class GenerationSpan:
             kind=SpanKind.INTERNAL,
             attributes=self._common,
         )
+        self._records_texts = not self._served and conventions.captures_content()
+        self._response_id = _response_id.get()
         if self._span.is_recording():
             self._span.set_attributes(_parameters(options, stream))
+            if self._records_texts and (stops := _stops(options)):
+                self._span.set_attribute("gen_ai.request.stop_sequences", stops)
 
     def submitted(self, request: Request) -> None:
         """Describe the checked request."""
@@ -69,7 +76,7 @@ class GenerationSpan:
         self._span.set_attribute("agentrt.priority", request.priority.name.lower())
         if request.app:
             self._span.set_attribute("agentrt.app", request.app)
-        if request.session is not None:
+        if request.session is not None and not self._served:  # of a header of the client
             self._span.set_attribute("gen_ai.conversation.id", request.session)
 
     def finish(self, output: RequestOutput, generation: Generation | None = None) -> None:
@@ -80,7 +87,7 @@ class GenerationSpan:
         response = {**self._common, "gen_ai.response.model": self._common["gen_ai.request.model"]}
         if self._span.is_recording():
             self._span.set_attributes(response | self._answer(output, reason))
-            if generation is not None and not self._served and conventions.captures_content():
+            if generation is not None and self._records_texts:
                 self._span.set_attribute("gen_ai.input.messages", input_messages(self._prompt))
                 self._span.set_attribute("gen_ai.output.messages", output_messages(generation))
         self._span.end()
@@ -119,7 +126,7 @@ class GenerationSpan:
 
     def _answer(self, output: RequestOutput, reason: str) -> dict[str, Any]:
         attributes: dict[str, Any] = {
-            "gen_ai.response.id": output.request_id,
+            "gen_ai.response.id": self._response_id or output.request_id,
             "gen_ai.response.finish_reasons": (reason,),
             "gen_ai.usage.input_tokens": output.prompt_tokens,
             "gen_ai.usage.output_tokens": len(output.token_ids),
@@ -134,6 +141,11 @@ class GenerationSpan:
             if self._stream:
                 attributes["gen_ai.response.time_to_first_chunk"] = output.time_to_first_token_s
         return attributes
+
+
+def answer_as(id: str) -> None:
+    """Name the generations that this context begins from now on by the id of their response."""
+    _response_id.set(id)
 
 
 @contextmanager
@@ -159,6 +171,14 @@ def failing(span: GenerationSpan | None) -> Iterator[None]:
         raise
 
 
+def _stops(options: GenerationOptions) -> tuple[str, ...]:
+    """Return the texts that end the answer; none if they are of wrong types, which the request refuses."""
+    stop: Any = options.get("stop")
+    stops = [stop] if isinstance(stop, str) else stop
+    is_texts = isinstance(stops, Sequence) and all(isinstance(each, str) for each in stops)
+    return tuple(stops) if is_texts else ()
+
+
 def _parameters(options: GenerationOptions, stream: bool) -> dict[str, Any]:
     """Return the attributes of a request's options; those of wrong types, which it refuses, are left out."""
     given: dict[str, Any] = dict(options)
@@ -167,10 +187,6 @@ def _parameters(options: GenerationOptions, stream: bool) -> dict[str, Any]:
         for name in _PARAMETERS
         if isinstance(given.get(name), int | float)
     }
-    stop = given.get("stop")
-    stops = [stop] if isinstance(stop, str) else stop
-    if isinstance(stops, Sequence) and stops and all(isinstance(each, str) for each in stops):
-        attributes["gen_ai.request.stop_sequences"] = tuple(stops)
     answer_format = given.get("response_format")
     if isinstance(answer_format, Mapping):
         attributes["gen_ai.output.type"] = "text" if answer_format.get("type") == "text" else "json"

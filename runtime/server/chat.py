@@ -14,6 +14,7 @@ from ..http.priority_header import header_priority, priority_headers
 from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute
+from ..output.generation_span import answer_as
 from ..pool.pooled_model import PooledModel
 from ..request.options import GenerationOptions
 from ..service import LocalRuntime
@@ -63,6 +64,7 @@ async def answer_chat(
         metadata = CompletionMetadata(
             runtime, model.name, body.served_tier, body.forces_named_tool, body.functions is not None
         )
+        answer_as(metadata.id)
         if not body.stream:
             generations = await cancel_on_disconnect(request, generate_choices(answering, choices))
             for generation in generations:

@@ -15,6 +15,7 @@ from ..http.priority_header import header_priority, priority_headers
 from ..http.request_state import app_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute
+from ..output.generation_span import answer_as
 from ..request.raw_prompt import RawPrompt
 from ..service import LocalRuntime
 from .answer_bound import bound_answers
@@ -51,6 +52,7 @@ async def completions(body: CompletionRequest, request: Request) -> Response:
         stack.enter_context(state.pool.hold(model))
         runtime = await state.load(model, request)
         metadata = TextMetadata(runtime, model.name, body.n or 1)
+        answer_as(metadata.id)
         if not body.stream:
             generations = await cancel_on_disconnect(request, generate_choices(runtime, choices))
             for generation in generations:

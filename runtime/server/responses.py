@@ -24,6 +24,7 @@ from ..http.request_state import app_of, open_responses_of
 from ..http.streaming import EventStreamResponse
 from ..http.strict_json import StrictJsonRoute, compact_json
 from ..output.generation import Finished, Generation, LogprobsDelta
+from ..output.generation_span import answer_as
 from ..output.stream import GenerationStream
 from ..pool.stored_contexts import find_response
 from ..request.field_names import in_sender_names, sender_names
@@ -83,6 +84,7 @@ async def responses(body: ResponsesRequest, request: Request) -> Response:
         else:
             options["session"] = session
         answer = _Answer(ResponseWriter(runtime, model.name, body), added, turn, field_name)
+        answer_as(answer.writer.id)
         if not body.stream:
             generation = await cancel_on_disconnect(request, runtime.agenerate(messages, **options))
             state.metrics.record(model.name, generation)

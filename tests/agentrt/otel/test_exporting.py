@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from agentrt.errors import ConfigurationError
+from agentrt.otel import exporting as exporting_module
 from agentrt.otel.exporting import _named, exporting
 
 
@@ -60,8 +62,10 @@ def test_without_one_nothing_is_imported() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("OTEL_TRACES_EXPORTER", "carrier_pigeon", "'carrier_pigeon'.*pip install opentelemetry-sdk"),
+        ("OTEL_TRACES_EXPORTER", "carrier_pigeon", "'carrier_pigeon'.*use otlp or console"),
+        ("OTEL_TRACES_EXPORTER", "zipkin", "Install the package that has it, or use otlp or console"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke", "'smoke'.*http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "opentelemetry-sdk opentelemetry-exporter-otlp-proto-grpc"),
     ],
 )
 def test_a_variable_that_cannot_be_used_is_named(
@@ -123,3 +127,24 @@ def test_an_exporter_that_never_ends_does_not_hold_the_process() -> None:
         env={"OTEL_TRACES_EXPORTER": "console", "PATH": "", "PYTHONPATH": ":".join(sys.path)},
     )
     assert done.stdout.strip() == "ended"
+
+
+def test_traces_and_metrics_are_flushed_in_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    join = threading.Thread.join
+
+    def noting(thread: threading.Thread, timeout: float | None = None) -> None:
+        if timeout is None:
+            join(thread)
+        else:
+            waited.append(timeout)
+
+    never = threading.Event()
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    monkeypatch.setattr(exporting_module, "_find", lambda signal, name: None)
+    monkeypatch.setattr(exporting_module, "_start", lambda service, **_: [never.wait, never.wait])
+    monkeypatch.setattr(threading.Thread, "join", noting)
+    with exporting("x"):
+        pass
+    never.set()
+    assert waited == [2.0]

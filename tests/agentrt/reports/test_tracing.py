@@ -144,7 +144,22 @@ def test_the_cost_of_a_predictor_is_one_event_of_the_turn(exporter: InMemorySpan
         observer.on_event(event)
     (span,) = exporter.get_finished_spans()
     ((_, attributes),) = [(event.name, dict(event.attributes or {})) for event in span.events]
-    assert attributes == {"agentrt.predictor": "p", "input_tokens": 90, "output_tokens": 7}
+    assert attributes == {"agentrt.predictor": "p", "agentrt.input_tokens": 90, "agentrt.output_tokens": 7}
+
+
+def test_what_a_predictor_costs_after_the_answer_is_a_span_below_the_turn_s(
+    exporter: InMemorySpanExporter,
+) -> None:
+    observer = SpanObserver()
+    charged = [PredictorCharged(1, "p", DraftCost(100, 0)), PredictorCharged(1, "p", DraftCost(-10, 7))]
+    for event in (TurnStarted(1), charged[0], TurnAnswered(1, 1.0, ()), charged[1]):
+        observer.on_event(event)
+    turn, late = exporter.get_finished_spans()
+    assert late.parent is not None
+    assert (late.name, late.parent.span_id) == ("agentrt.draft", turn.context.span_id)
+    noted: list[dict[str, Any]] = [dict(turn.events[0].attributes or {}), dict(late.attributes or {})]
+    assert sum(each["agentrt.input_tokens"] for each in noted) == 90
+    assert sum(each["agentrt.output_tokens"] for each in noted) == 7
 
 
 def test_what_comes_after_the_answer_is_a_span_below_the_turn_s(

@@ -44,7 +44,6 @@ def test_a_generation_is_a_span_with_its_parameters_and_its_usage(
         "gen_ai.request.max_tokens": 5,
         "gen_ai.request.temperature": 0.5,
         "gen_ai.request.seed": 3,
-        "gen_ai.request.stop_sequences": ("###",),
         "gen_ai.response.model": "nano",
         "gen_ai.response.id": generation.id,
         "gen_ai.response.finish_reasons": (generation.finish_reason,),
@@ -162,12 +161,13 @@ def test_texts_are_recorded_only_for_those_who_opt_in(
         monkeypatch.setenv(CONTENT, mode)
     if latest:
         monkeypatch.setenv(*LATEST)
-    generation = runtime.generate(SECRET, max_tokens=4)
+    generation = runtime.generate(SECRET, max_tokens=4, stop=["otter stops"])
     (span,) = telemetry.spans()
     if not (latest and mode == "SPAN_ONLY"):
         assert "otter" not in span.to_json()
         return
     described = attributes(span)
+    assert described["gen_ai.request.stop_sequences"] == ("otter stops",)
     asked = json.loads(described["gen_ai.input.messages"])
     assert [message["role"] for message in asked] == ["system", "user"]
     assert asked[1]["parts"] == [{"type": "text", "content": "The pass word is otter."}]

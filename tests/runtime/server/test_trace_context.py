@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,26 @@ def test_each_generation_is_a_span_of_the_client_s_trace(
     assert not any(name.startswith("gen_ai.client.") for name in points)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 2, "n": 2}),
+        ("/v1/completions", {"prompt": ["One", "Two"], "max_tokens": 2}),
+        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 16}),
+    ],
+)
+def test_a_generation_has_the_id_that_the_client_sees(
+    http: httpx.Client, telemetry: Recorded, path: str, body: dict[str, Any], stream: bool
+) -> None:
+    answer = http.post(path, json={**body, "stream": stream})
+    seen = re.search(r'"id": ?"((?:chatcmpl|cmpl|resp)[^"]+)"', answer.text)
+    assert seen is not None
+    telemetry.wait_for("POST", 1)
+    generated = [span for span in telemetry.spans() if not span.name.startswith("POST")]
+    assert {attributes(span)["gen_ai.response.id"] for span in generated} == {seen[1]}
+
+
 def test_a_request_without_a_trace_begins_one(http: httpx.Client, telemetry: Recorded) -> None:
     for _ in range(2):
         http.post("/v1/chat/completions", json={"messages": HELLO, "max_tokens": 1})
@@ -79,7 +100,15 @@ def test_texts_of_apps_are_not_recorded(
     monkeypatch.setenv(*LATEST)
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
     secret = [{"role": "user", "content": "The pass word is otter."}]
-    http.post("/v1/chat/completions", json={"messages": secret, "max_tokens": 2}, headers=TRACEPARENT)
+    body = {
+        "messages": secret,
+        "max_tokens": 2,
+        "stop": "an otter",
+        "user": "otter",
+        "metadata": {"a": "otter"},
+    }
+    headers = {**TRACEPARENT, "x-session-id": "otter"}
+    assert http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
     (span,) = telemetry.spans("chat")
     assert "otter" not in span.to_json()
     assert "gen_ai.output.messages" not in attributes(span)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typer
 
 from ..extras import missing_modules
+from ..otel.variables import check_variables
 
 
 def positive(value: float | None) -> float | None:
@@ -31,6 +32,7 @@ def origins(values: list[str] | None) -> list[str] | None:
 def engine_address(value: str) -> str:
     """Refuse what is no address of an engine; without the extra that parses it, nothing."""
     if not missing_modules("gateway"):
+        check_variables()  # FastAPI's import reads them
         from agentrt.runtime.gateway.address import engine_root
 
         engine_root(value)
@@ -40,6 +42,7 @@ def engine_address(value: str) -> str:
 def redis_address(value: str | None) -> str | None:
     """Refuse what is no address of a Redis server; without the extra of the gateway, nothing."""
     if value is not None and not missing_modules("gateway"):
+        check_variables()
         from agentrt.runtime.gateway.bounded_redis import check_redis_url
 
         check_redis_url(value)

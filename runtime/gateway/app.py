@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -36,7 +37,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     """
     upstream, admission = Upstream(config), Admission(config)
     threads = FairThreads("agentrt-gateway")
-    shared = shared_ids = None
+    redis = shared = shared_ids = None
     if config.redis is not None:
         redis = BoundedRedis(config.redis, config.redis_password)
         shared = SharedOutputs(redis, config.tokens, threads)
@@ -44,7 +45,10 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None, None]:
+        greeting = None if redis is None else asyncio.create_task(redis.greet())
         yield
+        if greeting is not None:
+            await greeting
         await upstream.aclose()
         if shared is not None:
             await shared.aclose()
@@ -52,7 +56,7 @@ def create_gateway(config: GatewayConfig) -> FastAPI:
     # It has no /openapi.json of its own: that path is the engine's.
     app = application("agentrt gateway", openapi_url=None, lifespan=lifespan)
     separation = Separation(shared_ids) if len(config.apps) > 1 else None
-    app.state.gateway = GatewayState(upstream, admission, shared, separation)
+    app.state.gateway = GatewayState(upstream, admission, shared, separation, redis)
     app.state.open_responses = OpenResponses()
     app.state.threads = threads
     for router in (chat.router, health.router, models.router, submission.router):

@@ -22,6 +22,7 @@ _SOCKET_TIMEOUT_S: Final = 1.0
 """Ends work whose caller no longer waits."""
 _SLOW_S: Final = 0.25
 """A server that answers within this time works, also where a caller has waited less: machines are busy."""
+_GREETING_S: Final = 2.0
 _MAX_CONNECTIONS: Final = 32
 _GRACE: Final = 4
 """Turns of the event loop in which an answer that has arrived is read. The loop may have stood still for the
@@ -69,6 +70,23 @@ class BoundedRedis:
         self._pool: Any = pool
         self._breaker = breaker or CircuitBreaker(_FAILURES, _PAUSE_S)
         self._running: set[asyncio.Task[Any]] = set()
+        self.answers: bool | None = None
+        """Whether the last request was answered; None before the first."""
+
+    async def greet(self) -> None:
+        """Ask whether it can be used, and say at once in the log if it cannot."""
+        try:
+            async with asyncio.timeout(_GREETING_S):
+                await self._redis.ping()
+        except (*self._errors, TimeoutError) as error:
+            self.answers = False
+            _log.warning(
+                "Redis cannot be used (%s): replicas share nothing until it answers. See that it runs, and "
+                "that --redis has its address and database and --redis-password-file its password.",
+                str(error) or f"no answer within {_GREETING_S} s",
+            )
+        else:
+            self.answers = True
 
     async def ask(self, work: Callable[[Any], Awaitable[T]], timeout_s: float) -> T | None:
         """Return what ``work`` returns, which is given the client; None if it fails or takes longer.
@@ -109,11 +127,13 @@ class BoundedRedis:
             self._succeeded()
 
     def _succeeded(self) -> None:
+        self.answers = True
         if self._breaker.is_open:
             _log.warning("Redis answers again: replicas know what others received.")
         self._breaker.succeeded()
 
     def _failed(self, reason: str) -> None:
+        self.answers = False
         before = self._breaker.is_open
         self._breaker.failed()
         if self._breaker.is_open and not before:

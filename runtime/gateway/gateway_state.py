@@ -10,6 +10,7 @@ from fastapi import Request
 
 from ..http.admission import Admission
 from ..http.priority_header import hinted_priority
+from .bounded_redis import BoundedRedis
 from .separation import Separation
 from .shared_outputs import SharedOutputs
 from .upstream import Upstream
@@ -25,6 +26,8 @@ class GatewayState:
     """None if there are no replicas."""
     separation: Separation | None
     """None where there is one app, or each client has its own key."""
+    redis: BoundedRedis | None
+    """What is shared is in it."""
 
     def admit(self, request: Request) -> AbstractContextManager[None]:
         """Count ``request`` as in progress until the block ends, by the priority that its header names.

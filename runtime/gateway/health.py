@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ..http.request_state import is_owner
+from .gateway_state import gateway_state_of
 from .relay import relay_request
 
 router = APIRouter()
@@ -15,6 +16,11 @@ router = APIRouter()
 async def health(request: Request) -> Response:
     """Return the engine's answer to the owner, and to all others that the gateway runs.
 
-    The engine's answer may tell what all apps do, and no request without a token reaches the engine.
+    The engine's answer may tell what all apps do, and no request without a token reaches the engine. Where
+    replicas share Redis, ``redis`` says whether it answered the last time: ``ok`` or ``failing``.
     """
-    return await relay_request(request) if is_owner(request) else JSONResponse({"status": "ok"})
+    if is_owner(request):
+        return await relay_request(request)
+    redis = gateway_state_of(request).redis
+    shared = {} if redis is None else {"redis": "ok" if redis.answers else "failing"}
+    return JSONResponse({"status": "ok", **shared})

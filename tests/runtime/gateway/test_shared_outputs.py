@@ -368,3 +368,38 @@ def test_invalid_addresses(url: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as refused:
         GatewayConfig(upstream="http://x", redis=url).check()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("fault", ["password", "database", "down"])
+def test_a_redis_that_cannot_be_used_is_said_at_the_start(
+    tmp_path: Path, start: Callable[..., Running], caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    """And at ``/health``; the gateway serves."""
+    redis = RedisServer(tmp_path)
+    url, password = redis.url, None
+    if fault != "down":
+        redis.start()
+    if fault == "database":
+        url = url.removesuffix("0") + "99"
+    elif fault == "password":
+        password = "wrong"
+    try:
+        gateway = start("http://127.0.0.1:9", tokens=Tokens(TOKENS), redis=url, redis_password=password)
+        until(lambda: "Redis cannot be used" in caplog.text)
+        assert caplog.text.count("Redis") == 1
+        assert "--redis-password-file" in caplog.text
+        assert "wrong" not in caplog.text.replace("wrong number", "")
+        answer = httpx.get(f"{gateway.url}/health").json()
+        assert answer == {"status": "ok", "redis": "failing"}
+    finally:
+        redis.stop()
+
+
+def test_health_says_that_redis_answers(tmp_path: Path, start: Callable[..., Running]) -> None:
+    redis = RedisServer(tmp_path)
+    redis.start()
+    try:
+        gateway = start("http://127.0.0.1:9", tokens=Tokens(TOKENS), redis=redis.url)
+        until(lambda: httpx.get(f"{gateway.url}/health").json() == {"status": "ok", "redis": "ok"})
+    finally:
+        redis.stop()

@@ -125,7 +125,9 @@ def test_one_trace_across_processes(start: Callable[..., subprocess.Popen[str]],
     assert [span["name"] for span in spans if "parentSpanId" not in span] == ["invoke_agent"]
     assert all(span["parentSpanId"] in by_id for span in spans if span is not root)
     turns, drafts = named["agent", "speculate"], named["agentrt", "chat nano"]
-    assert {span["parentSpanId"] for span in drafts} <= {turn["spanId"] for turn in turns}
+    requests = [by_id[span["parentSpanId"]] for span in drafts]
+    assert {request["name"] for request in requests} == {"POST /v1/chat/completions"}
+    assert {request["parentSpanId"] for request in requests} <= {turn["spanId"] for turn in turns}
     assert {span["kind"] for span in drafts} == {"SPAN_KIND_SERVER"}
     assert {span["parentSpanId"] for span in named["agent", "chat nano"]} == {root["spanId"]}
 

@@ -128,7 +128,7 @@ def test_one_trace_across_processes(start: Callable[..., subprocess.Popen[str]],
     requests = [by_id[span["parentSpanId"]] for span in drafts]
     assert {request["name"] for request in requests} == {"POST /v1/chat/completions"}
     assert {request["parentSpanId"] for request in requests} <= {turn["spanId"] for turn in turns}
-    assert {span["kind"] for span in drafts} == {"SPAN_KIND_SERVER"}
+    assert {request["kind"] for request in requests} == {"SPAN_KIND_SERVER"}
     assert {span["parentSpanId"] for span in named["agent", "chat nano"]} == {root["spanId"]}
 
     assert json.loads(printed)["claims"] == 1

@@ -15,11 +15,14 @@ from ..http.errors import ApiError
 from ..http.strict_json import compact_json
 from .config import GatewayConfig
 from .headers import Header, forwarded_headers
-from .http11_transport import Http11Transport
 from .retries import RetryingTransport
 from .sse import UnreadableEventError, whole_lines
 from .target import engine_target
 
+_CONNECT_TIMEOUT_S = 10.0
+_KEEP_ALIVE_S = 4.0
+"""Shorter than the five seconds after which many servers close idle connections, so that a connection that
+is being closed is not used again."""
 _STATUSES = range(200, 600)
 """Statuses that HTTP has for the head of an answer; the gateway's own server cannot send others."""
 
@@ -36,7 +39,12 @@ class Upstream:
         self._root = config.root()
         self._key = config.upstream_key
         self._forwards_authorization = config.tokens is None
-        self._transport = RetryingTransport(Http11Transport(self._root, config.upstream_timeout_s))
+        self._timeout = httpx.Timeout(config.upstream_timeout_s, connect=_CONNECT_TIMEOUT_S).as_dict()
+        # The gateway's limit on requests also limits connections.
+        limits = httpx.Limits(
+            max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_ALIVE_S
+        )
+        self._transport = RetryingTransport(httpx.AsyncHTTPTransport(limits=limits, trust_env=False))
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -60,7 +68,7 @@ class Upstream:
                     self._root,
                     headers=self._forwarded_headers(headers),
                     content=body,
-                    extensions={"target": under_root},
+                    extensions={"timeout": self._timeout, "target": under_root},
                 )
                 response = await self._transport.handle_async_request(request)
         except httpx.HTTPError as error:

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agentrt.runtime.gateway import http11_transport, turn_events
+from agentrt.runtime.gateway import turn_events, upstream
 from tests.runtime.gateway.scripted import STREAMED, Scripted
 from tests.runtime.gateway.test_faulty_engines import FINISHED, FIRST
 from tests.runtime.http.serving import Running, until
@@ -103,7 +103,7 @@ def keeping() -> Iterator[Engine]:
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows at once counts as such however busy the machine is, and nothing expires."""
     monkeypatch.setattr(turn_events, "_REST_S", 60.0)
-    monkeypatch.setattr(http11_transport, "_KEEP_ALIVE_S", 600.0)
+    monkeypatch.setattr(upstream, "_KEEP_ALIVE_S", 600.0)
 
 
 @pytest.mark.parametrize("fields", [{}, {"tools": None}, {"stream": False}])
@@ -152,21 +152,11 @@ def test_a_connection_that_the_engine_has_closed_is_not_used_again(
 def test_an_idle_connection_is_closed_in_time(
     start: Callable[..., Running], keeping: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http11_transport, "_KEEP_ALIVE_S", 0.0)
+    monkeypatch.setattr(upstream, "_KEEP_ALIVE_S", 0.0)
     gateway = start(keeping.url)
     for _ in range(2):
         assert httpx.get(f"{gateway.url}/x").text == "ok"
     assert keeping.seen == [(0, 1), (1, 1)]
-
-
-@pytest.mark.parametrize("more", [b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nother", b"\r\n", b"x"])
-def test_what_follows_an_answer_is_no_answer_to_the_next_request(
-    start: Callable[..., Running], scripted: Callable[..., Scripted], more: bytes
-) -> None:
-    engine = scripted(OK + more, next_answer=OK, stays=True)
-    gateway = start(engine.url)
-    assert [httpx.get(f"{gateway.url}/x").text for _ in range(2)] == ["ok", "ok"]
-    assert len(engine.heads) == 2, "each by a connection of its own"
 
 
 def test_heads_before_the_answer_are_passed_over(
@@ -214,7 +204,7 @@ def test_a_certificate_is_checked(
         url = f"https://localhost:{engine.server_port}"
         assert httpx.get(f"{start(url).url}/x").status_code == 502
         trusting = ssl.create_default_context(cafile=str(certificate))
-        monkeypatch.setattr(http11_transport.httpx, "create_ssl_context", lambda **_: trusting)
+        monkeypatch.setattr(httpx._transports.default, "create_ssl_context", lambda **_: trusting)
         gateway = start(url)
         assert [httpx.get(f"{gateway.url}/x").text for _ in range(2)] == ["ok", "ok"]
         assert len({connection for connection, _ in engine.seen}) == 1

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from agentrt.extras import require_extra
+
 from ..common.bench_model import BenchModel, open_given_models
 from ..common.machine import describe_machine
 from ..common.prompts import RandomWords
@@ -31,6 +33,7 @@ def run(
 
     Raises:
         ModelNotFoundError, ModelFormatError: the model cannot be opened.
+        MissingExtraError: it is a GGUF file, and the extra ``bench`` is not installed.
     """
     if model is not None:
         return _run_given(model, quick, progress)
@@ -60,6 +63,8 @@ def _run_given(name: str, quick: bool, progress: Callable[[str], None]) -> Bench
     """Measure everything on the model that the user names so."""
     machine = describe_machine()
     model = open_given_models([name], progress)[name]
+    if model.gguf is not None:
+        require_extra("bench")  # llama.cpp
     work = larger.QUICK if quick else larger.FULL
     progress(f"{model.title}: greedy tokens of {PROMPTS} prompts, f32")
     figures = {"greedy_equal_prompts": float(greedy_equal_prompts(model))}

@@ -18,8 +18,8 @@ from tests.house.project import ROOT
 BENCHES = list(BenchName)
 ADAPTERS: dict[str, Extra] = {"agentrt.adapters.langchain": "langgraph", "agentrt.adapters.openai": "openai"}
 CORE = {"agentrt", "pydantic"}  # with pydantic a dependency of agentrt itself
-# Imported where `--peer` is given, which asks for the extra `bench`.
-ONLY_WITH_PEERS = {BenchName.SCHEDULER: {"httpx"}}
+# Imported where `--peer`, or a GGUF file as `--model`, is given, which asks for the extra `bench`.
+ONLY_WITH_PEERS = {BenchName.SCHEDULER: {"httpx"}, BenchName.ENGINE: {"xllamacpp"}}
 
 BLOCKED = """
 import json, sys, types

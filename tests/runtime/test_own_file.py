@@ -83,7 +83,7 @@ def test_secrets_that_a_container_mounts(
     if usable:
         assert read_own_file(mounted) == "text ä\n"
         return
-    with pytest.raises(OwnFileError, match="chmod 600" if runs_as_root else "Mount it with the mode 0440"):
+    with pytest.raises(OwnFileError, match="chmod 600" if runs_as_root else "Mount it with mode 0440"):
         read_own_file(mounted)
 
 

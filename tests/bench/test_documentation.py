@@ -94,6 +94,12 @@ def test_a_small_number_is_not_shown_as_none() -> None:
     assert "| `ratio` | 2.7e-05 |\n| `equal` | 0 |" in filled
 
 
+def test_a_share_of_nearly_all_is_not_shown_as_all() -> None:
+    report = REPORT.model_copy(update={"figures": {"ratio": 1000 / 1003, "equal": 1.0}})
+    filled = render(page("figures"), {"engine": MEASURED.model_copy(update={"report": report})})
+    assert "| `ratio` | 0.997 |\n| `equal` | 1 |" in filled
+
+
 def test_a_table_fills_a_region() -> None:
     filled = render(page("table times | ms", "| old |\n"), {"engine": MEASURED})
     assert "| ms |\n| --- |\n| 12.2 |\n| |\n" in filled

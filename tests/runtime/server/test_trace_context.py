@@ -24,18 +24,17 @@ __all__ = ["telemetry"]
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+WITH_IDS = [
+    ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 2, "n": 2}),
+    ("/v1/completions", {"prompt": ["One", "Two"], "max_tokens": 2}),
+    ("/v1/responses", {"input": "Hello!", "max_output_tokens": 16}),
+]
+"""Requests whose answers have an id."""
+WITHOUT_ID = ("/api/chat", {"messages": HELLO, "model": "nano", "options": {"num_predict": 2}})
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 2, "n": 2}),
-        ("/v1/completions", {"prompt": ["One", "Two"], "max_tokens": 2}),
-        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 16}),
-        ("/api/chat", {"messages": HELLO, "model": "nano", "options": {"num_predict": 2}}),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), [*WITH_IDS, WITHOUT_ID])
 def test_each_generation_is_a_span_of_the_client_s_trace(
     http: httpx.Client, telemetry: Recorded, path: str, body: dict[str, Any], stream: bool
 ) -> None:
@@ -65,14 +64,7 @@ def test_each_generation_is_a_span_of_the_client_s_trace(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/chat/completions", {"messages": HELLO, "max_tokens": 2, "n": 2}),
-        ("/v1/completions", {"prompt": ["One", "Two"], "max_tokens": 2}),
-        ("/v1/responses", {"input": "Hello!", "max_output_tokens": 16}),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), WITH_IDS)
 def test_a_generation_has_the_id_that_the_client_sees(
     http: httpx.Client, telemetry: Recorded, path: str, body: dict[str, Any], stream: bool
 ) -> None:

@@ -87,14 +87,16 @@ class Tokens:
 
 
 def owner_token(path: Path) -> str:
-    """Return the first token of a token file, which is that of the server's owner.
+    """Return the first token of an app in a token file, which is that of the server's owner.
 
     Raises:
         ConfigurationError: there is no such file, or it cannot be used; see :meth:`Tokens.read`.
     """
-    token = next((token for _, token in _pairs(path, _read(path))), None)
+    token = next((token for app, token in _pairs(path, _read(path)) if app != METRICS_READER), None)
     if token is None:
-        raise ConfigurationError(f"{path} holds no token. Delete it, and the server creates it afresh.")
+        raise ConfigurationError(
+            f"{path} holds no token of an app. Delete it, and the server creates it afresh."
+        )
     return token
 
 

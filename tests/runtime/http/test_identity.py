@@ -29,6 +29,15 @@ def test_a_token_file_is_written_once(tmp_path: Path) -> None:
     assert tokens.app_of("") is None
 
 
+def test_the_owners_token_is_that_of_the_first_app(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    created = Tokens.read(path)
+    assert created.app_of(f"Bearer {owner_token(path)}") == created.owner == "default", "@metrics comes first"
+    path.write_text(f"@metrics {'m' * 16}\n")
+    with pytest.raises(ConfigurationError, match="holds no token of an app"):
+        owner_token(path)
+
+
 @pytest.mark.parametrize(
     "content", ["", "# nothing\n", "token\n", "app short\n", f"app {'a' * 16} more\n", f"app {'ä' * 16}\n"]
 )

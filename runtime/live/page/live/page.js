@@ -11,7 +11,7 @@ const STATUS = {
   live: "Live",
   token: "The server needs the token of its owner",
   unknown: "The server does not know this token",
-  owner: "This token is not the owner's, which is the first one of the token file",
+  owner: "This token is not the owner's, which is the first app's in the token file",
   lost: "The server does not answer. Trying again",
 };
 const byId = (id) => document.getElementById(id);

@@ -18,6 +18,7 @@ from ..concurrency.interrupts import interrupts_deferred
 from ..errors import WorkloadNotFoundError
 from ..extras import Extra, needs_extra, require_extra
 from .json_file import JsonFile, write_errors
+from .output import output_console
 
 if TYPE_CHECKING:
     from agentrt.bench.common.report import BenchReport
@@ -183,11 +184,9 @@ def _progress(line: str) -> None:
 
 
 def _print(report: BenchReport) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    # Wide tables stay legible in a file or a pipe, where there is no terminal to fit.
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = output_console()
     machine = report.machine
     console.print(f"{machine.cpu}, {machine.usable_cores} cores, {machine.operating_system}", highlight=False)
     for table in report.tables:

@@ -13,6 +13,7 @@ import typer
 from ..concurrency.interrupts import interrupts_deferred
 from ..errors import AgentRTError
 from ..extras import MODULES, Extra, missing_modules
+from .output import output_console
 
 _MIN_FREE_BYTES = 1_000_000_000
 _EXTRAS: tuple[Extra, ...] = ("cli", "langgraph", "openai", "runtime", "gateway", "serve", "demo")
@@ -30,11 +31,10 @@ class Finding:
 
 def doctor() -> None:
     """Report what this machine has, and whether the demo can run; exits with 1 if it cannot."""
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    console = output_console()
     table = Table.grid(padding=(0, 2))
     advice, ready = [], True
     for finding in examine():

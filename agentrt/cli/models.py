@@ -10,6 +10,7 @@ import typer
 
 from ..errors import ConfigurationError
 from ..extras import require_extra
+from .output import output_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +28,7 @@ def models(
     ] = False,
 ) -> None:
     """List pulled models, and GGUF files that were converted when they were first opened, or delete them."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = output_console(highlight=False, markup=False, soft_wrap=True)
     if recommended:
         if remove or remove_all:
             raise typer.BadParameter(

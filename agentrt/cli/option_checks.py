@@ -33,9 +33,9 @@ def engine_address(value: str) -> str:
     """Refuse what is no address of an engine; without the extra that parses it, nothing."""
     if not missing_modules("gateway"):
         check_variables()  # FastAPI's import reads them
-        from agentrt.runtime.gateway.address import engine_root
+        from agentrt.runtime.gateway import GatewayConfig
 
-        engine_root(value)
+        GatewayConfig(upstream=value).root()
     return value
 
 

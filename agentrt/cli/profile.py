@@ -10,6 +10,7 @@ import typer
 from ..concurrency.interrupts import interrupts_deferred
 from ..extras import require_extra
 from .json_file import JsonFile, write_errors
+from .output import output_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,9 +37,7 @@ def profile(
 ) -> None:
     """Measure a model's kernels on this machine, store the profile for the runtime, and show it."""
     require_extra("runtime")
-    from rich.console import Console
-
-    console = Console()
+    console = output_console()
     measured, graph = _measure(model, platform, stored)
     _show(console, measured, graph)
     if json is not None:

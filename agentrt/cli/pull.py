@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..extras import require_extra
+from .output import output_console
 
 
 def pull(
@@ -29,7 +30,7 @@ def pull(
 
     from agentrt.runtime.hub.pull import pull_model
 
-    console = Console()
+    console = output_console()
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("download", visible=False)

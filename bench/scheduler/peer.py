@@ -39,11 +39,14 @@ class PeerAddress:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse ``NAME=URL,PRECISION AND THREADS``; raise :class:`~agentrt.errors.ConfigurationError`."""
+        from agentrt.runtime.http.address import server_root
+
         name, _, rest = text.partition("=")
         url, _, computes = rest.partition(",")
         for known in get_args(PeerName):
-            if name == known and url.startswith(("http://", "https://")) and computes.strip():
-                return cls(known, url.rstrip("/").removesuffix("/v1"), computes.strip())
+            if name == known and computes.strip():
+                root = server_root(url, "--peer", "a server", "it needs none")
+                return cls(known, str(root).rstrip("/"), computes.strip())
         raise ConfigurationError(
             f"--peer {text!r} cannot be read. Write NAME=URL,PRECISION AND THREADS with llama_cpp or vllm as "
             'the name, as in "llama_cpp=http://127.0.0.1:8080,Q8_0 on 2 threads".'
@@ -99,6 +102,8 @@ class Peer:
         """Return the model's name and its context length in tokens."""
         import httpx
 
+        from agentrt.runtime.http.unreachable import why_unreachable
+
         try:
             async with self._client() as client:
                 models = (await client.get("/v1/models")).raise_for_status().json()
@@ -107,8 +112,11 @@ class Peer:
                     return str(model["id"]), int(model["max_model_len"])
                 properties = (await client.get("/props")).raise_for_status().json()
                 return str(model["id"]), int(properties["default_generation_settings"]["n_ctx"])
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._error(f"cannot be reached ({error})") from error
+        except httpx.HTTPStatusError as error:
+            path, status = error.request.url.path, error.response.status_code
+            raise self._error(f"answers {path} with {status}") from error
+        except httpx.HTTPError as error:
+            raise self._error(f"cannot be reached: {why_unreachable(error)}") from error
         except (ValueError, LookupError, TypeError) as error:
             raise self._error(f"does not describe itself as {self.name} does") from error
 

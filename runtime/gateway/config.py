@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 from pydantic import Field
 
+from ..http.address import server_root
 from ..http.config import ListenConfig
-from .address import engine_root
 from .bounded_redis import check_redis_url
 
 
@@ -38,6 +38,7 @@ class GatewayConfig(ListenConfig):
         """Return the address under which the engine's ``/v1`` lies.
 
         Raises:
-            ConfigurationError: see :func:`engine_root`.
+            ConfigurationError: see :func:`server_root`.
         """
-        return engine_root(self.upstream)
+        key = "the engine's key is given by --upstream-key-file"
+        return server_root(self.upstream, "--upstream", "an engine", key)

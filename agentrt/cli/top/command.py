@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ...errors import ConfigurationError
 from ...extras import require_extra
 from ..config_file import tokens_path
+from ..output import output_console
 
 if TYPE_CHECKING:
-    from .state import TopState
+    from .frames import Server
+    from .watch import GetToken
 
-_RETRY_S: Final = 2.0
+_ADDRESS: Final = "http://127.0.0.1:8000"
 
 
 def top(
     url: Annotated[
-        str, typer.Option(help="The address of agentrt serve or of another live page.")
-    ] = "http://127.0.0.1:8000",
+        str | None,
+        typer.Option(
+            help=f"The address of agentrt serve or of another live page. The default is {_ADDRESS}.",
+            show_default=False,
+        ),
+    ] = None,
     uds: Annotated[
-        Path | None, typer.Option(help="The Unix socket of agentrt serve, instead of --url.")
+        Path | None,
+        typer.Option(help="The Unix socket of agentrt serve, instead of --url.", show_default=False),
     ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The server's token file, whose first token is used. By default the file 'tokens' beside "
-            "the config file, if there is one; otherwise the token is asked for where one is needed.",
+            help="The server's token file, whose first app's token is used. For a server on this machine the "
+            "default is the file 'tokens' beside the config file, if there is one; otherwise the token is "
+            "asked for where one is needed.",
             dir_okay=False,
             show_default=False,
         ),
@@ -40,70 +47,57 @@ def top(
 ) -> None:
     """Show what a server does: requests, XPUs, KV memory, tokens a second. Ctrl-C ends it.
 
-    If the output is no terminal, it is shown once.
+    If the output is no terminal, two seconds of it are shown once.
     """
     require_extra("gateway")
+    from .frames import Server
+    from .refusals import Token, TokenNeededError
+
+    if url is not None and uds is not None:
+        raise typer.BadParameter("give one of the two.", param_hint="--url and --uds")
+    server = Server.at(url or _ADDRESS) if uds is None else Server.on(uds)
+    path = token_file or tokens_path()
+    stored = token_file is not None or (server.is_local and os.path.lexists(path))
+    asks = token_file is None and sys.stdin.isatty()
+    typed: Token | None = None
+
+    async def get_token() -> Token | None:
+        if typed is not None or not stored:
+            return typed
+        return await asyncio.to_thread(Token.read, path)
+
+    while True:
+        try:
+            _show(server, get_token, asks=asks)
+            return
+        except TokenNeededError as error:
+            if not asks:
+                raise
+            print(f"agentrt: {error}", file=sys.stderr)
+            answer = typer.prompt("Token of the server's owner", hide_input=True, err=True)
+            typed = Token("".join(filter(str.isprintable, answer)).strip(), "that was typed")
+
+
+def _show(server: Server, get_token: GetToken, *, asks: bool) -> None:
+    """Draw what the server does until the user ends it, or print it once where there is no terminal."""
     from rich.console import Console
 
-    from .frames import TokenNeededError
+    from .view import draw
+    from .watch import sample, watch
 
     console = Console()
-    token = _token_of(token_file)
+    if not sys.stdout.isatty() or console.is_dumb_terminal:
+        console = output_console(color_system=None)
+        with console.capture() as captured:
+            console.print(draw(asyncio.run(sample(server, get_token)), str(server), whole=True))
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        return
+    signal.signal(signal.SIGTERM, _exit)  # which leaves the terminal as it was
     try:
-        try:
-            _watch(url, uds, token, console)
-        except TokenNeededError:
-            if token_file is not None or not sys.stdin.isatty():
-                raise
-            _watch(url, uds, typer.prompt("Token of the server's owner", hide_input=True), console)
+        asyncio.run(watch(server, get_token, console, asks=asks))
     except KeyboardInterrupt:
         raise typer.Exit from None
 
 
-def _token_of(token_file: Path | None) -> str | None:
-    """Return the owner's token of a file, by default of the user's own one; None if that does not exist."""
-    from agentrt.runtime.http.identity import owner_token
-
-    path = token_file or tokens_path()
-    if token_file is None and not os.path.lexists(path):
-        return None
-    return owner_token(path)
-
-
-def _watch(url: str, uds: Path | None, token: str | None, console: Any) -> None:
-    """Draw frames until the user ends it; only the first one, if ``console`` is no terminal.
-
-    A server that has answered once is waited for when it stops.
-    """
-    from rich.live import Live
-
-    from .frames import open_frames
-    from .state import TopState
-    from .view import draw
-
-    state, where = TopState(), str(uds or url)
-    if not console.is_terminal:
-        with open_frames(url, uds, token) as frames:
-            state.apply(next(frames))
-        console.print(draw(state, where))
-        return
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-
-        def show(status: str) -> None:
-            live.update(draw(state, status), refresh=True)
-
-        while True:
-            try:
-                _follow(lambda: open_frames(url, uds, token), state, lambda: show(f"{where}   Ctrl-C ends"))
-            except ConfigurationError:
-                if not state.models:
-                    raise
-            show(f"{where} does not answer. Trying again")
-            time.sleep(_RETRY_S)
-
-
-def _follow(open_them: Callable[[], Any], state: TopState, show: Callable[[], None]) -> None:
-    with open_them() as frames:
-        for frame in frames:
-            state.apply(frame)
-            show()
+def _exit(number: int, _: object) -> None:
+    raise SystemExit(128 + number)

@@ -3,64 +3,115 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
-from agentrt.errors import ConfigurationError
+from ...errors import ConfigurationError
+from .refusals import Token, check_answer
+from .state import Frame
 
-PATH: Final = "/live/events"
-_SILENCE_S: Final = 60.0
-"""A server sends a frame every few seconds, also when it is idle."""
+_PATH: Final = "/live/events"
+_FIRST: Final = 'data: {"n"'
+_CONNECT_S: Final = 10.0
+_SILENCE_S: Final = 20.0
+"""A server sends a frame every five seconds, also when it is idle."""
 
 
-class TokenNeededError(ConfigurationError):
-    """The server refuses the token, or the lack of one."""
+class NotWatchableError(ConfigurationError):
+    """The server cannot be watched, or no longer."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        """``problem`` is a main clause, and ``advice`` a sentence."""
+        super().__init__(f"{problem}. {advice}")
+        self.problem = problem
 
 
-@contextmanager
-def open_frames(url: str, uds: Path | None, token: str | None) -> Iterator[Iterator[dict[str, Any]]]:
-    """Connect, and yield the frames as they come.
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where a server is: at an address, or on a Unix socket."""
+
+    root: httpx.URL
+    uds: Path | None = None
+
+    @classmethod
+    def at(cls, address: str) -> Server:
+        """Return the server at an address.
+
+        Raises:
+            ConfigurationError: it is not the plain address of an HTTP server.
+        """
+        from agentrt.runtime.http.address import server_root
+
+        return cls(server_root(address, "--url", "a server", "the token is given by --token-file"))
+
+    @classmethod
+    def on(cls, uds: Path) -> Server:
+        """Return the server on a Unix socket."""
+        return cls(httpx.URL("http://localhost"), uds)
+
+    def __str__(self) -> str:
+        """Return the address, or the path of the socket."""
+        return str(self.uds or self.root).rstrip("/")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        from agentrt.runtime.http.config import ListenConfig
+
+        return self.uds is not None or ListenConfig(host=self.root.host).loopback
+
+    @property
+    def option(self) -> str:
+        """The option by which it is named."""
+        return "--uds" if self.uds else "--url"
+
+
+@asynccontextmanager
+async def open_frames(server: Server, token: Token | None) -> AsyncIterator[AsyncIterator[Frame]]:
+    """Connect, and yield the frames as they come, until the server ends.
 
     Raises:
         TokenNeededError: the server needs another token.
-        ConfigurationError: nothing answers there, or what answers has no live page.
+        NotWatchableError: nothing answers there, what answers has no live page, or the connection breaks off.
     """
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    transport = None if uds is None else httpx.HTTPTransport(uds=str(uds))
-    where = str(uds or url)
+    from agentrt.runtime.http.unreachable import why_unreachable
+
+    headers = {} if token is None else {"authorization": f"Bearer {token.text}"}
+    transport = None if server.uds is None else httpx.AsyncHTTPTransport(uds=str(server.uds))
+    timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
     try:
-        with (
-            httpx.Client(base_url=url, transport=transport, timeout=_SILENCE_S, trust_env=False) as client,
-            client.stream("GET", PATH, headers=headers) as response,
+        async with (
+            httpx.AsyncClient(
+                base_url=server.root, transport=transport, timeout=timeout, trust_env=False
+            ) as client,
+            client.stream("GET", _PATH, headers=headers) as response,
         ):
-            _check(response, where)
-            yield _frames_in(response)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        reason = str(error) or type(error).__name__
-        raise ConfigurationError(
-            f"no server can be watched at {where} ({reason}). Start agentrt serve, or name its address with "
-            "--url."
+            await check_answer(response, f"{server}", server.option, token)
+            yield _frames_in(response, server)
+    except httpx.HTTPError as error:
+        raise NotWatchableError(
+            f"{server} cannot be watched: {why_unreachable(error, server.uds)}",
+            f"Start agentrt serve there, or name with {server.option} where it is: it prints that.",
         ) from error
 
 
-def _check(response: httpx.Response, where: str) -> None:
-    if response.status_code in (401, 403):
-        raise TokenNeededError(
-            f"the server at {where} needs the token of its owner: the one that it printed, or the first one "
-            "of its token file. Name the file: --token-file."
-        )
-    if not response.is_success:
-        raise ConfigurationError(
-            f"what answers at {where} has no live page (status {response.status_code}). Name the address of "
-            "agentrt serve: --url."
-        )
-
-
-def _frames_in(response: httpx.Response) -> Iterator[dict[str, Any]]:
-    for line in response.iter_lines():
-        if line.startswith('data: {"n"'):
-            yield json.loads(line.removeprefix("data: "))
+async def _frames_in(response: httpx.Response, server: Server) -> AsyncIterator[Frame]:
+    async for line in response.aiter_lines():
+        if not line.startswith(_FIRST):
+            continue
+        try:
+            frame: Frame = json.loads(line.removeprefix("data: "))
+            known = "t" in frame and all("counts" in model for model in frame["models"])
+        except (ValueError, LookupError, TypeError):
+            known = False
+        if not known:
+            raise NotWatchableError(
+                f"{server} sends events that this version of agentrt does not know",
+                "Run agentrt top of the server's version.",
+            )
+        yield frame

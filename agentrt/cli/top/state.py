@@ -10,34 +10,48 @@ from typing import Any, Final, TypeAlias
 Frame: TypeAlias = Mapping[str, Any]
 
 SPAN_S: Final = 10.0
-"""Seconds over which the use of XPUs is measured."""
-_RATE_S: Final = 1.0
+"""The most seconds over which the use of XPUs is measured."""
+_RATE_S: Final = 2.0
+"""The least seconds over which tokens are counted, once so many are known."""
 _ENDED: Final = 8
 _TOOLS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Shares of the last :data:`SPAN_S` seconds in which an XPU ran kernels, and kernels a second."""
+    """Shares of the time measured in which an XPU ran kernels, and kernels a second."""
 
     reactive: float
     proactive: float
     kernels_per_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How much there was of something a second, in the last ``seconds``."""
+
+    per_s: float
+    seconds: float
+
+
 class TopState:
-    """Sums of the frames so far."""
+    """Sums of the frames of one connection so far.
+
+    Of the time before the first frame nothing is known: no rate has it in its time.
+    """
 
     def __init__(self) -> None:
         """Know nothing."""
         self.t = 0.0
-        """Time of the newest frame, in seconds on the server's clock."""
+        """Until when all is known, in seconds on the server's clock."""
         self.models: list[Frame] = []
         self.ended: deque[Frame] = deque(maxlen=_ENDED)
         """The requests that ended last, the newest first."""
         self.tools: Counter[str] = Counter()
         """Calls answered from the tool cache."""
         self.speculation: Frame | None = None
+        self._number = -1
+        self._since = 0.0
         self._kernels: defaultdict[str, deque[tuple[float, float, bool, int]]] = defaultdict(
             lambda: deque(maxlen=20_000)
         )
@@ -45,12 +59,14 @@ class TopState:
 
     def apply(self, frame: Frame) -> None:
         """Add a frame."""
-        if frame["t"] < self.t:
-            self.__init__()  # type: ignore[misc]  # the server was started again
-        self.t = frame["t"]
+        follows = frame["n"] == self._number + 1
+        self._number, self.t = frame["n"], frame["t"]
+        if not follows:  # what was in the frames between is not known
+            self._since = self.t
+            self._kernels.clear()
         self.models = frame["models"]
         for model in self.models:
-            for xpu, start, seconds, _, reactive, kernels, *_ in model.get("kernels", ()):
+            for xpu, start, seconds, _, reactive, kernels, *_ in model.get("kernels", ()) if follows else ():
                 lane = self._kernels[f"{model['name']}: {model['xpus'][xpu]}"]
                 lane.append((start, start + seconds, bool(reactive), kernels))
             self.ended.extendleft(model.get("ended", ()))
@@ -58,10 +74,27 @@ class TopState:
                 for tool in answer["tools"]:
                     self.tools[tool if tool in self.tools or len(self.tools) < _TOOLS else "others"] += 1
         self.speculation = frame.get("speculation")
+        self._note_tokens()
+
+    def note_silence(self, seconds: float) -> None:
+        """Note that ``seconds`` have passed since the first frame, of which no further frame tells the end.
+
+        An idle server has then done nothing: it sends a frame when something happens.
+        """
+        if not self.sum("running") and not self.sum("waiting"):
+            self.t = max(self.t, self._since + seconds)
+            self._note_tokens()
+
+    def _note_tokens(self) -> None:
         self._tokens.append((self.t, self.count("sampled_tokens")))
 
+    @property
+    def known_s(self) -> float:
+        """Seconds until the newest frame of which all is known."""
+        return self.t - self._since
+
     def count(self, name: str) -> int:
-        """Return a counter of all models together."""
+        """Return a counter of all models together, since the server was started."""
         return sum(model["counts"][name] for model in self.models)
 
     def sum(self, name: str) -> int:
@@ -69,23 +102,32 @@ class TopState:
         return sum(model.get(name, 0) for model in self.models)
 
     @property
-    def tokens_per_s(self) -> float:
-        """Sampled tokens in the last second."""
-        recent = [each for each in self._tokens if each[0] >= self.t - _RATE_S - 0.5]
-        (first, before), (last, now) = (recent or [(0.0, 0)])[0], (recent or [(0.0, 0)])[-1]
-        return (now - before) / (last - first) if last > first else 0.0
+    def tokens(self) -> Rate | None:
+        """Sampled tokens a second of late; None if too little is known."""
+        until, now = self._tokens[-1] if self._tokens else (0.0, 0)
+        older = [each for each in self._tokens if each[0] <= until - _RATE_S]
+        since, before = older[-1] if older else self._tokens[0] if self._tokens else (0.0, 0)
+        return Rate((now - before) / (until - since), until - since) if until > since else None
 
     def use(self) -> dict[str, Use]:
-        """Return how much each XPU was used."""
-        found = {}
+        """Return how much each XPU that ran kernels was used in the last :attr:`use_s` seconds."""
+        found: dict[str, Use] = {}
+        span_s = self.use_s
+        if not span_s:
+            return found
         for name, lane in self._kernels.items():
-            while lane and lane[0][1] < self.t - SPAN_S:
+            while lane and lane[0][1] < self.t - span_s:
                 lane.popleft()
             seconds = {True: 0.0, False: 0.0}
             for start, end, reactive, _ in lane:
-                seconds[reactive] += end - max(start, self.t - SPAN_S)
+                seconds[reactive] += end - max(start, self.t - span_s)
             kernels = sum(each[3] for each in lane)
             found[name] = Use(
-                min(1.0, seconds[True] / SPAN_S), min(1.0, seconds[False] / SPAN_S), kernels / SPAN_S
+                min(1.0, seconds[True] / span_s), min(1.0, seconds[False] / span_s), kernels / span_s
             )
         return found
+
+    @property
+    def use_s(self) -> float:
+        """Seconds over which :meth:`use` measures."""
+        return min(SPAN_S, self.known_s)

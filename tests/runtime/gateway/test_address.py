@@ -38,6 +38,24 @@ def test_other_addresses_are_refused(upstream: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("upstream", "meant"),
+    [
+        ("localhost:8000", "http://localhost:8000"),
+        ("127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("me:secret@x", None),
+        ("localhost:99999", None),
+        ("ftp://x", None),
+    ],
+)
+def test_a_forgotten_scheme_is_named(upstream: str, meant: str | None) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        GatewayConfig(upstream=upstream).check()
+    assert (f"Did you mean {meant}?" if meant else "Write scheme") in str(caught.value)
+    assert ("Did you mean" in str(caught.value)) is (meant is not None)
+
+
+@pytest.mark.parametrize(
     "upstream", ["http://me:secret@x/v1", "http://x/v1?key=secret", "http://x/#secret", "me:secret@http://x"]
 )
 def test_an_error_shows_no_secret(upstream: str) -> None:

@@ -1,4 +1,4 @@
-"""The address of the engine behind a gateway."""
+"""Addresses of HTTP servers, as users write them in options and settings."""
 
 from __future__ import annotations
 
@@ -15,42 +15,47 @@ _MAX_LABEL: Final = 63
 _MAX_HOST: Final = 253
 
 
-def engine_root(upstream: str) -> httpx.URL:
-    """Return the address under which the ``/v1`` of the engine at ``upstream`` lies.
+def server_root(address: str, setting: str, server: str, secret: str) -> httpx.URL:
+    """Return the address under which the ``/v1`` of the server at ``address`` lies.
+
+    The message of an error names ``setting``, such as ``--url``, and what the ``server`` is, such as "an
+    engine"; ``secret`` is a clause that says how its key is given, which is no part of an address.
 
     Raises:
-        ConfigurationError: ``upstream`` is not the plain address of an HTTP server: a scheme, a host, and
+        ConfigurationError: ``address`` is not the plain address of an HTTP server: a scheme, a host, and
             perhaps a port and a path.
     """
-    problem = _problem(upstream)
+    problem = _problem(address, secret)
     if problem is None:
         try:
-            url = httpx.URL(upstream)
+            url = httpx.URL(address)
         except httpx.InvalidURL as error:
             problem = str(error)
         else:
             problem = _host_problem(url.raw_host.decode("ascii"))
     if problem is not None:
         # What may be a password or a key is not shown.
-        shown = re.sub(r".*@|[?#].*", "…", upstream, flags=re.DOTALL)
+        shown = re.sub(r".*@|[?#].*", "…", address, flags=re.DOTALL)
+        meant = f"http://{address}"
+        hint = f" Did you mean {meant}?" if "//" not in address and _problem(meant, secret) is None else ""
         raise ConfigurationError(
-            f"--upstream: {shown!r} is not the address of an engine: {problem}. Write scheme, host, and port "
-            "or path if it has them, such as http://127.0.0.1:8000/v1."
+            f"{setting}: {shown!r} is not the address of {server}: {problem}.{hint} Write scheme, host, and "
+            "port or path if it has them, such as http://127.0.0.1:8000/v1."
         )
     path = url.raw_path.rstrip(b"/").removesuffix(b"/v1").rstrip(b"/")
     return url.copy_with(raw_path=path or b"/")
 
 
-def _problem(upstream: str) -> str | None:
+def _problem(address: str, secret: str) -> str | None:
     """Return what is wrong with the text of an address, some of which a parser would mend in silence."""
-    if not upstream.isprintable() or set(upstream) & {" ", "\\"}:
+    if not address.isprintable() or set(address) & {" ", "\\"}:
         return "it has a space, a backslash or a character that cannot be printed"
-    scheme, separator, rest = upstream.partition("://")
+    scheme, separator, rest = address.partition("://")
     authority, _, path = rest.partition("/")
     if not separator or scheme.lower() not in ("http", "https") or not authority:
         return "it does not begin with http:// or https:// and a host"
-    if set(upstream) & {"?", "#"} or "@" in authority:
-        return "it has a user, a query or a fragment; the engine's key is given by --upstream-key-file"
+    if set(address) & {"?", "#"} or "@" in authority:
+        return f"it has a user, a query or a fragment; {secret}"
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return "its host or port cannot be read"

@@ -4,17 +4,26 @@ Public are the names in ``__all__`` of ``agentrt`` and of ``agentrt.calls``, ``.
 ``.errors``, ``.perfmodel``, ``.reports``, ``.testing``, ``.speculators``, ``.adapters`` (with ``.langchain``,
 ``.mcp``, ``.openai``, ``.openai_agents`` and ``.pydantic_ai``), ``.runtime`` (with ``.server``, ``.gateway``
 and ``.nano``) and ``.terminal_text``. Everything else is private and may change in any release.
+
+The public names load on first use, so that the command line begins, and can be interrupted, at once.
 """
 
-from .calls import ToolCall
-from .config import SpeculationConfig
-from .drafts import DraftRequest
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .priority import Priority, current_priority, priority
-from .reports.report import SpeculationReport
 from .telemetry import keep_openvino_quiet
-from .tools.scopes import run_scope
-from .tools.speculable import speculable
-from .turns.session import SpeculationSession
+
+if TYPE_CHECKING:
+    from .calls import ToolCall
+    from .config import SpeculationConfig
+    from .drafts import DraftRequest
+    from .reports.report import SpeculationReport
+    from .tools.scopes import run_scope
+    from .tools.speculable import speculable
+    from .turns.session import SpeculationSession
 
 __all__ = [
     "DraftRequest",
@@ -31,4 +40,28 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_DEFINED_IN = {
+    "DraftRequest": ".drafts",
+    "SpeculationConfig": ".config",
+    "SpeculationReport": ".reports.report",
+    "SpeculationSession": ".turns.session",
+    "ToolCall": ".calls",
+    "run_scope": ".tools.scopes",
+    "speculable": ".tools.speculable",
+}
+
 keep_openvino_quiet()
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name (PEP 562)."""
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_DEFINED_IN[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, whether they are loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,3 +1,5 @@
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -103,6 +105,35 @@ def test_ctrl_c_before_the_command_line_is_read_prints_nothing() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("module", ["pydantic", "typer", "agentrt.cli.chat.command", "agentrt.cli.main"])
+@pytest.mark.parametrize("entry", [["-m", "agentrt"], ["-c", START]])
+def test_ctrl_c_while_the_command_line_is_imported_prints_nothing(
+    tmp_path: Path, module: str, entry: list[str]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        textwrap.dedent(f"""
+            import importlib.abc, os, signal, sys
+            class Interrupting(importlib.abc.MetaPathFinder):
+                def find_spec(self, name, path, target=None):
+                    if name == {module!r}:
+                        os.kill(os.getpid(), signal.SIGINT)
+            sys.meta_path.insert(0, Interrupting())
+        """)
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, *entry, "config"]
+    ended = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_an_unexpected_error_keeps_its_traceback() -> None:
     code = """
         import sys, types
@@ -153,7 +184,7 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
             "--upstream-key-file: FILE.key cannot be used: there is no such file. Create it",
         ),
         (
-            ["gateway", "--upstream", "http://x", "--redis-password-file", "FILE"],
+            ["gateway", "--upstream", "http://x", "--redis", "redis://x", "--redis-password-file", "FILE"],
             "--redis-password-file: FILE cannot be used: other users may read it. Run: chmod 600 FILE",
         ),
         (["profile", "FILE"], "is a file, but a model is"),

@@ -12,12 +12,13 @@ from typing import Any, Final
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import ConfigurationError
+from ..errors import ConfigFileError, ConfigurationError
 from ..finite import parse_problem
 from ..settings import expanded_path
 from .command import Command
 from .config_file import ConfigFile, config_path
 from .nearest import did_you_mean
+from .option_rules import check_options
 
 CONFIGURED: Final = ("chat", "gateway", "serve")
 """The commands that have a table in the config file."""
@@ -68,6 +69,7 @@ class ConfiguredCommand(Command):
                     raise typer.BadParameter(
                         f"{error}. Correct it.", ctx=ctx, param_hint=option.opts[0]
                     ) from None
+        ctx.invoke(check_options, str(self.name), ctx.params)
         return super().invoke(ctx)
 
     def values_of(self, file: ConfigFile) -> dict[str, Any]:
@@ -97,10 +99,15 @@ class ConfiguredCommand(Command):
         Raises:
             ConfigFileError: as :meth:`values_of`, or the command would refuse a value.
         """
-        if file is not None:
-            self._check(file, self.values_of(file))
-        table = {} if file is None else file.table(str(self.name), CONFIGURED)
         defaults = {parameter.name: parameter.default for parameter in self.params}
+        if file is not None:
+            values = self.values_of(file)
+            self._check(file, values)
+            try:
+                check_options(str(self.name), defaults | values)
+            except (typer.BadParameter, ConfigurationError) as error:
+                raise self._in_file(file, error) from None
+        table = {} if file is None else file.table(str(self.name), CONFIGURED)
         for name, key in self._keys.items():
             yield key, table.get(key, defaults[name]), key in table
 
@@ -113,11 +120,21 @@ class ConfiguredCommand(Command):
             try:
                 option.process_value(context, values[option.name])
             except (typer.BadParameter, ConfigurationError) as error:
-                said = error.message if isinstance(error, typer.BadParameter) else str(error)
-                problem = said.removeprefix(f"{option.opts[0]}: ").removesuffix(".")
-                advice = "" if ". " in problem else ". Correct it"
-                key = self._keys[option.name]
-                raise file.error([str(self.name), key], f"{key}: {problem}{advice}") from None
+                raise self._in_file(file, error, option.opts[0]) from None
+
+    def _in_file(
+        self, file: ConfigFile, error: typer.BadParameter | ConfigurationError, option: str = ""
+    ) -> ConfigFileError:
+        """Return an error of ``option``, or of that which the error names, as one of its key in the file."""
+        hint = error.param_hint if isinstance(error, typer.BadParameter) else None
+        option = option or (hint if isinstance(hint, str) else "")
+        said = error.message if isinstance(error, typer.BadParameter) else str(error)
+        problem = said.removeprefix(f"{option}: ").removesuffix(".")
+        advice = "" if ". " in problem else ". Correct it"
+        if not option:
+            return file.error([str(self.name)], f"[{self.name}]: {problem}{advice}")
+        key = option.removeprefix("--")
+        return file.error([str(self.name), key], f"{key}: {problem}{advice}")
 
     @property
     def _keys(self) -> dict[str, str]:

@@ -245,20 +245,6 @@ def serve(
     from agentrt.runtime.server import ServerConfig, bind, create_app
     from agentrt.runtime.server import serve as serve_app
 
-    if history_folder is not None and drafts is None:
-        raise typer.BadParameter("only --drafts needs one. Add it.", param_hint="--history-folder")
-    if embedding_pooling is not None and embedding_model is None:
-        raise typer.BadParameter(
-            "only --embedding-model needs one. Add it.", param_hint="--embedding-pooling"
-        )
-    of_the_folder = {
-        "--context-key": context_key,
-        "--context-disk-mib": context_disk_mib,
-        "--context-app-mib": context_app_mib,
-    }
-    for option, value in of_the_folder.items():
-        if value is not None and context_folder is None:
-            raise typer.BadParameter("only --context-folder needs one. Add it.", param_hint=option)
     begin_serving()
     given = model or ["nano"]
     names = names_of_models(given, served_model_name or [])

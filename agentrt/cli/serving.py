@@ -102,13 +102,10 @@ def choose_tokens(
     Without any of the three they are those of the user's own token file, or one that is created for this run.
 
     Raises:
-        BadParameter: both a token file and ``no_auth`` are given.
         ConfigurationError: the token file cannot be used.
     """
     from agentrt.runtime.http.identity import Tokens
 
-    if token_file is not None and no_auth:
-        raise typer.BadParameter("cannot be combined with --token-file", param_hint="--no-auth")
     if token_file is None and (no_auth or uds is not None):
         return None, None
     if token_file is None and os.path.lexists(tokens_path()):

@@ -122,6 +122,46 @@ REFUSED = [
 ]
 
 
+CONTRADICTIONS = [
+    *(("serve", f"context-{key}", 2) for key in ("disk-mib = 5", "app-mib = 5", "key = 'keyring'")),
+    ("serve", "history-folder = '/x'", 2),
+    ("serve", "embedding-pooling = 'cls'", 2),
+    ("serve", "served-model-name = 'a=b'", 2),
+    ("serve", "token-file = '/x'\nno-auth = true", 3),
+    ("serve", "host = '0.0.0.0'\nno-auth = true", 1),
+    ("gateway", "host = '0.0.0.0'\nno-auth = true", 1),
+    ("gateway", "redis-password-file = '/x'", 2),
+]
+
+
+@pytest.mark.parametrize(("command", "lines", "line"), CONTRADICTIONS)
+def test_it_refuses_options_that_the_command_refuses_together(
+    folder: Path, command: str, lines: str, line: int
+) -> None:
+    folder.mkdir()
+    (folder / "config.toml").write_text(f"[{command}]\n{lines}\n")
+    with pytest.raises(ConfigFileError) as shown:
+        config()
+    assert shown.value.line == line
+    assert str(shown.value).endswith(".")
+    assert not str(shown.value).endswith("..")
+    given = ["--upstream", "http://127.0.0.1:1"] if command == "gateway" else []
+    started = CliRunner().invoke(app, [command, *given, "--port", "0"])
+    assert started.exit_code != 0
+    said = " ".join((started.output + str(started.exception)).replace("│", "").split())
+    _, _, problem = str(shown.value).removesuffix(".").partition(": ")
+    assert problem.partition(": ")[2].partition(". ")[0] in said
+
+
+def test_what_goes_together_is_shown(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.toml").write_text(
+        "[serve]\ncontext-folder = '/x'\ncontext-key = 'keyring'\ndrafts = false\nhistory-folder = '/y'\n"
+        "host = '0.0.0.0'\n[gateway]\nredis = 'redis://x'\nredis-password-file = '/z'\nno-auth = true\n"
+    )
+    assert "context-key" in config().stdout
+
+
 @pytest.mark.parametrize(("command", "line"), REFUSED)
 def test_it_refuses_what_the_command_refuses(folder: Path, command: str, line: str) -> None:
     folder.mkdir()

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpx2
 
@@ -31,7 +31,7 @@ def download_file(url: str, folder: Path, sha256: str, progress: Progress | None
         ModelDownloadError: the address is not https, the server refuses or cannot be reached, the disk is
             full, or the file has another digest. What was downloaded is kept, unless the digest is wrong.
     """
-    address = urlsplit(url)
+    address = _parsed(url)
     if address.scheme != "https" and address.hostname not in _LOCAL:
         raise ModelDownloadError(
             f"{url} is not an https address. Use https, which nobody can change on its way."
@@ -53,6 +53,20 @@ def download_file(url: str, folder: Path, sha256: str, progress: Progress | None
             "Free some space or make the folder writable, and pull it again: it goes on where it broke off."
         ) from error
     return target
+
+
+def _parsed(url: str) -> SplitResult:
+    try:
+        address = urlsplit(url)
+        _ = address.port  # parses it
+        problem = None if address.hostname else "it has no host"
+    except ValueError as error:
+        problem = str(error)
+    if problem is not None:
+        raise ModelDownloadError(
+            f"{url} is not the address of a file: {problem}. Write https://, its host and its path."
+        )
+    return address
 
 
 def _fetch_verified(url: str, target: Path, digest: str, progress: Progress) -> None:

@@ -121,6 +121,9 @@ def test_a_quantisation_is_pulled_with_all_its_shards(pull: Pull) -> None:
         (["https://example.com/x.gguf", "--sha256", "abc"], "'abc' is not a SHA-256 digest"),
         (["https://example.com/x.gguf", "--sha256", "0" * 64, "--revision", "v1"], "has no --revision"),
         (["http://example.com/x.gguf", "--sha256", "0" * 64], "is not an https address"),
+        (["https://", "--sha256", "0" * 64], "is not the address of a file: it has no host. Write https://"),
+        (["https://[/x.gguf", "--sha256", "0" * 64], "is not the address of a file: Invalid IPv6 URL. Write"),
+        (["https://x:99999/x.gguf", "--sha256", "0" * 64], "is not the address of a file: Port out of range"),
     ],
 )
 def test_what_cannot_be_pulled_is_said_with_what_to_do(

@@ -14,6 +14,7 @@ import typer
 from ..extras import require_extra
 from .assistant_options import AssistantModel
 from .json_file import JsonFile, write_errors
+from .output import output_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,8 +76,6 @@ def demo(
     require_extra("demo")
     if page:
         require_extra("gateway")
-    from rich.console import Console
-
     from agentrt.examples.assistant.data import require_parts, workspace
     from agentrt.examples.assistant.latencies import Latencies
     from agentrt.examples.assistant.sample_data import write_sample_data
@@ -84,7 +83,7 @@ def demo(
     from agentrt.examples.demo.summary import introduce, summarize
     from agentrt.examples.demo.view import DemoView, LiveView, PlainView
 
-    console = Console(highlight=False)
+    console = output_console(highlight=False)
     if data is not None:
         require_parts(data)
     if pace is None:
@@ -97,7 +96,7 @@ def demo(
             write_sample_data(data, dt.date.today())
         shown = outer.enter_context(_serve_page(console)) if page else None
         view: DemoView = PlainView(console)
-        if live and console.is_terminal:
+        if live and sys.stdout.isatty():
             live_view = LiveView(console)
             stack.enter_context(live_view.live)
             view = live_view
@@ -120,7 +119,7 @@ def _serve_page(console: Console) -> Iterator[DemoPage]:
     page = DemoPage()
     with page.served() as (address, token):
         console.print(f"live page: {address}\ntoken for this run: {token}", markup=False, soft_wrap=True)
-        asks = console.is_terminal and sys.stdin.isatty()
+        asks = sys.stdout.isatty() and sys.stdin.isatty()
         if asks:
             console.input("Open the page in a browser, then press Enter to begin. ")
         yield page

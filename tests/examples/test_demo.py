@@ -183,7 +183,8 @@ def test_agents_that_differ_or_call_no_tool_are_an_error_exit(
     code: int,
     text: str,
 ) -> None:
-    turn = Turn("Hello!", "ai Hi!", 0.2, 1, 0.1, 0.0, calls, SpeculationCounts())
+    request = "Hello! " * 20 + "Bye."
+    turn = Turn(request, "ai Hi!", 0.2, 1, 0.1, 0.0, calls, SpeculationCounts())
     other = dataclasses.replace(turn, transcript=transcript)
     waits = Waits((0.1,), 1, 1.0)
     measured = Result(Comparison((turn,), (other,), exact), waits, waits)
@@ -192,6 +193,7 @@ def test_agents_that_differ_or_call_no_tool_are_an_error_exit(
     result = CliRunner().invoke(app, ["demo", "--data", str(little), "--json", str(report)])
     assert result.exit_code == code
     assert text in result.output
+    assert f"{request}  " in result.output, "it is one line"
     figures = json.loads(report.read_text("utf-8"))["figures"]
     assert figures["transcripts_equal"] == (transcript == "ai Hi!")
 

@@ -13,10 +13,11 @@ from typing import Final
 
 import httpx
 
-_NO_SOCKET: Final = "there is no such socket"
+NOTHING_LISTENS: Final = "nothing listens there"
+NO_SOCKET: Final = "there is no such socket"
 _BY_NUMBER: Final = {
-    errno.ECONNREFUSED: "nothing listens there",
-    errno.ENOENT: _NO_SOCKET,
+    errno.ECONNREFUSED: NOTHING_LISTENS,
+    errno.ENOENT: NO_SOCKET,
     errno.EACCES: "this user may not connect to it",
     errno.EPERM: "this user may not connect to it",
     errno.ECONNRESET: "it has broken the connection off",
@@ -57,7 +58,7 @@ def _socket_problem(path: Path) -> str | None:
     try:
         return None if stat.S_ISSOCK(path.stat().st_mode) else "it is no socket"
     except FileNotFoundError:
-        return _NO_SOCKET
+        return NO_SOCKET
     except OSError:
         return None  # connecting tells more
 

@@ -79,9 +79,9 @@ async def open_frames(server: Server, token: Token | None) -> AsyncIterator[Asyn
         TokenNeededError: the server needs another token.
         NotWatchableError: nothing answers there, what answers has no live page, or the connection breaks off.
     """
-    from agentrt.runtime.http.unreachable import why_unreachable
+    from agentrt.runtime.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
 
-    headers = {} if token is None else {"authorization": f"Bearer {token.text}"}
+    headers = {} if token is None else {b"authorization": f"Bearer {token.text}".encode()}
     transport = None if server.uds is None else httpx.AsyncHTTPTransport(uds=str(server.uds))
     timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
     try:
@@ -94,9 +94,11 @@ async def open_frames(server: Server, token: Token | None) -> AsyncIterator[Asyn
             await check_answer(response, f"{server}", server.option, token)
             yield _frames_in(response, server)
     except httpx.HTTPError as error:
+        why = why_unreachable(error, server.uds)
+        begin = "Start agentrt serve there" if why in (NOTHING_LISTENS, NO_SOCKET) else "Try again"
         raise NotWatchableError(
-            f"{server} cannot be watched: {why_unreachable(error, server.uds)}",
-            f"Start agentrt serve there, or name with {server.option} where it is: it prints that.",
+            f"{server} cannot be watched: {why}",
+            f"{begin}, or name with {server.option} where agentrt serve is: it prints that.",
         ) from error
 
 

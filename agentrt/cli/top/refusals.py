@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ class TokenNeededError(ConfigurationError):
 class Token:
     """A token, and where it is from: "of PATH" or "that was typed"."""
 
-    text: str
+    text: str = field(repr=False)
     source: str
 
     @classmethod

@@ -174,7 +174,7 @@ def test_a_server_that_starts_again_is_followed(
 def test_the_token_is_asked_for(server: Running, start: Callable[..., Terminal]) -> None:
     top = start("--url", server.url)
     for reason, token in (
-        ("needs the token of its owner, and none was sent", "wrong"),
+        ("needs the token of its owner, and none was sent", "wröng"),
         ("does not know the token that was typed", "n" * 20),
         ("the token that was typed is that of an app", "o" * 20),
     ):

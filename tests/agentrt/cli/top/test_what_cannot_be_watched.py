@@ -91,6 +91,7 @@ def test_addresses_that_are_none() -> None:
 def test_the_other_protocol(server: Running, scripted: Callable[..., Scripted]) -> None:
     said = problem("--url", server.url.replace("http://", "https://"))
     assert "it does not speak TLS, so that its address begins with http://" in said
+    assert "Start agentrt serve" not in said, "it runs"
     alert = b"\x15\x03\x03\x00\x02\x02\x46"  # how OpenSSL answers plain HTTP
     assert "an address with TLS begins with https://" in problem("--url", scripted(alert).url)
 

@@ -2,9 +2,10 @@
 
 ``python -m agentrt.bench.documentation [BENCH …]`` runs benches in a clone, keeps their reports as
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
-``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` and ``--draft``
-it measures the drafting and context benches on these models instead of nano, and the speculation bench on
-them as well, kept as the report ``speculation_models``. With ``--part`` it measures parts of bench
+``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` it measures the
+context bench on this model instead of nano, and the scheduler bench on it as well, kept as the report
+``scheduler_models``; with ``--draft`` besides, the drafting bench on these models instead, and the
+speculation bench as well, kept as ``speculation_models``. With ``--part`` it measures parts of bench
 attack, context or speculation, kept as the report ``BENCH_PART``. A region is::
 
     <!-- measured BENCH
@@ -188,8 +189,9 @@ def _measure(
     """Run a bench, keep its report and draw its pictures.
 
     Bench models measures all GGUF files in the folder ``models``, the smallest first. Benches drafting and
-    speculation can be given a ``pair`` of models, a main model and its drafts, bench context a main model;
-    the report of speculation then has a name of its own, as that of ``parts`` of a bench has.
+    speculation can be given a ``pair`` of models, a main model and its drafts, benches context and scheduler
+    a main model; the reports of speculation and scheduler then have names of their own, as that of ``parts``
+    of a bench has.
 
     Raises:
         ConfigurationError: bench models has no such files.
@@ -206,7 +208,8 @@ def _measure(
     report: BenchReport
     report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
     named = tuple(Path(each).name for each in pair)
-    report = report.model_copy(update={"bench": "_".join((report.bench, *parts))})
+    kept_as = f"{report.bench}{_WITH_MODELS}" if pair and name == "scheduler" else report.bench
+    report = report.model_copy(update={"bench": "_".join((kept_as, *parts))})
     measured = Measured(
         date=date, commit=commit, quick=quick, report=report, models=named, parts=tuple(parts)
     )
@@ -246,14 +249,18 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--workloads", type=Path, help="a folder with recorded workloads")
     parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
-    parser.add_argument("--model", help="a main model for benches drafting, context and speculation")
+    parser.add_argument(
+        "--model", help="a main model for benches drafting, context, speculation and scheduler"
+    )
     parser.add_argument(
         "--part", action="append", default=[], help="a part of a bench that has parts; can be repeated"
     )
     parser.add_argument("--draft", action="append", help="a draft model for --model; can be repeated")
     given = parser.parse_args(arguments)
-    if (given.model is None) is not (given.draft is None):
-        parser.error("--model and --draft: both are needed, or neither.")
+    if given.draft and given.model is None:
+        parser.error("--draft needs --model, the main model.")
+    if given.model and not given.draft and "drafting" in given.benches:
+        parser.error("--model needs --draft for bench drafting.")
     root = Path.cwd()
     folder = root / "docs" / "figures"
     if not folder.is_dir():
@@ -261,10 +268,12 @@ def main(arguments: Sequence[str]) -> None:
     try:
         # Asked for once: the pictures of the first bench are changes, too.
         commit = _commit() if given.benches or given.model else ""
-        pair = [given.model, *given.draft] if given.model else []
+        pair = [given.model, *(given.draft or ())] if given.model else []
         of_bench = {"drafting": pair, "context": pair[:1]}
         runs = [(name, of_bench.get(name, []), given.part if name in PARTS else []) for name in given.benches]
         if pair:
+            runs.append(("scheduler", pair[:1], []))
+        if given.draft:
             runs.append(("speculation", pair, []))
         for name, given_pair, parts in runs:
             _measure(

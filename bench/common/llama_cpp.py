@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _TIMEOUT_S: Final = 600
+_WARNINGS: Final = 2
+"""Verbosity without a line for each request."""
 
 
 class LlamaCppServer:
@@ -31,6 +33,7 @@ class LlamaCppServer:
 
         parameters = xllamacpp.CommonParams()
         parameters.model.path = model
+        parameters.verbosity = _WARNINGS
         parameters.n_ctx = context
         parameters.n_parallel = sequences
         parameters.cpuparams.n_threads = threads
@@ -39,10 +42,14 @@ class LlamaCppServer:
             configure(parameters)
         self._server = xllamacpp.Server(parameters)
 
+    def url(self) -> str:
+        """Return the server's address, without ``/v1``."""
+        return str(self._server.listening_address)
+
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return the answer to ``body``, both JSON. Callable from several threads at once."""
         request = urllib.request.Request(
-            self._server.listening_address + path,
+            self.url() + path,
             json.dumps(body).encode(),
             {"content-type": "application/json"},
         )

@@ -5,17 +5,15 @@ from __future__ import annotations
 import random
 import statistics
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ..common.bench_model import BenchModel
 from ..common.report import Cell, Table
 from .load import Lengths, recorded_arrivals
 from .peer import Peer
-from .sides import Arrival, Run, Served, Side, SideName, openvino_defaults
+from .sides import Arrival, Run, Served, Side
 
 LOAD: Final = 0.7
 """Share of the machine that the proactive requests alone would take."""
@@ -23,7 +21,6 @@ LENGTHS: Final = (128, 512)
 """Bounds in prompt tokens between the groups whose waits are reported separately."""
 _PATIENCE: Final = 1.5
 """A user reads and thinks when the answer is there: beside others that takes so many times as long."""
-_SIDES: Final[tuple[SideName, SideName]] = ("agentrt", "openvino_genai")
 _LONG_PROMPT: Final = 512
 
 _Rounds: TypeAlias = list[tuple[Run, Run, Run]]
@@ -52,56 +49,52 @@ class _Load:
 
 
 class Live:
-    """One model on this machine, on all engines in turn; ``peers`` serve it as well."""
+    """One model on this machine, on all engines in turn, of which one is agentrt."""
 
     def __init__(
         self,
-        model: BenchModel,
+        name: str,
         lengths: Lengths,
         workloads: Path | None,
         size: LiveSize,
-        peers: Sequence[Peer],
+        engines: Mapping[str, Side | Peer],
         progress: Callable[[str], None],
     ) -> None:
-        """``workloads`` is the folder of recorded arrivals, if there is one."""
-        self._name = model.title
-        self._model = model
+        """``name`` is the model's; ``workloads`` is the folder of recorded arrivals, if there is one."""
+        self._name = name
         self._lengths = lengths
         self._workloads = workloads
         self._size = size
-        self._peers = peers
+        self._engines = engines
         self._progress = progress
 
     def measure(self) -> tuple[dict[str, float], list[Table]]:
         """Return the figures of this model, and tables of all engines."""
         kept: list[float] = []
         heavier: list[tuple[float, str, Run]] = []
-        with ExitStack() as stack:
-            self._progress(f"{self._name}: loading both sides")
-            own = {str(name): stack.enter_context(Side(name, self._model)) for name in _SIDES}
-            engines: dict[str, Side | Peer] = {**own, **{peer.name: peer for peer in self._peers}}
-            runs: dict[str, _Rounds] = {name: [] for name in engines}
-            most = min(engine.context_length for engine in engines.values()) // 2
-            lengths = self._lengths.fitting(min(most, 1500))
-            for repetition in range(self._size.repetitions):
-                rng = random.Random(repetition)
-                load = self._load(lengths, own["agentrt"], rng)
-                backlog = self._backlog(lengths, rng)
-                for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
-                    self._progress(f"{self._name}: {name}, round {repetition + 1}")
-                    engine = engines[name]
-                    alone = load.alone if name == "agentrt" else _one_by_one(engine, load.users)
-                    mixed = engine.serve(load.mixed[LOAD])
-                    runs[name].append((alone, mixed, engine.serve(backlog)))
-                    if not repetition:
-                        heavier += [
-                            (share, name, engine.serve(load.mixed[share])) for share in self._size.heavier
-                        ]
-                kept.append(self._kept(own["agentrt"], load, backlog, runs["agentrt"][-1]))
+        engines, own = self._engines, self._engines["agentrt"]
+        runs: dict[str, _Rounds] = {name: [] for name in engines}
+        most = min(engine.context_length for engine in engines.values()) // 2
+        lengths = self._lengths.fitting(min(most, 1500))
+        for repetition in range(self._size.repetitions):
+            rng = random.Random(repetition)
+            load = self._load(lengths, own, rng)
+            backlog = self._backlog(lengths, rng)
+            for name in list(engines)[:: 1 if repetition % 2 == 0 else -1]:
+                self._progress(f"{self._name}: {name}, round {repetition + 1}")
+                engine = engines[name]
+                alone = load.alone if name == "agentrt" else _one_by_one(engine, load.users)
+                mixed = engine.serve(load.mixed[LOAD])
+                runs[name].append((alone, mixed, engine.serve(backlog)))
+                if not repetition:
+                    heavier += [
+                        (share, name, engine.serve(load.mixed[share])) for share in self._size.heavier
+                    ]
+            kept.append(self._kept(own, load, backlog, runs["agentrt"][-1]))
         heavier += [(LOAD, name, mixed) for name, rounds in runs.items() for _, mixed, _ in rounds]
         return self._figures(runs, kept), [self._table(runs), self._waits(heavier)]
 
-    def _load(self, lengths: Lengths, side: Side, rng: random.Random) -> _Load:
+    def _load(self, lengths: Lengths, side: Side | Peer, rng: random.Random) -> _Load:
         """Proactive requests for a share of the machine, and a user with think time between questions."""
         probe = [Arrival(0.0, *rng.choice(lengths.any_proactive()), False) for _ in range(4)]
         seconds = side.serve(probe).elapsed_s / len(probe)
@@ -125,7 +118,9 @@ class Live:
         """Proactive requests that all arrive at once."""
         return [Arrival(0.0, *rng.choice(lengths.any_proactive()), False) for _ in range(self._size.backlog)]
 
-    def _kept(self, side: Side, load: _Load, backlog: list[Arrival], runs: tuple[Run, Run, Run]) -> float:
+    def _kept(
+        self, side: Side | Peer, load: _Load, backlog: list[Arrival], runs: tuple[Run, Run, Run]
+    ) -> float:
         """Proactive tokens beside a user as a share of those possible in the time the user leaves idle."""
         alone, _, idle = runs
         few = range(0, len(load.users), 4)
@@ -160,19 +155,17 @@ class Live:
         return figures
 
     def _table(self, runs: dict[str, _Rounds]) -> Table:
-        own = openvino_defaults()
-        computes: dict[str, str] = {peer.name: peer.computes for peer in self._peers}
         rows: list[tuple[Cell, ...]] = []
         for name, rounds in runs.items():
             alone, mixed, backlog = zip(*rounds, strict=True)
             quiet = [s.first_s for run in alone for s in run.served]
             busy = _reactive(rounds)
-            pace = [_pace(s) for run in mixed for s in run.served if s.arrival.reactive]
+            pace = [s.token_s for run in mixed for s in run.served if s.arrival.reactive]
             tokens = [sum(s.prompt_tokens + s.arrival.answer_tokens for s in run.served) for run in backlog]
             rows.append(
                 (
                     name,
-                    computes.get(name, own),
+                    self._engines[name].computes,
                     *(1e3 * _quantile(quiet, q) for q in (0.5, 0.95)),
                     *(1e3 * _quantile(busy, q) for q in (0.5, 0.95)),
                     1e3 * statistics.median(pace),
@@ -224,10 +217,6 @@ def _one_by_one(engine: Side | Peer, users: Sequence[Arrival]) -> Run:
 
 def _reactive(rounds: _Rounds) -> list[float]:
     return [served.first_s for _, mixed, _ in rounds for served in mixed.served if served.arrival.reactive]
-
-
-def _pace(served: Served) -> float:
-    return (served.total_s - served.first_s) / max(1, served.arrival.answer_tokens - 1)
 
 
 def _matched(pairs: Sequence[tuple[Run, Run]]) -> Iterator[tuple[Served, Served]]:

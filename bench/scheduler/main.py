@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from agentrt.errors import ConfigurationError
+from agentrt.extras import require_extra
 
 from ..common.bench_model import BenchModel, open_given_models
 from ..common.machine import describe_machine
@@ -16,12 +18,16 @@ from ..common.prompts import RandomWords
 from ..common.random_gguf import HALF_BILLION, random_model_directory
 from ..common.repetitions import Seeds
 from ..common.report import BenchReport, Table
-from ..common.token_prompts import TokenPrompts
+from .agent_turn import AGENT_METHOD, has_agent_turns, measure_agent_turns
 from .figures import Sweep, figure6, figure7, figures_of, points_table, simulated_method
 from .live import LOAD, Live, LiveSize
+from .llama_cpp import LLAMA_CPP_METHOD, llama_cpp_peer
 from .load import Lengths, recorded_lengths
 from .peer import Peer, PeerAddress
+from .reactive import REACTIVE_METHOD, Reactive
+from .sides import Side, open_sides
 from .simulated import decision_us
+from .texts import ChatFields
 from .waits import FEW_LENGTHS, LENGTHS, WAITS_METHOD, measure_waits, waits_table
 
 _LARGER: Final = "0.5B"
@@ -56,6 +62,26 @@ _FULL = _Size(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _GivenSize:
+    """Amount of work of one run on a model that the user names."""
+
+    live: LiveSize
+    reactive: int
+    """Repetitions of a question beside a prefill and beside answers."""
+    agents: int
+    """Repetitions of an agent's conversation."""
+    every_policy: bool
+    """Whether greedy tokens are compared under policies other than the default, too."""
+
+
+_GIVEN: Final = {
+    True: _GivenSize(LiveSize(2, 1, 4), 2, 1, every_policy=False),
+    False: _GivenSize(LiveSize(3, 2, 8), 5, 3, every_policy=True),
+}
+"""The quick one, and the full one."""
+
+
 def run(
     *,
     quick: bool,
@@ -81,7 +107,7 @@ def run(
         raise ConfigurationError("--peer has the same name twice. Give each of llama_cpp and vllm once.")
     lengths = recorded_lengths(workloads)
     if model is not None:
-        return _run_given(model, peers, lengths, workloads, size.live, progress)
+        return _run_given(model, peers, lengths, workloads, _GIVEN[quick], progress)
     if peers:
         size = replace(size, models=(*(name for name in size.models if name != _LARGER), _LARGER))
         progress("asking the peers for a few tokens")
@@ -90,8 +116,11 @@ def run(
     tables: list[Table] = []
     for name in size.models:
         beside = serving if name == _LARGER else ()
-        live = Live(_own_model(name, progress), lengths, workloads, size.live, beside, progress)
-        own, found = live.measure()
+        model_of_bench = _own_model(name, progress)
+        progress(f"{name}: loading both sides")
+        with open_sides(model_of_bench) as sides:
+            engines: dict[str, Side | Peer] = {**sides, **{peer.name: peer for peer in beside}}
+            own, found = Live(name, lengths, workloads, size.live, engines, progress).measure()
         # The figures are those of the larger model measured, which comes last; the table has all.
         figures |= own
         tables += found
@@ -116,23 +145,41 @@ def _run_given(
     peers: Sequence[PeerAddress],
     lengths: Lengths,
     workloads: Path | None,
-    size: LiveSize,
+    size: _GivenSize,
     progress: Callable[[str], None],
 ) -> BenchReport:
     """Measure the model that the user names so."""
     model = open_given_models([name], progress)[name]
-    serving = [Peer(address, TokenPrompts(model, seed=3)) for address in peers]
-    figures, tables = Live(model, lengths, workloads, size, serving, progress).measure()
-    progress("greedy tokens under every policy")
-    figures["tokens_identical"] = _tokens_identical(model)
+    if model.gguf is not None:
+        require_extra("bench")  # llama.cpp
+    beside = _PEERS if peers else ""
+    serving: dict[str, Side | Peer] = {address.name: Peer(address, ChatFields(model)) for address in peers}
+    with ExitStack() as stack:
+        progress(f"{model.title}: loading all sides")
+        if model.gguf is not None and "llama_cpp" not in serving:
+            serving["llama_cpp"] = stack.enter_context(llama_cpp_peer(model))
+            beside += LLAMA_CPP_METHOD
+        engines = {**stack.enter_context(open_sides(model)), **serving}
+        figures, tables = Live(model.title, lengths, workloads, size.live, engines, progress).measure()
+        questions, table = Reactive(engines, size.reactive, progress).measure()
+        figures |= questions
+        tables += [table]
+    agent = model.gguf is not None and has_agent_turns(model)
+    if agent:
+        ratio, found = measure_agent_turns(model, size.agents, progress)
+        figures |= ratio
+        tables += found
+    progress("greedy tokens in batches")
+    figures["tokens_identical"] = _tokens_identical(model, every_policy=size.every_policy)
     return BenchReport(
         bench="scheduler",
         machine=describe_machine(),
         figures=figures,
         tables=tuple(tables),
-        method=f"{_live_method([model.title], size, lengths, serving)}The user and the background ask about "
-        "passages of English prose in the model's chat template. The simulated figures (sim_*, "
-        "decision_us_*) are left out: they do not depend on the model.",
+        method=f"{_live_method([model.title], size.live, lengths, beside)}The user and the "
+        "background ask about passages of English prose in the model's chat template. The simulated figures "
+        f"(sim_*, decision_us_*) are left out: they do not depend on the model. {REACTIVE_METHOD}"
+        f"{AGENT_METHOD if agent else ''}",
     )
 
 
@@ -144,10 +191,10 @@ def _own_model(name: str, progress: Callable[[str], None]) -> BenchModel:
     return BenchModel.of(name, path, RandomWords)
 
 
-def _tokens_identical(model: BenchModel) -> float:
+def _tokens_identical(model: BenchModel, *, every_policy: bool = True) -> float:
     """Return the share of answers in f32 whose tokens are those of the request alone.
 
-    The requests are answered together, under every policy.
+    The requests are answered together, under the default policy or all of them.
     """
     import asyncio
 
@@ -171,7 +218,7 @@ def _tokens_identical(model: BenchModel) -> float:
         return [generation.token_ids for generation in made]
 
     said: list[list[tuple[int, ...]]] = []
-    for policy in POLICIES:
+    for policy in POLICIES if every_policy else [RuntimeConfig().policy]:
         config = RuntimeConfig.model_validate(
             {
                 "inference_precision": "f32",
@@ -214,14 +261,14 @@ def _simulate(
 
 _PEERS: Final = (
     "Servers that the user started beside it, with the same weights and as the table says, take their turn "
-    "under the same schedules of the larger model, over HTTP, which is in their times; vLLM is told "
-    "priorities, llama.cpp knows none. "
+    "under the same schedules, of the larger model if several are measured, over HTTP, which is in their "
+    "times; vLLM is told priorities, llama.cpp knows none. "
 )
 
 
 def _method(size: _Size, lengths: Lengths, peers: Sequence[Peer]) -> str:
     return (
-        f"{_live_method(size.models, size.live, lengths, peers)}"
+        f"{_live_method(size.models, size.live, lengths, _PEERS if peers else '')}"
         "The 0.5 B model has random int8 weights (GGUF, Q8_0). "
         f"{simulated_method(size.sweep)}{WAITS_METHOD}"
         "Decisions: the median "
@@ -229,7 +276,8 @@ def _method(size: _Size, lengths: Lengths, peers: Sequence[Peer]) -> str:
     )
 
 
-def _live_method(models: Sequence[str], size: LiveSize, lengths: Lengths, peers: Sequence[Peer]) -> str:
+def _live_method(models: Sequence[str], size: LiveSize, lengths: Lengths, beside: str) -> str:
+    """Return how the models were measured live; ``beside`` is about engines beside the two."""
     return (
         f"Live: {' and '.join(models)} on this machine, agentrt and openvino_genai's "
         "ContinuousBatchingPipeline (256 tokens a step, split prompts, at most 16 sequences, no "
@@ -239,7 +287,7 @@ def _live_method(models: Sequence[str], size: LiveSize, lengths: Lengths, peers:
         f"({size.users} questions, {size.repetitions} rounds), {lengths.source}; arrivals of the "
         "background in the shape of the Azure conversation trace "
         "where the workloads folder has it, else Poisson. Times count from when a request was meant "
-        f"to arrive. {_PEERS if peers else ''}"
+        f"to arrive. {beside}"
         "'Over unloaded' compares each question with the same one on the idle engine. "
         "Added wait: until the first kernel, beyond that on the idle engine. Preemption: what was "
         "left of the background kernel that ran when a question came. Kept fraction: the time that a "

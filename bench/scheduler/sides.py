@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..common.bench_model import BenchModel
 from ..common.machine import describe_machine
 from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
-from ..common.prompts import Prompts
+from .texts import Texts, count_tokens
 
 SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
 
-_FEW_WORDS = 1
-_MANY_WORDS = 120
 _CACHE_GB = 1
 
 
@@ -44,6 +43,11 @@ class Served:
     waited_s: float | None = None
     """Until its first kernel began; None where the side cannot say."""
 
+    @property
+    def token_s(self) -> float:
+        """Time a token of the answer, after the first one."""
+        return (self.total_s - self.first_s) / max(1, self.arrival.answer_tokens - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -56,18 +60,6 @@ class Run:
     """For each reactive arrival that found a background kernel running: how long that went on."""
 
 
-class _Texts:
-    """Texts of about a number of tokens, all different, so that no prefix cache helps."""
-
-    def __init__(self, model: BenchModel, count: Callable[[str], int]) -> None:
-        few, many = (count(model.prompts(1).take(words)) for words in (_FEW_WORDS, _MANY_WORDS))
-        self._tokens_a_word = max(0.5, (many - few) / (_MANY_WORDS - _FEW_WORDS))
-        self._prompts: Prompts = model.prompts(3)
-
-    def text(self, tokens: int) -> str:
-        return self._prompts.take(max(1, round(tokens / self._tokens_a_word)))
-
-
 class _AgentRT:
     def __init__(self, model: BenchModel) -> None:
         from agentrt.runtime import LocalRuntime, RuntimeConfig
@@ -75,11 +67,7 @@ class _AgentRT:
         self._runtime = LocalRuntime.open(
             model.path, RuntimeConfig(memory_bytes=_CACHE_GB * 2**30, constrain_tool_calls=False)
         )
-        self._texts = _Texts(model, self._count)
-
-    def _count(self, text: str) -> int:
-        made = self._runtime.generate([{"role": "user", "content": text}], max_tokens=1)
-        return made.usage.prompt_tokens
+        self._texts = Texts(model, self._runtime.count_tokens)
 
     def context_length(self) -> int:
         return self._runtime.context_length
@@ -88,7 +76,7 @@ class _AgentRT:
         return asyncio.run(self._serve(arrivals))
 
     async def _serve(self, arrivals: Sequence[Arrival]) -> Run:
-        texts = [self._texts.text(arrival.prompt_tokens) for arrival in arrivals]
+        texts = [self._texts.take(arrival.prompt_tokens) for arrival in arrivals]
         with self._runtime.record_trace() as trace:
             begun = time.perf_counter()
             served = await asyncio.gather(
@@ -133,7 +121,7 @@ class _OpenVINOGenAI:
         batching = continuous_batching(_CACHE_GB)
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(model.path), batching, "CPU")
         self._tokenizer = self._pipeline.get_tokenizer()
-        self._texts = _Texts(model, lambda text: self._tokenizer.encode(text).input_ids.shape[1])
+        self._texts = Texts(model, lambda text: count_tokens(self._tokenizer, text))
 
     def context_length(self) -> int:
         return 2**20
@@ -142,7 +130,7 @@ class _OpenVINOGenAI:
         prompts = [
             self._tokenizer.encode(
                 self._tokenizer.apply_chat_template(
-                    [{"role": "user", "content": self._texts.text(arrival.prompt_tokens)}],
+                    [{"role": "user", "content": self._texts.take(arrival.prompt_tokens)}],
                     add_generation_prompt=True,
                 ),
                 add_special_tokens=False,
@@ -187,7 +175,7 @@ class _OpenVINOGenAI:
         return config
 
 
-def openvino_defaults() -> str:
+def _openvino_defaults() -> str:
     """Precision and threads of both sides: OpenVINO's defaults."""
     from agentrt.runtime.model.openvino_core import openvino_core
 
@@ -208,9 +196,18 @@ class Side(SideProcess):
         super().__init__(_AgentRT if name == "agentrt" else _OpenVINOGenAI, model)
         self.context_length = int(self.call("context_length"))
         """Tokens that prompt and answer may have together."""
+        self.computes: Final = _openvino_defaults()
+        """Its precision and threads."""
 
     def serve(self, arrivals: Sequence[Arrival]) -> Run:
         """Send each request at its arrival time and wait for the last answer."""
         run = self.call("serve", tuple(arrivals))
         assert isinstance(run, Run)
         return run
+
+
+@contextmanager
+def open_sides(model: BenchModel) -> Iterator[dict[str, Side]]:
+    """Yield both sides by name, each with ``model``."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Side(name, model)) for name in get_args(SideName)}

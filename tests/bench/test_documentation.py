@@ -202,30 +202,43 @@ def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pyt
         given.update(options)
         return REPORT.model_copy(update={"bench": "speculation_models"})
 
-    main = types.ModuleType("agentrt.bench.speculation.main")
-    main.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, main.__name__, main)
+    scheduled: dict[str, object] = {}
+
+    def run_scheduler(**options: object) -> BenchReport:
+        scheduled.update(options)
+        return REPORT.model_copy(update={"bench": "scheduler"})
+
+    for name, function in {"speculation": run, "scheduler": run_scheduler}.items():
+        main = types.ModuleType(f"agentrt.bench.{name}.main")
+        main.run = function  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, main.__name__, main)
     monkeypatch.setattr(documentation, "_commit", lambda: "abc1234")
     monkeypatch.setattr(documentation, "_draw", lambda report, folder: None)
     monkeypatch.chdir(tmp_path)
     figures = tmp_path / "docs" / "figures"
     figures.mkdir(parents=True)
-    (tmp_path / "README.md").write_text(
-        page("ratio | ours").replace("measured engine", "measured speculation_models")
-    )
+    readme = tmp_path / "README.md"
+    readme.write_text(page("ratio | ours").replace("measured engine", "measured scheduler_models"))
     with pytest.raises(SystemExit):
-        documentation.main(["--model", "main.gguf"])
+        documentation.main(["--draft", "small.gguf"])
+    with pytest.raises(SystemExit):
+        documentation.main(["drafting", "--model", "main.gguf"])
+    documentation.main(["--model", "models/main.gguf"])
+    assert (scheduled["model"], "drafts" in scheduled, given) == ("models/main.gguf", False, {})
+    assert [path.name for path in figures.iterdir()] == ["scheduler_models.json"]
+    assert "Measured by `agentrt bench scheduler --model main.gguf`" in readme.read_text()
+    readme.write_text(page("ratio | ours").replace("measured engine", "measured speculation_models"))
     documentation.main(["--model", "models/main.gguf", "--draft", "models/small.gguf", "--quick"])
     assert (given["model"], given["drafts"]) == ("models/main.gguf", ["models/small.gguf"])
-    assert [path.name for path in figures.iterdir()] == ["speculation_models.json"]
+    assert {path.name for path in figures.iterdir()} == {"scheduler_models.json", "speculation_models.json"}
     command = "agentrt bench speculation --model main.gguf --draft small.gguf --quick"
-    assert f"Measured by `{command}`" in (tmp_path / "README.md").read_text()
+    assert f"Measured by `{command}`" in readme.read_text()
 
 
 def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, dict[str, object]] = {}
 
-    for name in ("context", "drafting", "engine", "speculation"):
+    for name in ("context", "drafting", "engine", "scheduler", "speculation"):
         main = types.ModuleType(f"agentrt.bench.{name}.main")
 
         def run(name: str = name, **options: object) -> BenchReport:
@@ -244,6 +257,7 @@ def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pyte
         "context": ("main.gguf", None),
         "drafting": ("main.gguf", ["small.gguf"]),
         "engine": (None, None),
+        "scheduler": ("main.gguf", None),
         "speculation": ("main.gguf", ["small.gguf"]),
     }
     (measured,) = (each for name, each in read_reports(Path("docs/figures")).items() if name == "context")

@@ -19,7 +19,10 @@ BENCHES = list(BenchName)
 ADAPTERS: dict[str, Extra] = {"agentrt.adapters.langchain": "langgraph", "agentrt.adapters.openai": "openai"}
 CORE = {"agentrt", "pydantic"}  # with pydantic a dependency of agentrt itself
 # Imported where `--peer`, or a GGUF file as `--model`, is given, which asks for the extra `bench`.
-ONLY_WITH_PEERS = {BenchName.SCHEDULER: {"httpx"}, BenchName.ENGINE: {"xllamacpp"}}
+ONLY_WITH_PEERS = {
+    BenchName.SCHEDULER: {"httpx", "starlette", "uvicorn", "xllamacpp"},
+    BenchName.ENGINE: {"xllamacpp"},
+}
 
 BLOCKED = """
 import json, sys, types

@@ -10,7 +10,9 @@ import pytest
 
 from agentrt.bench.common.bench_model import BenchModel
 from agentrt.bench.common.prompts import RandomWords
+from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.bench.scheduler import live as _scheduler_live
+from agentrt.bench.scheduler import main as _scheduler_main
 from agentrt.bench.scheduler.figures import (
     Point,
     Sweep,
@@ -20,6 +22,7 @@ from agentrt.bench.scheduler.figures import (
     latency_ratios,
     sustained_ratio,
 )
+from agentrt.bench.scheduler.live import LiveSize
 from agentrt.bench.scheduler.load import Lengths, recorded_arrivals, recorded_lengths
 from agentrt.bench.scheduler.sides import Arrival, Run, Served, Side
 from agentrt.bench.scheduler.simulated import (
@@ -205,6 +208,29 @@ def test_questions_wait_for_one_kernel_at_most() -> None:
 
 def test_decisions_are_timed_while_many_wait() -> None:
     assert 0 < decision_us(200, 20) < 1e5
+
+
+def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xllamacpp")
+    monkeypatch.setattr(
+        _scheduler_main,
+        "_GIVEN",
+        {True: _scheduler_main._GivenSize(LiveSize(1, 1, 1), 1, 1, every_policy=False)},
+    )
+    monkeypatch.setattr(_scheduler_main, "recorded_lengths", lambda folder: LENGTHS)
+    file = tmp_path / "tiny.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 3, 64, 128, 2, 1, 512))
+    report = _scheduler_main.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
+    peers = ("openvino_genai", "llama_cpp")
+    assert {
+        *(f"reactive_p95_ttft_ratio_vs_{name}" for name in peers),
+        *(f"reactive_ttft_beside_prefill_ratio_vs_{name}" for name in peers),
+        *("reactive_ttft_over_alone", "reactive_ms_per_token_beside_8_ratio"),
+        "proactive_throughput_ratio_vs_openvino_genai",
+    } <= report.figures.keys()
+    assert "agent_turn_ratio_vs_best_peer" not in report.figures, "its chat template takes no tools"
+    assert {row[0] for row in report.tables[0].rows} == {"agentrt", *peers}
+    assert "llama.cpp's server" in report.method
 
 
 @pytest.mark.parametrize("name", ["agentrt", "openvino_genai"])

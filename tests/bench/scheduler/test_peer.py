@@ -18,7 +18,8 @@ from agentrt.bench.scheduler import main as scheduler
 from agentrt.bench.scheduler.live import Live, LiveSize
 from agentrt.bench.scheduler.load import Lengths
 from agentrt.bench.scheduler.peer import Peer, PeerAddress
-from agentrt.bench.scheduler.sides import Arrival
+from agentrt.bench.scheduler.sides import Arrival, open_sides
+from agentrt.bench.scheduler.texts import ChatFields, count_tokens, load_tokenizer
 from agentrt.errors import AgentRTError, BenchPeerError, ConfigurationError
 from agentrt.runtime.server import ServerConfig
 from tests.runtime.http.serving import listening
@@ -33,6 +34,8 @@ class Shaped:
         self.bodies: list[dict[str, Any]] = []
         self.priorities = priorities
         self.short_by = short_by
+        self.first_s = 0.0
+        """Between a chat answer's opening and its first token."""
         self.app = FastAPI()
 
         @self.app.get("/v1/models")
@@ -44,6 +47,7 @@ class Shaped:
             return {"default_generation_settings": {"n_ctx": context}}
 
         @self.app.post("/v1/completions")
+        @self.app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:
             body = await request.json()
             self.bodies.append(body)
@@ -53,9 +57,16 @@ class Shaped:
 
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[str]:
         tokens = body["max_tokens"] - self.short_by
+        choice: dict[str, Any] = {"index": 0, "text": ""}
+        if "messages" in body:
+            choice = {"index": 0, "delta": {"content": "a"}}
+            opening = {"index": 0, "delta": {"role": "assistant", "content": ""}}
+            yield f"data: {json.dumps({'choices': [opening]})}\n\n"
+            await asyncio.sleep(self.first_s)
         for _ in range(tokens):
-            yield f"data: {json.dumps({'choices': [{'index': 0, 'text': ''}], 'usage': None})}\n\n"
-        yield f"data: {json.dumps({'choices': [], 'usage': {'completion_tokens': tokens}})}\n\n"
+            yield f"data: {json.dumps({'choices': [choice], 'usage': None})}\n\n"
+        usage = {"completion_tokens": tokens, "prompt_tokens": len(body.get("prompt", body.get("messages")))}
+        yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n"
         yield "data: [DONE]\n\n"
 
 
@@ -93,6 +104,20 @@ def test_llama_cpp_knows_no_priorities(address: Callable[..., PeerAddress]) -> N
     server = Shaped(context=3000)
     assert Peer(address(server, "llama_cpp")).context_length == 3000
     assert all("priority" not in body and body["cache_prompt"] is False for body in server.bodies)
+
+
+def test_a_given_model_gets_chat_messages_and_their_opening_is_no_token(
+    address: Callable[..., PeerAddress],
+) -> None:
+    server, nano = Shaped(), BenchModel.of("nano", "nano", RandomWords)
+    peer = Peer(address(server), ChatFields(nano))
+    server.bodies.clear()
+    server.first_s = 0.05
+    (served,) = peer.serve([Arrival(0.0, 40, 3, True)]).served
+    assert 0.05 <= served.first_s <= served.total_s
+    ((message,),) = (body["messages"] for body in server.bodies)
+    assert message["role"] == "user"
+    assert 30 < count_tokens(load_tokenizer(nano), message["content"]) < 50
 
 
 def test_all_that_has_arrived_is_sent_however_long_others_take(address: Callable[..., PeerAddress]) -> None:
@@ -173,11 +198,11 @@ def test_an_address_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
 
 
 def test_peers_have_their_figure_and_their_row(address: Callable[..., PeerAddress]) -> None:
-    peers = [Peer(address(Shaped(), "llama_cpp")), Peer(address(Shaped()))]
     lengths = Lengths(((40, 4),), {"short": ((60, 4),)}, "made up")
-    nano = BenchModel.of("nano", "nano", RandomWords)
-    live = Live(nano, lengths, None, LiveSize(1, 1, 1), peers, lambda line: None)
-    figures, (table, waits) = live.measure()
+    peers = {"llama_cpp": Peer(address(Shaped(), "llama_cpp")), "vllm": Peer(address(Shaped()))}
+    with open_sides(BenchModel.of("nano", "nano", RandomWords)) as sides:
+        live = Live("nano", lengths, None, LiveSize(1, 1, 1), {**sides, **peers}, lambda line: None)
+        figures, (table, waits) = live.measure()
     for name in ("openvino_genai", "llama_cpp", "vllm"):
         assert figures[f"reactive_p95_ttft_ratio_vs_{name}"] > 0
     assert [row[0] for row in table.rows] == ["agentrt", "openvino_genai", "llama_cpp", "vllm"]

@@ -1,0 +1,148 @@
+"""A short question beside a long background prefill, and beside background answers, on each engine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..common.repetitions import spread_cells, spread_columns
+from ..common.report import Cell, Table
+from .peer import Peer
+from .sides import Arrival, Served, Side
+
+OURS: Final = "agentrt"
+PREFILL_TOKENS: Final = 2048
+_PROMPT_SHARE: Final = 0.8
+"""Of a model's context, for the prefill: an answer follows."""
+QUESTION_TOKENS: Final = 32
+_ANSWER_TOKENS: Final = 20
+ANSWERS: Final = 8
+"""Background answers at once."""
+_ANSWERED_PROMPT_TOKENS: Final = 48
+_ANSWERED_TOKENS: Final = 60
+"""Of each of them: they have not ended when the question's answer has."""
+_BEGUN_S: Final = 0.05
+"""After which a prefill has just begun. Each repetition waits a little longer, so that questions find the
+kernel that runs in all of its stages."""
+_QUANTUM_S: Final = 0.025
+_BEGUN_SHARE: Final = 1.2
+"""Of the time in which all :data:`ANSWERS` have a first token: then a question comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One repetition on one engine: the question alone, beside the prefill, and beside the answers."""
+
+    alone: Served
+    beside_prefill: Served
+    beside_answers: Served
+
+
+class Reactive:
+    """The measurement on ``engines`` by name, of which one is :data:`OURS`."""
+
+    def __init__(
+        self, engines: Mapping[str, Side | Peer], repetitions: int, progress: Callable[[str], None]
+    ) -> None:
+        """Every engine is measured ``repetitions`` times."""
+        self._engines = engines
+        self._repetitions = repetitions
+        self._progress = progress
+        longest = min(engine.context_length for engine in engines.values())
+        self._prefill_tokens = min(PREFILL_TOKENS, int(_PROMPT_SHARE * longest))
+
+    def measure(self) -> tuple[dict[str, float], Table]:
+        """Return the figures, and the table of all engines."""
+        # The second time, when the engine is warm.
+        begin = {
+            name: [_first_tokens_s(engine) for _ in range(2)][1] for name, engine in self._engines.items()
+        }
+        found: dict[str, list[Answered]] = {name: [] for name in self._engines}
+        for repetition in range(self._repetitions):
+            for name in list(self._engines)[:: 1 if repetition % 2 == 0 else -1]:
+                self._progress(f"{name}: a question beside a prefill and beside answers, {repetition + 1}")
+                at_s = _BEGUN_S + _QUANTUM_S * repetition / self._repetitions
+                found[name].append(self._answered(self._engines[name], at_s, begin[name]))
+        return reactive_figures(found), reactive_table(found, self._prefill_tokens)
+
+    def _answered(self, engine: Side | Peer, prefill_begun_s: float, answers_begun_s: float) -> Answered:
+        prefill = [Arrival(0.0, self._prefill_tokens, 1, False)]
+        answers = [Arrival(0.0, _ANSWERED_PROMPT_TOKENS, _ANSWERED_TOKENS, False)] * ANSWERS
+        return Answered(
+            _ask(engine, [], 0.0),
+            _ask(engine, prefill, prefill_begun_s),
+            _ask(engine, answers, answers_begun_s),
+        )
+
+
+def _ask(engine: Side | Peer, background: Sequence[Arrival], at_s: float) -> Served:
+    """Ask the question beside the background."""
+    question = Arrival(at_s, QUESTION_TOKENS, _ANSWER_TOKENS, True)
+    *_, served = engine.serve([*background, question]).served
+    return served
+
+
+def _first_tokens_s(engine: Side | Peer) -> float:
+    """Return the time in which the background answers have begun."""
+    begun = engine.serve([Arrival(0.0, _ANSWERED_PROMPT_TOKENS, 2, False)] * ANSWERS)
+    return _BEGUN_SHARE * begun.elapsed_s
+
+
+def reactive_figures(found: Mapping[str, Sequence[Answered]]) -> dict[str, float]:
+    """Return the figures: medians over the repetitions of the ratios within one."""
+    ours = found[OURS]
+    figures = {
+        f"reactive_ttft_beside_prefill_ratio_vs_{name}": statistics.median(
+            their.beside_prefill.first_s / our.beside_prefill.first_s
+            for our, their in zip(ours, theirs, strict=True)
+        )
+        for name, theirs in found.items()
+        if name != OURS
+    }
+    figures["reactive_ttft_over_alone"] = statistics.median(
+        each.beside_prefill.first_s / each.alone.first_s for each in ours
+    )
+    figures[f"reactive_ms_per_token_beside_{ANSWERS}_ratio"] = statistics.median(
+        each.beside_answers.token_s / each.alone.token_s for each in ours
+    )
+    return figures
+
+
+def reactive_table(found: Mapping[str, Sequence[Answered]], prefill_tokens: int) -> Table:
+    """Return times to the first token and of one token, in milliseconds, with their spread."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, repetitions in found.items():
+        times = (
+            [each.alone.first_s for each in repetitions],
+            [each.beside_prefill.first_s for each in repetitions],
+            [each.alone.token_s for each in repetitions],
+            [each.beside_answers.token_s for each in repetitions],
+        )
+        cells = (cell for seconds in times for cell in spread_cells([1e3 * each for each in seconds], 2))
+        rows.append((name, repetitions[0].alone.prompt_tokens, *cells))
+    return Table(
+        title=f"a short question beside a prefill of {prefill_tokens} tokens, and beside {ANSWERS} answers",
+        columns=(
+            *("engine", "prompt tokens"),
+            *spread_columns("TTFT ms alone"),
+            *spread_columns("beside the prefill"),
+            *spread_columns("ms a token alone"),
+            *spread_columns(f"beside {ANSWERS}"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+REACTIVE_METHOD: Final = (
+    f"A question of {QUESTION_TOKENS} tokens before the chat template is sent alone, into a background "
+    f"prefill of {PREFILL_TOKENS} tokens (less where the context is shorter) that began some "
+    f"{1e3 * _BEGUN_S:.0f} ms before, and beside {ANSWERS} background answers of {_ANSWERED_TOKENS} "
+    "tokens that have all begun. The engines take turns, and a figure is the median of the ratios within a "
+    "repetition: "
+    "reactive_ttft_beside_prefill_ratio_vs_* is their time to the first token over ours, "
+    "reactive_ttft_over_alone ours beside the prefill over ours alone, and "
+    f"reactive_ms_per_token_beside_{ANSWERS}_ratio our time a token of the question's answer "
+    f"({_ANSWER_TOKENS} tokens) beside the answers over that alone. "
+)

@@ -85,7 +85,7 @@ def test_a_model_without_tools_or_room_has_no_agent_turns(tiny: BenchModel) -> N
 
 def test_a_server_that_does_not_answer_is_named(tiny: BenchModel) -> None:
     agent = _Agent(StreamingClient("llama_cpp", "http://127.0.0.1:9"), ChatFields(tiny))
-    with pytest.raises(BenchPeerError, match="llama_cpp at http://127.0.0.1:9 broke off an answer"):
+    with pytest.raises(BenchPeerError, match=r"llama_cpp at http://127\.0\.0\.1:9 broke off an answer"):
         agent.run(0)
 
 

@@ -118,10 +118,10 @@ def _xpus(state: TopState, *, bars: bool) -> FittedTable | Text:
 def _requests(rows: Sequence[Frame], *, whole: bool) -> list[RenderableType]:
     columns = [
         Column("class"),
-        name_column("app", left_out=1),
+        Column("app", shortest=7, left_out=1),
         name_column("request", left_out=2),
         name_column("context", left_out=6),
-        Column("state", shortest=19),
+        Column("state", shortest=17),
         Column("position"),
         Column("expected", left_out=3),
         Column("age", left_out=4),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import faulthandler
 import multiprocessing
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,8 +30,8 @@ def without_settings(folder: str) -> dict[str, str]:
 class SideProcess:
     """Proxy of an object in its own process, which is idle between two calls. A context manager.
 
-    What the process writes to its standard error is shown when it ends. If it dies, every method raises
-    :class:`~agentrt.errors.BenchProcessError` with its last lines.
+    What the process writes to its standard error is shown when it ends, but not after Ctrl-C. If it dies,
+    every method raises :class:`~agentrt.errors.BenchProcessError` with its last lines.
     """
 
     def __init__(self, make: Callable[..., object], *arguments: object) -> None:
@@ -40,7 +43,8 @@ class SideProcess:
         self._process = spawn.Process(
             target=_serve, args=(theirs, str(self._stderr), make, arguments), daemon=True
         )
-        self._process.start()
+        with _interrupts_blocked():
+            self._process.start()
         theirs.close()
         try:
             self._answer()
@@ -78,7 +82,9 @@ class SideProcess:
         if isinstance(exc, Exception) and self._process.exitcode not in (0, None):
             raise self._death() from exc
         self._process.kill()
-        sys.stderr.write(self._take_stderr())
+        written = self._take_stderr()
+        if not isinstance(exc, KeyboardInterrupt):  # which it says, too, with a traceback
+            sys.stderr.write(written)
 
     def _answer(self) -> Any:
         try:
@@ -100,6 +106,20 @@ class SideProcess:
             return self._stderr.read_text("utf-8", "replace") if self._stderr.exists() else ""
 
 
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C in the block, and in a process that it starts until that unblocks it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # its start unblocks them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(
     connection: Connection, stderr: str, make: Callable[..., object], arguments: tuple[object, ...]
 ) -> None:
@@ -107,6 +127,8 @@ def _serve(
     # The descriptor and not sys.stderr: libraries in C++ write their last words there.
     with open(stderr, "wb") as file:
         os.dup2(file.fileno(), 2)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     faulthandler.enable()
     try:
         side = make(*arguments)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -100,3 +101,34 @@ def test_a_side_ends_and_leaves_no_files_whatever_fails(
         raise other
     assert not side._process.is_alive()
     assert list(tmp_path.iterdir()) == []
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+from agentrt.bench.common.process import SideProcess
+
+class Side:
+    def wait(self):
+        if sys.argv[1] == "while it works":
+            os.killpg(0, signal.SIGINT)
+        time.sleep(60)
+
+if __name__ == "__main__":
+    try:
+        with SideProcess(Side) as side:
+            side.call("wait")
+    except KeyboardInterrupt:
+        print("interrupted")
+elif sys.argv[1] == "while it is imported":
+    os.killpg(0, signal.SIGINT)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("when", ["while it is imported", "while it works"])
+def test_ctrl_c_shows_no_traceback_of_the_side(tmp_path: Path, when: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    command = [sys.executable, str(script), when]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "interrupted\n", "")

@@ -73,11 +73,11 @@ class Server:
 
 @asynccontextmanager
 async def open_frames(server: Server, token: Token | None) -> AsyncIterator[AsyncIterator[Frame]]:
-    """Connect, and yield the frames as they come, until the server ends.
+    """Connect, and yield the frames as they come.
 
     Raises:
         TokenNeededError: the server needs another token.
-        NotWatchableError: nothing answers there, what answers has no live page, or the connection breaks off.
+        NotWatchableError: nothing answers there, what answers has no live page, or the server ends.
     """
     from agentrt.runtime.http.unreachable import NO_SOCKET, NOTHING_LISTENS, why_unreachable
 
@@ -117,3 +117,4 @@ async def _frames_in(response: httpx.Response, server: Server) -> AsyncIterator[
                 "Run agentrt top of the server's version.",
             )
         yield frame
+    raise NotWatchableError(f"{server} has ended", "Start it again, and agentrt top after it.")

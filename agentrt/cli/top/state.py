@@ -37,7 +37,7 @@ class Rate:
 class TopState:
     """Sums of the frames of one connection so far.
 
-    Of the time before the first frame nothing is known: no rate has it in its time.
+    Rates leave out the time before the first frame: nothing was recorded then.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class TopState:
         """Add a frame."""
         follows = frame["n"] == self._number + 1
         self._number, self.t = frame["n"], frame["t"]
-        if not follows:  # what was in the frames between is not known
+        if not follows:  # kernels of the frames between are not known
             self._since = self.t
             self._kernels.clear()
         self.models = frame["models"]
@@ -77,9 +77,10 @@ class TopState:
         self._note_tokens()
 
     def note_silence(self, seconds: float) -> None:
-        """Note that ``seconds`` have passed since the first frame, of which no further frame tells the end.
+        """Note that ``seconds`` have passed since the first frame.
 
-        An idle server has then done nothing: it sends a frame when something happens.
+        A server that was idle in its newest frame has done nothing since: it sends a frame when something
+        happens. Of any other one nothing more is known.
         """
         if not self.sum("running") and not self.sum("waiting"):
             self.t = max(self.t, self._since + seconds)

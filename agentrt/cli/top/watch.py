@@ -39,10 +39,9 @@ async def sample(server: Server, get_token: GetToken) -> TopState:
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as limit:
                 async for frame in frames:
-                    if not state.models:
+                    if limit.when() is None:
                         limit.reschedule(loop.time() + SAMPLE_S)
                     state.apply(frame)
-                raise NotWatchableError(f"{server} has ended", "Start it again, and agentrt top after it.")
     state.note_silence(SAMPLE_S)
     return state
 
@@ -83,7 +82,6 @@ async def _follow(server: Server, get_token: GetToken, picture: _Picture, *, ask
                 picture.begin()
                 async for frame in frames:
                     picture.add(frame)
-            picture.lose(f"{server} has ended")
         except ConfigurationError as error:
             if not picture.frames or (asks and isinstance(error, TokenNeededError)):
                 raise

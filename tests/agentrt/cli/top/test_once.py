@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Callable
@@ -11,10 +12,14 @@ import httpx
 import pytest
 
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.http.config import ListenConfig
+from agentrt.runtime.live.app import create_live_app
+from agentrt.runtime.live.feed import LiveFeed
+from agentrt.runtime.live.frames import Frames
 from tests.agentrt.cli.top.conftest import top
 from tests.agentrt.cli.top.frames import STREAM, event, frame, request
 from tests.runtime.gateway.scripted import Scripted
-from tests.runtime.http.serving import Running
+from tests.runtime.http.serving import Running, listening
 from tests.runtime.server.conftest import HELLO, running
 
 
@@ -92,6 +97,20 @@ def test_nothing_is_cut_or_wrapped(
     assert any(line.startswith(name) for line in lines)
     assert not any(line.endswith(" ") for line in lines)
     assert set("█▄·") & set(shown) == set()
+
+
+def test_a_page_without_models() -> None:
+    drafts = itertools.count()  # so that each frame is another one
+
+    def speculation() -> dict[str, float]:
+        return {"drafts": next(drafts), "claims": 0, "misses": 0, "wasted": 0, "saved_s": 0.0}
+
+    config = ListenConfig(port=0)
+    feed = LiveFeed(lambda: Frames(lambda: (), speculation))
+    with listening(create_live_app(feed, config), config) as server:
+        shown = top("--url", server.url)
+    assert "KV memory: none" in shown
+    assert re.search(r"speculation: [1-9]\d* drafts, 0 claims", shown)
 
 
 def test_a_unix_socket(nano: LocalRuntime, tmp_path: Path) -> None:

@@ -193,6 +193,15 @@ def test_a_server_that_cannot_be_watched_ends_it(start: Callable[..., Terminal],
     assert f"{tmp_path / 'none'} cannot be watched: there is no such socket." in "".join(top.lines[-9:])
 
 
+def test_a_server_that_ends_at_once_ends_it(
+    scripted: Callable[..., Scripted], start: Callable[..., Terminal]
+) -> None:
+    server = scripted(STREAM)
+    top = start("--url", server.url)
+    assert top.ended() == 2
+    assert f"{server.url} has ended. Start it again" in "".join(top.lines)
+
+
 def test_a_unix_socket(nano: LocalRuntime, tmp_path: Path, start: Callable[..., Terminal]) -> None:
     with running(nano, uds=tmp_path / "s"):
         top = start("--uds", tmp_path / "s")

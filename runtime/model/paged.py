@@ -107,14 +107,23 @@ def _paged_graph(directory: ModelDirectory) -> ov.Model:
         raise _unsupported(directory, "it keeps a state that is in no state table")
     if len(model.outputs) != 1:
         raise _unsupported(directory, f"it has {len(model.outputs)} outputs instead of the logits")
+    _name_nodes(model)
     model = gather_sampled_rows(model)
     fuse_matmuls(model)
     multiply_outer_products(model)
-    # Generated names differ from load to load; profiles and cut points need stable names.
+    _name_nodes(model)
+    return model
+
+
+def _name_nodes(model: ov.Model) -> None:
+    """Name each node after its position.
+
+    Generated names differ from load to load, and may be those of nodes in the file, whose names another process
+    has generated. Names must be unique where they stand for nodes, and stable for profiles and cut points.
+    """
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":
             node.set_friendly_name(f"n{index}")
-    return model
 
 
 def _name_inputs(model: ov.Model) -> set[str]:

@@ -22,6 +22,8 @@ from .families import VOCABULARY, vocabulary, write_gguf
 Floats = NDArray[np.float32]
 
 PLAIN: Final = (Type.F32, Type.F16, Type.BF16)
+_HALF_A_STEP: Final = 0.5 / 127 + 1e-6
+"""Of 8 bits, relative to the largest weight, with the rounding of float32."""
 _SIZE, _INTERMEDIATE, _HEADS, _KEY_VALUE_HEADS = 256, 512, 4, 2
 _KEYS = _SIZE // _HEADS * _KEY_VALUE_HEADS
 _MATRICES: Final = {
@@ -65,9 +67,9 @@ class ConvertedType:
     None where the file does not convert."""
 
     @property
-    def exact(self) -> bool:
-        """Whether every weight is the very number that the ``gguf`` package reads from the file."""
-        return self.error == 0
+    def faithful(self) -> bool:
+        """Whether every weight is the number that the ``gguf`` package reads from the file, up to 8 bits."""
+        return self.error is not None and self.error <= _HALF_A_STEP
 
 
 def compare_conversions(folder: Path) -> list[ConvertedType]:
@@ -77,9 +79,9 @@ def compare_conversions(folder: Path) -> list[ConvertedType]:
 
 def types() -> tuple[Type, ...]:
     """Return the types of matrices that llama.cpp writes."""
-    from agentrt.runtime.gguf.quantisation import QUANTISATIONS
+    from agentrt.runtime.gguf.quantisation import QUANTISED
 
-    return (*PLAIN, *QUANTISATIONS)
+    return (*PLAIN, *sorted(QUANTISED))
 
 
 def random_blocks(type: Type, rows: int, columns: int, seed: int = 0) -> NDArray[np.uint8]:

@@ -45,10 +45,10 @@ _FULL: Final = _Size({"simple": 16, "multiple": 8, "parallel": 8, "irrelevance":
 _QUICK: Final = _Size({"simple": 3, "multiple": 2, "parallel": 2, "irrelevance": 1}, 4, 96, 3, 16, 1)
 _CONTEXT: Final = 8192
 _METHOD: Final = {
-    "gguf_types_exact": (
-        "gguf_types_exact counts the types of weights that a tiny model of each has, after conversion, as "
-        "the gguf package reads them from the file, bit for bit; gguf_types_largest_error is the largest "
-        "difference of the others, relative to the largest weight of a matrix."
+    "gguf_types_faithful": (
+        "gguf_types_faithful counts the types of weights that a tiny model of each has, after conversion, as "
+        "the gguf package reads them from the file, to half a step of 8 bits; gguf_types_largest_error is "
+        "the largest difference, relative to the largest weight of a matrix."
     ),
     "architectures_equal": (
         "architectures_equal counts the tiny random models whose 24 greedy tokens in float32 are those that "
@@ -103,7 +103,7 @@ class _Runtime:
     def figures(self) -> dict[str, float]:
         errors = [each.error for each in self.types if each.error is not None]
         return {
-            "gguf_types_exact": sum(each.exact for each in self.types),
+            "gguf_types_faithful": sum(each.faithful for each in self.types),
             "gguf_types_tried": len(self.types),
             "gguf_types_largest_error": max(errors),
             "architectures_equal": sum(each.is_equal for each in self.architectures),
@@ -116,8 +116,8 @@ class _Runtime:
         return (
             Table(
                 title="weights of each GGUF type after conversion",
-                columns=("type", "exact", "largest relative error"),
-                rows=tuple((each.name, each.exact, each.error) for each in self.types),
+                columns=("type", "to half a step of 8 bits", "largest relative error"),
+                rows=tuple((each.name, each.faithful, each.error) for each in self.types),
             ),
             Table(
                 title="greedy tokens of each architecture",

@@ -14,6 +14,7 @@ from ..checksums import write_checksums
 from ..graph_files import check_graph
 from .disk_errors import disk_errors
 from .file_format import Tensor
+from .four_bits import keeps_four_bits
 from .graph import GraphBuilder
 from .hyperparameters import Hyperparameters, read_hyperparameters
 from .source import Source
@@ -63,7 +64,11 @@ def _write_weights(
 ) -> None:
     with graph.with_suffix(".bin").open("w+b") as stream:
         total = sum(tensor.size for tensor in tensors.values())
-        weights = WeightsFile(stream, lambda done: progress(min(done / total, 1.0)))
+        weights = WeightsFile(
+            stream,
+            keep_four_bits=keeps_four_bits(tensors.values()),
+            advance=lambda done: progress(min(done / total, 1.0)),
+        )
         write_graph(GraphBuilder(model, tokens, tensors, weights).build(), graph, stream)
 
 

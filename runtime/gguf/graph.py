@@ -19,7 +19,7 @@ from agentrt.errors import ModelFormatError
 
 from .file_format import Tensor
 from .hyperparameters import Activation, Hyperparameters, Layer, Rope
-from .quantisation import QUANTISATIONS
+from .quantisation import QUANTISED
 from .sliding_windows import state_sliding_windows
 from .weights_file import Matrix, WeightsFile
 
@@ -261,7 +261,7 @@ class GraphBuilder:
 
     def _matrix(self, name: str, shape: tuple[int, int], order: NDArray[np.intp] | None = None) -> Matrix:
         tensor = self._tensor(name, shape)
-        if tensor.type not in QUANTISATIONS and tensor.type.name not in ("F32", "F16", "BF16"):
+        if tensor.type not in QUANTISED and tensor.type.name not in ("F32", "F16", "BF16"):
             raise ModelFormatError(
                 f"its tensor {name!r} has the type {tensor.type.name}, which no model uses for weights. "
                 "Download the file again, or another quantisation of the model."

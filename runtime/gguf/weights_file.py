@@ -25,13 +25,19 @@ from agentrt.errors import ModelFormatError
 from ..graph_files import constants_end
 from .disk_errors import disk_errors
 from .file_format import Tensor
-from .quantisation import QUANTISATIONS, pack_nibbles, unpack
+from .quantisation import (
+    FOUR_BIT_GROUP,
+    FOUR_BITS,
+    eight_bit_group,
+    pack_nibbles,
+    to_eight_bits,
+    unpack_four_bits,
+)
 
 _PIECE_BYTES: Final = 8 * 2**20
 """Bytes of the GGUF file that are converted at once, except where a single row has more."""
 _ALIGNMENT: Final = 64
 _PLAIN: Final = {Type.F32: ov.Type.f32, Type.F16: ov.Type.f16, Type.BF16: ov.Type.bf16}
-_CODES: Final = {4: ov.Type.i4, 8: ov.Type.i8}
 _PREFIX: Final = "weights."
 
 
@@ -48,9 +54,20 @@ class Matrix:
 class WeightsFile:
     """The weights file of a graph that is being built."""
 
-    def __init__(self, stream: BinaryIO, advance: Callable[[int], None] = lambda done: None) -> None:
-        """Write to ``stream``; ``advance`` is called with how many bytes of tensors have been converted."""
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        keep_four_bits: bool = False,
+        advance: Callable[[int], None] = lambda done: None,
+    ) -> None:
+        """Write to ``stream``.
+
+        With ``keep_four_bits`` codes of 4 bits stay as they are; all others are rounded to 8 bits.
+        ``advance`` is called with how many bytes of tensors have been converted.
+        """
         self._stream = stream
+        self._keep_four_bits = keep_four_bits
         self._advance = advance
         self._done = 0
         self.parameters: list[ov.op.Parameter] = []
@@ -66,37 +83,43 @@ class WeightsFile:
         """Write ``tensor`` and return it as nodes. Row ``order[i]`` of the tensor becomes row ``i``."""
         plain = _PLAIN.get(tensor.type)
         if plain is None:
-            return self._quantised(tensor, order)
-        place = self._reserve(tensor.size)
-        at = place
+            four_bits = self._keep_four_bits and tensor.type in FOUR_BITS
+            return self._four_bits(tensor, order) if four_bits else self._eight_bits(tensor, order)
+        part = self._part(tensor.shape, plain)
         for rows in self._pieces(tensor, order):
-            at = self._write(at, rows)
-        values = self._parameter(place, tensor.size, tensor.shape, plain)
-        return Matrix(values if plain == ov.Type.f32 else opset.convert(values, ov.Type.f32).output(0))
-
-    def _quantised(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Matrix:
-        quantisation = QUANTISATIONS[tensor.type]
-        rows, columns = tensor.shape
-        groups = columns // quantisation.group
-        sizes = [rows * columns * quantisation.bits // 8, rows * groups * 4, rows * groups * 4]
-        places = [self._reserve(size) for size in sizes[: 3 if quantisation.has_offsets else 2]]
-        at = list(places)
-        for piece in self._pieces(tensor, order):
-            unpacked = unpack(tensor.type, piece)
-            codes = pack_nibbles(unpacked.codes) if quantisation.bits == 4 else unpacked.codes
-            for index, data in enumerate((codes, unpacked.scales, unpacked.offsets)):
-                if data is not None:
-                    at[index] = self._write(at[index], data)
-        shape = (rows, groups, quantisation.group)
-        codes = self._parameter(places[0], sizes[0], shape, _CODES[quantisation.bits])
-        # Of scales in float16 the CPU plugin would keep a second copy in float32 for as long as it runs.
-        scales = self._parameter(places[1], sizes[1], (rows, groups, 1), ov.Type.f32)
-        values = opset.reshape(
-            opset.multiply(opset.convert(codes, ov.Type.f32), scales), opset.constant([rows, columns]), False
+            part.append(rows)
+        return Matrix(
+            part.values if plain == ov.Type.f32 else opset.convert(part.values, ov.Type.f32).output(0)
         )
-        if not quantisation.has_offsets:
-            return Matrix(values.output(0))
-        return Matrix(values.output(0), self._parameter(places[2], sizes[2], (rows, groups), ov.Type.f32))
+
+    def _eight_bits(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Matrix:
+        rows, columns = tensor.shape
+        group = eight_bit_group(columns)
+        codes = self._part((rows, columns // group, group), ov.Type.i8)
+        scales = self._scales(rows, columns // group, 1)
+        for piece in self._pieces(tensor, order):
+            found = to_eight_bits(np.asarray(dequantize(piece, tensor.type), np.float32))
+            codes.append(found.codes)
+            scales.append(found.scales)
+        return Matrix(_weights(codes, scales, rows, columns))
+
+    def _four_bits(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Matrix:
+        rows, columns = tensor.shape
+        groups = columns // FOUR_BIT_GROUP
+        codes = self._part((rows, groups, FOUR_BIT_GROUP), ov.Type.i4)
+        scales = self._scales(rows, groups, 1)
+        offsets = self._scales(rows, groups) if FOUR_BITS[tensor.type].has_offsets else None
+        for piece in self._pieces(tensor, order):
+            found = unpack_four_bits(tensor.type, piece)
+            codes.append(pack_nibbles(found.codes))
+            scales.append(found.scales)
+            if offsets is not None and found.offsets is not None:
+                offsets.append(found.offsets)
+        return Matrix(_weights(codes, scales, rows, columns), None if offsets is None else offsets.values)
+
+    def _scales(self, *shape: int) -> _Part:
+        # Of scales in float16 the CPU plugin would keep a second copy in float32 for as long as it runs.
+        return self._part(shape, ov.Type.f32)
 
     def _pieces(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Iterator[NDArray[np.uint8]]:
         """Yield the rows of ``tensor`` in ``order``, some at a time."""
@@ -111,21 +134,36 @@ class WeightsFile:
         self._done += size
         self._advance(self._done)
 
-    def _reserve(self, size: int) -> int:
-        """Extend the file by ``size`` bytes and return where they begin."""
+    def _part(self, shape: tuple[int, ...], type: ov.Type) -> _Part:
+        """Extend the file by a constant, whose content is appended to what is returned."""
         begin = -(-self._stream.seek(0, 2) // _ALIGNMENT) * _ALIGNMENT
+        size = math.prod(shape) * type.bitwidth // 8
         self._stream.truncate(begin + size)
-        return begin
-
-    def _write(self, at: int, data: NDArray[Any]) -> int:
-        self._stream.seek(at)
-        self._stream.write(np.ascontiguousarray(data).data)
-        return at + data.nbytes
-
-    def _parameter(self, offset: int, size: int, shape: tuple[int, ...], type: ov.Type) -> ov.Output:
-        parameter = opset.parameter(list(shape), type, name=f"{_PREFIX}{offset}.{size}")
+        parameter = opset.parameter(list(shape), type, name=f"{_PREFIX}{begin}.{size}")
         self.parameters.append(parameter)
-        return parameter.output(0)
+        return _Part(self._stream, begin, parameter.output(0))
+
+
+@dataclass(slots=True)
+class _Part:
+    """A constant in the file."""
+
+    stream: BinaryIO
+    at: int
+    """Where the next piece of its content goes."""
+    values: ov.Output
+    """It in the graph."""
+
+    def append(self, data: NDArray[Any]) -> None:
+        self.stream.seek(self.at)
+        self.stream.write(np.ascontiguousarray(data).data)
+        self.at += data.nbytes
+
+
+def _weights(codes: _Part, scales: _Part, rows: int, columns: int) -> ov.Output:
+    """Codes times scales, as ``[rows, columns]`` float32."""
+    scaled = opset.multiply(opset.convert(codes.values, ov.Type.f32), scales.values)
+    return opset.reshape(scaled, opset.constant([rows, columns]), False).output(0)
 
 
 def write_graph(model: ov.Model, graph: Path, weights: BinaryIO) -> None:

@@ -118,8 +118,9 @@ def _paged_graph(directory: ModelDirectory) -> ov.Model:
 def _name_nodes(model: ov.Model) -> None:
     """Name each node after its position.
 
-    Generated names differ from load to load, and may be those of nodes in the file, whose names another process
-    has generated. Names must be unique where they stand for nodes, and stable for profiles and cut points.
+    Generated names differ from load to load, and may be those of nodes in the file, whose names another
+    process has generated. Names must be unique where they stand for nodes, and stable for profiles and
+    cut points.
     """
     for index, node in enumerate(model.get_ordered_ops()):
         if node.get_type_name() != "Parameter":

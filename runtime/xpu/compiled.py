@@ -13,6 +13,7 @@ from agentrt.errors import ConfigurationError
 
 from ..heg.kernel import Kernel, KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
+from ..model.dynamic_quantization import quantization_properties
 from ..model.openvino_core import openvino_core, openvino_message, piece_properties
 from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
@@ -84,7 +85,9 @@ class CompiledKernels:
             ConfigurationError: the device refuses these properties.
         """
         self.device: Final = device
-        self.compiler: Final = PieceCompiler(device, properties)
+        models = [model for each in pieces.values() for model in each]
+        chosen = quantization_properties(models, device, properties)
+        self.compiler: Final = PieceCompiler(device, {**properties, **chosen})
         self._compiled = {
             kind: [
                 self.compiler.compile(model, (kind, index), len(models)) for index, model in enumerate(models)

@@ -11,21 +11,17 @@ from agentrt.bench.models import architectures, conversions
 from agentrt.bench.models.architectures import ArchitectureResult, compare_architectures
 from agentrt.bench.models.conversions import ConvertedType, compare_conversions, types
 from agentrt.bench.models.families import write_family
-from agentrt.runtime.gguf import quantisation
-from agentrt.runtime.gguf.quantisation import Bytes, Groups
+from agentrt.runtime.gguf import weights_file
+from agentrt.runtime.gguf.quantisation import Floats, Groups, to_eight_bits
 
 pytestmark = pytest.mark.bench
 
-WITH_OFFSETS = {"Q4_1", "Q5_1", "Q2_K", "Q4_K", "Q5_K"}
-ROUNDING = 2e-7
-"""Of float32."""
 
-
-def test_every_type_is_exact_up_to_the_rounding_of_offsets(tmp_path: Path) -> None:
+def test_every_type_is_converted_to_half_a_step_of_8_bits(tmp_path: Path) -> None:
     found = compare_conversions(tmp_path)
     assert len(found) == len(types()) == 26
-    assert {each.name for each in found if not each.exact} <= WITH_OFFSETS
-    assert all(each.error is not None and each.error < ROUNDING for each in found)
+    assert all(each.faithful for each in found)
+    assert {each.name for each in found if each.error == 0} >= {"F32", "F16", "BF16"}
 
 
 @pytest.fixture
@@ -36,23 +32,20 @@ def only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("only")
 def test_wrong_weights_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = quantisation.QUANTISATIONS[Type.Q4_0]
-
-    def unpack(blocks: Bytes) -> Groups:
-        groups = right.unpack(blocks)
+    def round_wrongly(values: Floats) -> Groups:
+        groups = to_eight_bits(values)
         groups.codes[7] += 1 - 2 * (groups.codes[7] > 0)
         return groups
 
-    wrong = quantisation.Quantisation(4, 32, unpack)
-    monkeypatch.setitem(quantisation.QUANTISATIONS, Type.Q4_0, wrong)  # type: ignore[arg-type]
+    monkeypatch.setattr(weights_file, "to_eight_bits", round_wrongly)
     [found] = compare_conversions(tmp_path)
-    assert found.error is not None
-    assert found.error > 1e-3
-    assert not found.exact
+    assert not found.faithful
 
 
 @pytest.mark.usefixtures("only")
-def test_a_file_that_does_not_convert_is_not_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_does_not_convert_is_not_faithful(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(conversions, "_METADATA", {"general.architecture": "unknown"})
     assert compare_conversions(tmp_path) == [ConvertedType("Q4_0", None)]
 

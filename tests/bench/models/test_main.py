@@ -34,7 +34,7 @@ def test_a_model_is_measured(tmp_path: Path) -> None:
     other = {**asked, "id": "b", "ground_truth": [{"name": "no_such_tool", "acceptable": {}}]}
     (tmp_path / FILE).write_text(f"{json.dumps(asked)}\n{json.dumps(other)}\n", encoding="utf-8")
     report = run(quick=True, workloads=tmp_path, progress=lambda line: None)
-    assert report.figures["gguf_types_exact"] == 21
+    assert report.figures["gguf_types_faithful"] == 26
     assert report.figures["gguf_types_tried"] == 26
     assert report.figures["architectures_equal"] == report.figures["architectures_tried"]
     assert report.figures["tool_call_recall"] == 1.0
@@ -79,7 +79,7 @@ def test_several_models_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.M
     for file in files:
         write_random_gguf(file, ModelShape("llama", 1, 64, 128, 2, 1, 512))
     report = run_all(files, quick=True, workloads=None, progress=lambda line: None)
-    assert report.figures["gguf_types_exact"] == 1
+    assert report.figures["gguf_types_faithful"] == 1
     assert report.figures["b: greedy_equal_openvino_genai"] == 0
     assert report.figures["a: peak_rss_ratio_vs_openvino_genai"] == 2.0
     table = next(table for table in report.tables if table.title == "real models")

@@ -34,7 +34,7 @@ from .drafting.drafter_selector import AppDrafterSelector, DrafterSelector
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener
-from .engine.request_status import RequestStatus
+from .engine.engine_status import EngineStatus
 from .engine.trace import Trace
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
@@ -340,13 +340,13 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         finally:
             self._engine.remove_trace(trace)
 
-    def unfinished_requests(self, most: int) -> Future[list[RequestStatus]]:
-        """Ask the engine for the state of at most ``most`` requests, those that are served next first.
+    def engine_status(self, most: int) -> Future[EngineStatus]:
+        """Ask the engine for the state of at most ``most`` requests, in serving order, and of the KV blocks.
 
         It answers between two kernels, or never if it stops before.
         """
         native_calls.check()
-        return self._engine.unfinished(most)
+        return self._engine.status(most)
 
     @property
     def constrains_calls(self) -> bool:

@@ -34,8 +34,8 @@ from .answer_text import AnswerText
 from .attention import note_attention
 from .engine_group import EngineGroup
 from .engine_request import EngineRequest, OutputListener, ToolCache
+from .engine_status import EngineStatus
 from .output_processor import OutputProcessor
-from .request_status import RequestStatus
 from .sampler import TokenSampler
 from .statistics import EngineStatistics
 from .trace import Trace
@@ -177,16 +177,16 @@ class Engine:
         with self._lock:
             self._outputs.traces = tuple(each for each in self._outputs.traces if each is not trace)
 
-    def unfinished(self, most: int) -> Future[list[RequestStatus]]:
-        """Ask for the state of at most ``most`` requests, those that are served next first. Thread-safe.
+    def status(self, most: int) -> Future[EngineStatus]:
+        """Ask for the state of at most ``most`` requests and of the KV blocks. Thread-safe.
 
         The engine thread answers between two kernels. It never does if it ends before.
         """
-        answer: Future[list[RequestStatus]] = Future()
+        answer: Future[EngineStatus] = Future()
 
         def look(_: None) -> None:
             if answer.set_running_or_notify_cancel():
-                answer.set_result(self._outputs.unfinished(most))
+                answer.set_result(self._outputs.status(most))
 
         self._commands.put((look, None))
         return answer

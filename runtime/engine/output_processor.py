@@ -20,6 +20,7 @@ from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence, SequenceState
 from ..toolcache.tool_turn import ToolTurn
 from .engine_request import EngineRequest, StopReason
+from .engine_status import EngineStatus
 from .logprobs import Logits
 from .request_status import RequestStatus
 from .sampler import sample_batch
@@ -45,12 +46,19 @@ class OutputProcessor:
         """Return the number of requests that have not ended."""
         return len(self._requests)
 
-    def unfinished(self, most: int) -> list[RequestStatus]:
-        """Return the state of at most ``most`` requests, in the order in which they are served."""
-        return [
-            RequestStatus.of(self._requests[sequence.id], self._scheduler.prefill_seconds_left(sequence))
-            for sequence in self._scheduler.in_serving_order(most)
-        ]
+    def status(self, most: int) -> EngineStatus:
+        """Return the state of at most ``most`` requests, in serving order, and of the KV blocks."""
+        blocks = self._scheduler.block_manager
+        return EngineStatus(
+            requests=tuple(
+                RequestStatus.of(self._requests[sequence.id], self._scheduler.prefill_seconds_left(sequence))
+                for sequence in self._scheduler.in_serving_order(most)
+            ),
+            held_contexts=tuple(blocks.held_contexts),
+            swapped_blocks=blocks.swapped_blocks,
+            free_blocks=blocks.free_blocks,
+            cached_blocks=blocks.cached_blocks,
+        )
 
     def add(self, request: EngineRequest) -> None:
         """Add a new request. If too many wait, the least urgent one ends with :class:`OverloadedError`."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 
+from ..engine.engine_status import EngineStatus
 from ..engine.request_status import RequestStatus
 from ..engine.trace import TracedKernel, TracedRequest
 from ..heg.kernel import Role
@@ -20,6 +21,8 @@ from ..pool.pooled_model import PooledModel
 from ..scheduler.sequence import SequenceState
 from ..service import LocalRuntime
 from .expectation import Expectation
+from .kv_memory import held_rows
+from .names import app_name, short_id
 
 Frame: TypeAlias = dict[str, Any]
 
@@ -28,11 +31,11 @@ MAX_REQUESTS: Final = 100
 MAX_KERNELS: Final = 500
 """Bars of kernels of each model in a frame: beyond that, neighbours are drawn as one."""
 MAX_ENDED: Final = 100
+_STARVED: Final = "reactive requests go first"
+_LATE: Final = "later than expected"
 _TRACE_LIMIT: Final = 20_000
 _ANSWER_S: Final = 0.1
 """How long a frame waits for an engine, which answers between two kernels."""
-_ID_CHARACTERS: Final = 12
-_APP_CHARACTERS: Final = 64
 _ROLES: Final = list(Role)
 _STAGES: Final = ("prefill", "decode", "mixed")
 
@@ -81,23 +84,27 @@ class _Watched:
         self._stack = ExitStack()
         self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
         self.expectation = Expectation()
-        self._asked: asyncio.Future[list[RequestStatus]] | None = None
-        self._answer: list[RequestStatus] = []
+        self._asked: asyncio.Future[EngineStatus] | None = None
+        self._answer = self._without_requests()
 
-    async def requests(self) -> list[RequestStatus]:
-        """Return the requests that have not ended, as they were a moment ago at the latest.
+    async def status(self) -> EngineStatus:
+        """Return the requests and the KV blocks as they were a moment ago at the latest.
 
-        An idle engine is not asked, so that it can reclaim memory. One whose kernel takes longer than a
+        An idle engine is not asked again, so that it can reclaim memory. One whose kernel takes longer than a
         frame is asked once. One that has stopped would never answer.
         """
         if self._runtime.closed:
-            return []
+            return self._without_requests()
         if self._asked is None:
-            engine = self._runtime.statistics().engine
-            if not engine.running and not engine.waiting:
-                self._answer = []
-                return self._answer
-            self._asked = asyncio.wrap_future(self._runtime.unfinished_requests(MAX_REQUESTS))
+            statistics = self._runtime.statistics()
+            free, cached = statistics.free_blocks, statistics.cached_blocks
+            if not statistics.engine.running and not statistics.engine.waiting:
+                if free == statistics.blocks:
+                    self._answer = self._without_requests()
+                known = (self._answer.free_blocks, self._answer.cached_blocks)
+                if not self._answer.requests and known == (free, cached):
+                    return self._answer
+            self._asked = asyncio.wrap_future(self._runtime.engine_status(MAX_REQUESTS))
         await asyncio.wait([self._asked], timeout=_ANSWER_S)
         if self._asked.done():
             self._answer, self._asked = self._asked.result(), None
@@ -105,6 +112,10 @@ class _Watched:
 
     def close(self) -> None:
         self._stack.close()
+
+    def _without_requests(self) -> EngineStatus:
+        statistics = self._runtime.statistics()
+        return EngineStatus(free_blocks=statistics.free_blocks, cached_blocks=statistics.cached_blocks)
 
 
 async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
@@ -118,25 +129,27 @@ async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
     runtime = model.runtime
     if watched is None or runtime is None:
         return part
-    requests, now = await watched.requests(), time.perf_counter()
+    status, now = await watched.status(), time.perf_counter()
     statistics = runtime.statistics()
     block_bytes = statistics.arena_bytes // max(1, statistics.blocks)
+    ended = watched.trace.take_requests()
+    expected = watched.expectation.seconds(status.requests, now, ended)
     return part | {
         "running": statistics.engine.running,
         "waiting": statistics.engine.waiting,
         "stalled_s": round(statistics.engine.seconds_since_progress, 1),
         "kv": {
             "bytes": statistics.blocks * block_bytes,
-            "free_bytes": (statistics.free_blocks - statistics.cached_blocks) * block_bytes,
-            "cached_bytes": statistics.cached_blocks * block_bytes,
-            "held": _held(requests, block_bytes),
+            "free_bytes": (status.free_blocks - status.cached_blocks) * block_bytes,
+            "cached_bytes": status.cached_blocks * block_bytes,
+            "held": held_rows(status, statistics.blocks, block_bytes),
         },
-        "requests": _request_rows(requests, watched.expectation.seconds(requests, now), now),
+        "requests": _request_rows(status.requests, expected, now),
         "xpus": [role.value for role in _ROLES],
         "kernels": kernel_rows(watched.trace.take_kernels(), MAX_KERNELS),
-        "ended": [_ended_row(each) for each in watched.trace.take_requests()[-MAX_ENDED:]],
+        "ended": [_ended_row(each) for each in newest_of_each_app(ended, MAX_ENDED)],
         "answered": [
-            {"id": _short(each.request_id), "tools": [_name(tool) for tool in each.tools]}
+            {"id": short_id(each.request_id), "tools": [app_name(tool) for tool in each.tools]}
             for each in watched.trace.take_answers()[-MAX_ENDED:]
         ],
     }
@@ -158,21 +171,22 @@ _COUNTED: Final = (
 
 
 def _request_rows(
-    requests: Iterable[RequestStatus], expected: Mapping[str, float], now: float
+    requests: Sequence[RequestStatus], expected: Mapping[str, float | None], now: float
 ) -> list[Frame]:
     """Return a row for each request, in serving order.
 
-    ``expected`` are seconds until the first token. ``end_s`` in a row is when the answer ends at the latest,
-    at the speed that it has had so far.
+    ``expected`` are seconds until the first token, None where they are not known. ``end_s`` in a row is when
+    the answer ends at the latest, at the speed that it has had so far.
     """
+    any_reactive = any(each.reactive for each in requests)
     rows, position = [], 0
     for each in requests:
         waits = each.state is SequenceState.WAITING
         position += waits
         row: Frame = {
-            "id": _short(each.request_id),
-            "app": _name(each.app),
-            "context": _short(each.context_id),
+            "id": short_id(each.request_id),
+            "app": app_name(each.app),
+            "context": short_id(each.context_id),
             "class": _class(each.reactive),
             "state": each.state.value,
             "promoted": each.promoted,
@@ -182,24 +196,25 @@ def _request_rows(
             "tokens": each.sampled_tokens,
         }
         if each.first_token is None:
-            row["first_token_s"] = round(expected[each.request_id], 3)
+            left_s = expected[each.request_id]
+            row["first_token_s"] = None if left_s is None else round(left_s, 3)
+            if left_s is None:
+                row["not_known"] = _STARVED if any_reactive and not each.reactive else _LATE
         elif each.sampled_tokens > 1:
-            row["end_s"] = round((now - each.first_token) / each.sampled_tokens * each.tokens_left, 1)
+            row["end_s"] = round((now - each.first_token) / each.sampled_tokens * each.tokens_left, 2)
         rows.append(row)
     return rows
 
 
-def _held(requests: Iterable[RequestStatus], block_bytes: int) -> list[Frame]:
-    """Return the KV memory that unfinished requests hold, by app and context, the largest first."""
-    blocks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-    for each in requests:
-        blocks[each.app, each.context_id].update(each.blocks)
-    held = sorted(blocks.items(), key=lambda item: -len(item[1]))
-    return [
-        {"app": _name(app), "context": _short(context), "bytes": len(own) * block_bytes}
-        for (app, context), own in held
-        if own
-    ]
+def newest_of_each_app(ended: Sequence[TracedRequest], most: int) -> list[TracedRequest]:
+    """Return at most ``most``, in order: the newest of each app, so that no app leaves less to others."""
+    places: Counter[str] = Counter()
+    newest = []
+    for each in reversed(ended):
+        newest.append((places[each.app], each))
+        places[each.app] += 1
+    kept = sorted(newest, key=lambda ranked: ranked[0])[:most]
+    return sorted((each for _, each in kept), key=lambda each: each.ended)
 
 
 def kernel_rows(kernels: Sequence[TracedKernel], most: int) -> list[list[Any]]:
@@ -218,7 +233,7 @@ def kernel_rows(kernels: Sequence[TracedKernel], most: int) -> list[list[Any]]:
             last[2] = round(each.ended - last[1], 5)
             last[5] += 1
             continue
-        request = _short(each.request_ids[0]) if each.request_ids else ""
+        request = short_id(each.request_ids[0]) if each.request_ids else ""
         own.append(
             [
                 _ROLES.index(each.role),
@@ -240,8 +255,8 @@ def _ended_row(request: TracedRequest) -> Frame:
         for name, at in (("queued_s", request.started), ("first_token_s", request.first_token))
     }
     return {
-        "id": _short(request.request_id),
-        "app": _name(request.app),
+        "id": short_id(request.request_id),
+        "app": app_name(request.app),
         "class": _class(request.reactive),
         "outcome": request.outcome,
         "t": round(request.ended, 4),
@@ -252,13 +267,3 @@ def _ended_row(request: TracedRequest) -> Frame:
 
 def _class(reactive: bool) -> str:
     return "reactive" if reactive else "proactive"
-
-
-def _short(unguessable: str) -> str:
-    """Return the beginning of an id, which tells it from others and opens nothing."""
-    return unguessable[:_ID_CHARACTERS]
-
-
-def _name(text: str) -> str:
-    """Return the beginning of a name that a client has chosen."""
-    return text[:_APP_CHARACTERS]

@@ -22,9 +22,11 @@ from .swap_outs import SwapOuts
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldContext:
+class HeldContext:
     """The blocks of a finished turn whose tools are running, held for its next turn."""
 
+    app: str
+    context_id: str
     blocks: list[int]
     checkpoint: int | None
     """State row behind the last of them, in a hybrid model."""
@@ -59,12 +61,28 @@ class BlockManager:
         self._share_sampled = share_sampled
         self._loads = loads
         self._swap_outs = swap_outs
-        self._held: dict[bytes, _HeldContext] = {}
+        self._held: dict[bytes, HeldContext] = {}
 
     @property
     def free_blocks(self) -> int:
         """Blocks that can be allocated without taking them from a sequence or a held context."""
         return self._pool.free
+
+    @property
+    def cached_blocks(self) -> int:
+        """Those of them that the prefix cache still holds."""
+        return self._pool.cached
+
+    @property
+    def held_contexts(self) -> list[HeldContext]:
+        """The contexts whose blocks are held for their next turns."""
+        return list(self._held.values())
+
+    @property
+    def swapped_blocks(self) -> frozenset[int]:
+        """The blocks that chunks are being loaded into, or stored from."""
+        parts = (self._loads, self._swap_outs)
+        return frozenset(block for part in parts if part is not None for block in part.held_blocks)
 
     @property
     def keeps_states(self) -> bool:
@@ -258,7 +276,9 @@ class BlockManager:
         if blocks:
             last = hashes[len(blocks) - 1]
             self._release_held(last)
-            self._held[last] = _HeldContext(blocks, checkpoint, sequence.level, until)
+            self._held[last] = HeldContext(
+                sequence.app, sequence.context_id, blocks, checkpoint, sequence.level, until
+            )
 
     def release_continued(self, sequence: Sequence) -> None:
         """Release the held contexts that ``sequence``, a next turn, begins with; it has their blocks."""

@@ -138,6 +138,11 @@ class Scheduler:
         return self._queues.prefill_seconds_left(sequence)
 
     @property
+    def block_manager(self) -> BlockManager:
+        """What KV blocks are held for, to be read."""
+        return self._block_manager
+
+    @property
     def evictions(self) -> int:
         """Times a sequence lost its blocks to a more urgent one."""
         return self._builder.evictions

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .columns import Column, FittedTable, name_column
+from .memory import held_for, mib
 from .state import Frame, TopState
 
 _BAR: Final = 30  # columns
@@ -83,11 +84,9 @@ def _models(state: TopState, *, bars: bool) -> FittedTable:
         else:
             status = f"no progress for {model['stalled_s']} s" if model["stalled_s"] > 5 else model["status"]
             held = kv["bytes"] - kv["free_bytes"] - kv["cached_bytes"]
-            sizes = ", ".join(_mib(part) for part in (held, kv["cached_bytes"], kv["free_bytes"]))
+            sizes = ", ".join(mib(part) for part in (held, kv["cached_bytes"], kv["free_bytes"]))
             bar = _bar(("█", "", held / kv["bytes"]), ("▒", "", kv["cached_bytes"] / kv["bytes"]))
-            owners = "; ".join(
-                f"{each['app'] or '-'} {each['context']} {_mib(each['bytes'])}" for each in kv["held"][:5]
-            )
+            owners = held_for(kv["held"])
         rows.append(
             [clean(model["name"]), clean(status), Text(sizes), *([bar] if bars else []), clean(owners)]
         )
@@ -140,7 +139,7 @@ def _requests(rows: Sequence[Frame], *, whole: bool) -> list[RenderableType]:
                     clean(row["context"]),
                     clean(_state(row)),
                     clean(row["position"]),
-                    Text(_expected(row)),
+                    clean(_expected(row)),
                     Text(f"{row['age_s']:.1f} s"),
                     Text(str(row["tokens"])),
                 ]
@@ -163,6 +162,8 @@ def _state(row: Frame) -> str:
 
 
 def _expected(row: Frame) -> str:
+    if "not_known" in row:
+        return str(row["not_known"])
     if "first_token_s" in row:
         return f"first token in {row['first_token_s']:.2f} s"
     return f"done within {row['end_s']:.1f} s" if "end_s" in row else ""
@@ -208,7 +209,3 @@ def _speculation(counts: Frame) -> Text:
         f"speculation: {counts['drafts']} drafts, {counts['claims']} claims, {counts['misses']} misses, "
         f"{counts['wasted']} wasted, {counts['saved_s']:.1f} s saved"
     )
-
-
-def _mib(size: float) -> str:
-    return f"{size / 2**20:,.1f} MiB"

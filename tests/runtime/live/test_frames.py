@@ -15,10 +15,10 @@ import pytest
 from agentrt import Priority
 from agentrt.errors import RuntimeClosedError
 from agentrt.runtime import LocalRuntime, PooledModel
-from agentrt.runtime.engine.trace import TracedKernel
+from agentrt.runtime.engine.trace import TracedKernel, TracedRequest
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.live.expectation import Expectation
-from agentrt.runtime.live.frames import Frame, Frames, _request_rows, kernel_rows
+from agentrt.runtime.live.frames import Frame, Frames, _request_rows, kernel_rows, newest_of_each_app
 from tests.runtime.http.serving import until
 
 SECRET = "the lighthouse keeper"
@@ -87,9 +87,9 @@ def test_waiting_requests_have_a_position_and_a_time(open_runtime: Any, hold: An
         gate.arrived()
         others = [threads.submit(runtime.generate, PROMPT, app=app, **options) for app in ("a", "b", "b")]
         until(lambda: runtime._engine._commands.qsize() == 3)
-        asked = runtime.unfinished_requests(100)
+        asked = runtime.engine_status(100)
         gate.step()
-        states = asked.result(30)
+        states = asked.result(30).requests
         gate.open()
         for each in (first, *others):
             each.result(60)
@@ -104,9 +104,54 @@ def test_waiting_requests_have_a_position_and_a_time(open_runtime: Any, hold: An
     assert states[-1].prefill_left_s > 0
 
 
+def test_when_a_request_that_reactive_work_starves_is_served_is_not_known(
+    open_runtime: Any, hold: Any
+) -> None:
+    runtime = open_runtime(max_batch_size=1)
+    gate = hold(runtime)
+    rows = []
+    with ThreadPoolExecutor(2) as threads:
+        answer = threads.submit(runtime.generate, PROMPT, max_tokens=60)
+        gate.arrived()
+        note = threads.submit(runtime.generate, PROMPT, max_tokens=2, priority=Priority.PROACTIVE)
+        until(lambda: runtime._engine._commands.qsize() == 1)
+        gate.step()
+        expectation = Expectation()
+        expectation.seconds((), 0.0)
+        for second in range(8):
+            asked = runtime.engine_status(100)
+            gate.step()
+            requests = asked.result(30).requests
+            now = requests[-1].arrived + second + 0.0001
+            (row,) = [
+                each
+                for each in _request_rows(requests, expectation.seconds(requests, now), now)
+                if each["class"] == "proactive"
+            ]
+            rows.append(row)
+        gate.open()
+        answer.result(60)
+        note.result(60)
+    assert rows[0]["first_token_s"] > 0
+    assert {row["first_token_s"] for row in rows[1:]} == {None}
+    assert {row["not_known"] for row in rows[1:]} == {"reactive requests go first"}
+
+
+def test_an_app_that_ends_many_leaves_room_for_the_others() -> None:
+    ended = [
+        TracedRequest(str(number), "busy" if number % 50 else f"app {number}", False, 0, 0, 0, number, "stop")
+        for number in range(500)
+    ]
+    kept = newest_of_each_app(ended, 30)
+    assert [each.ended for each in kept] == sorted(each.ended for each in kept)
+    assert {each.app for each in kept} == {"busy", *(f"app {number}" for number in range(0, 500, 50))}
+    assert [each.ended for each in kept if each.app == "busy"] == list(range(480, 500))
+    assert newest_of_each_app(ended[:3], 30) == ended[:3]
+
+
 def test_an_idle_engine_is_not_woken(runtime: LocalRuntime, monkeypatch: Any) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(runtime, "unfinished_requests", asked.append)
+    monkeypatch.setattr(runtime, "engine_status", asked.append)
     frames_around(runtime, lambda: None)
     assert asked == []
 
@@ -116,7 +161,7 @@ def test_an_engine_that_stops_has_no_requests(open_runtime: Any, hold: Any) -> N
     gate = hold(runtime)
     frames = Frames(lambda: [PooledModel.of(runtime)])
 
-    async def watch() -> list[list[Frame]]:
+    async def watch() -> list[Frame]:
         first = await frames.next()
         gate.arrived()
         asked = await frames.next()  # in vain: the engine is in a kernel
@@ -126,7 +171,7 @@ def test_an_engine_that_stops_has_no_requests(open_runtime: Any, hold: Any) -> N
             gate.open()
             closed.result(30)
         last = await frames.next()
-        return [frame["models"][0]["requests"] for frame in (first, asked, last)]
+        return [frame["models"][0] for frame in (first, asked, last)]
 
     with ThreadPoolExecutor(1) as thread:
         answer = thread.submit(runtime.generate, PROMPT, max_tokens=50)
@@ -134,7 +179,9 @@ def test_an_engine_that_stops_has_no_requests(open_runtime: Any, hold: Any) -> N
         with pytest.raises(RuntimeClosedError):
             answer.result(30)
     frames.stop()
-    assert shown[-1] == []
+    assert shown[-1]["requests"] == []
+    parts = [model["kv"] for model in shown]
+    assert min(kv["free_bytes"] / kv["bytes"] for kv in parts) > 0.9, "blocks are counted without the engine"
 
 
 def kernel(number: int, role: Role = Role.DECODE, *, reactive: bool = True) -> TracedKernel:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.http.serving import Running, until
-from tests.runtime.live.test_page import apply, frame
+from tests.runtime.live.page_driver import apply, frame
 
 # The kinds of bars at these times, read from the pixels of the timeline: 0 none, 1 proactive, 2 reactive.
 SHOWN = """([lane, times]) => {

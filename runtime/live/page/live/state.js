@@ -46,6 +46,20 @@ class Lane {
   }
 }
 
+// Return the newest of each app, at most so many together, so that no app leaves less to others than it has.
+// The newest is the first, here and there.
+function newestOfEachApp(rows, most) {
+  if (rows.length <= most) return rows;
+  const places = new Map();
+  const ranked = rows.map((row, age) => {
+    const place = places.get(row.app) ?? 0;
+    places.set(row.app, place + 1);
+    return { row, age, place };
+  });
+  const kept = ranked.sort((one, other) => one.place - other.place || one.age - other.age).slice(0, most);
+  return kept.sort((one, other) => one.age - other.age).map((each) => each.row);
+}
+
 class LiveState {
   constructor() {
     this.clear();
@@ -91,8 +105,7 @@ class LiveState {
       this.lanes.get(key).add(row);
       this.events += Math.max(1, number(row[5]));
     }
-    for (const ended of records(model.ended)) this.ended.unshift(ended);
-    this.ended.length = Math.min(this.ended.length, LIMITS.ended);
+    this.ended = newestOfEachApp([...records(model.ended).reverse(), ...this.ended], LIMITS.ended);
     for (const answer of records(model.answered)) {
       for (const tool of list(answer.tools)) {
         const known = this.tools.has(tool) || this.tools.size < LIMITS.tools;

@@ -16,12 +16,17 @@ function setText(element, value) {
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
+const COLUMN_PX = 112; // where a section has less for each column of a table, its rows are stacked
+
 // A table whose rows are used again, so that a page that is open for days has no more nodes than one that
 // was just opened, and a screen reader keeps its place.
 class DataTable {
   constructor(table, columns, empty) {
     this.columns = columns;
     this.empty = empty;
+    watchWidth(table.closest("section"), (width) => {
+      table.classList.toggle("stacked", width < columns.length * COLUMN_PX);
+    });
     const head = table.createTHead().insertRow();
     for (const [title] of columns) {
       const cell = document.createElement("th");
@@ -43,9 +48,12 @@ class DataTable {
     const width = row === null ? 1 : this.columns.length;
     while (element.cells.length > width) element.deleteCell(-1);
     while (element.cells.length < width) {
-      const [, , kind] = this.columns[element.cells.length];
-      element.insertCell().className = kind ?? "";
+      const [title, , kind] = this.columns[element.cells.length];
+      const cell = element.insertCell();
+      cell.className = kind ?? "";
+      cell.dataset.title = title; // shown where rows are stacked
     }
+    element.classList.toggle("empty", row === null);
     element.cells[0].colSpan = row === null ? this.columns.length : 1;
     if (row === null) setText(element.cells[0], this.empty);
     else this.columns.forEach(([, cell], place) => setText(element.cells[place], cell(row)));
@@ -70,46 +78,54 @@ class Facts {
 }
 
 function eta(request) {
-  if (request.first_token_s !== undefined) return `first token in ${seconds(request.first_token_s)}`;
-  if (request.end_s !== undefined) return `done within ${seconds(request.end_s)}`;
+  const { first_token_s: left } = request;
+  if (left === null) return `— ${text(request.not_known)}`;
+  if (left !== undefined) return `first token in ${left < 0.01 ? "under 0.01 s" : seconds(left)}`;
+  if (request.end_s !== undefined) return `done within ${seconds(Math.max(0.01, number(request.end_s)))}`;
   return "";
 }
 
 function stateOf(request) {
-  const share = request.state === "prefill" ? `, ${percent(request.prefilled)} of the prompt` : "";
+  const share = request.state === "prefill" ? ` ${percent(request.prefilled)}` : "";
   return `${text(request.state)}${share}${request.promoted ? ", promoted" : ""}`;
 }
 
 const appOf = (row) => row.app || "no name";
 
 const REQUESTS = [
-  ["Class", (row) => row.class],
+  ["Class", (row) => row.class, "class"],
   ["App", appOf, "name"],
-  ["Request", (row) => row.id],
-  ["Context", (row) => row.context],
-  ["State", stateOf],
+  ["State", stateOf, "phrase"],
   ["Queue position", (row) => row.position],
-  ["Expected", eta],
+  ["Expected", eta, "phrase"],
   ["Age", (row) => seconds(row.age_s)],
   ["Tokens", (row) => integer(row.tokens)],
+  ["Request", (row) => row.id],
+  ["Context", (row) => row.context],
 ];
 const ENDED = [
-  ["Class", (row) => row.class],
+  ["Class", (row) => row.class, "class"],
   ["App", appOf, "name"],
-  ["Request", (row) => row.id],
   ["Outcome", (row) => row.outcome],
   ["Queued", (row) => seconds(row.queued_s)],
   ["First token", (row) => seconds(row.first_token_s)],
   ["Total", (row) => seconds(row.total_s)],
+  ["Request", (row) => row.id],
 ];
+const PURPOSES = new Map([
+  ["next turn", "the next turn, while tools run"],
+  ["disk", "loads from disk and copies to it"],
+]);
+const several = (row) => (["requests", "next turn"].includes(row.held_for) ? "several" : "");
 const MEMORY = [
-  ["App", appOf, "name"],
-  ["Context", (row) => row.context],
+  ["App", (row) => (row.app === null ? several(row) : appOf(row)), "name"],
+  ["Context", (row) => (row.context === null ? several(row) : row.context)],
+  ["Held for", (row) => PURPOSES.get(row.held_for) ?? row.held_for, "phrase"],
   ["KV memory", (row) => bytes(row.bytes)],
 ];
 const MODELS = [
   ["Model", (row) => row.name, "name"],
-  ["Status", (row) => (row.stalled_s > 5 ? `no progress for ${seconds(row.stalled_s)}` : row.status)],
+  ["Status", (row) => (row.stalled_s > 5 ? `no progress for ${seconds(row.stalled_s)}` : row.status), "phrase"],
   ["Running", (row) => integer(row.running)],
   ["Waiting", (row) => integer(row.waiting)],
   ["Memory", (row) => bytes(row.memory_bytes)],
@@ -123,10 +139,10 @@ const LANES = [
 ];
 const KERNELS = [
   ["XPU", (row) => row.lane, "name"],
-  ["Class", (row) => (row.bar.reactive ? "reactive" : "proactive")],
+  ["Class", (row) => (row.bar.reactive ? "reactive" : "proactive"), "class"],
   ["Stage", (row) => row.bar.stage],
   ["Duration", (row) => `${(1000 * (row.bar.end - row.bar.start)).toFixed(2)} ms`],
-  ["Request", (row) => row.bar.request + (row.bar.others ? ` and ${row.bar.others} others` : "")],
+  ["Request", (row) => row.bar.request + (row.bar.others ? ` and ${row.bar.others} others` : ""), "phrase"],
 ];
 const TOOLS = [
   ["Tool", (row) => row[0], "name"],
@@ -134,7 +150,7 @@ const TOOLS = [
 ];
 const SPECULATED = [
   ["Tool", (row) => row.tool, "name"],
-  ["What", (row) => row.what],
+  ["What", (row) => row.what, "phrase"],
   ["Saved", (row) => seconds(row.saved_s)],
 ];
 
@@ -144,7 +160,7 @@ class Tables {
     const facts = (id, terms) => new Facts(document.getElementById(id), terms);
     this.requests = table("requests", REQUESTS, "no request");
     this.ended = table("ended", ENDED, "none yet");
-    this.memory = table("memory", MEMORY, "no request holds any");
+    this.memory = table("memory", MEMORY, "none is held");
     this.models = table("models", MODELS, "none");
     this.lanes = table("lanes", LANES, "no kernel has run");
     this.kernels = table("kernels", KERNELS, "none");

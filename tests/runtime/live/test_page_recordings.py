@@ -1,0 +1,98 @@
+"""Recordings that the live page saves and replays."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.reports.recording import RecordedAnswer, RecordedCall, Recording
+from agentrt.runtime import LocalRuntime
+from tests.runtime.http.serving import Running
+from tests.runtime.live.conftest import HOSTILE
+from tests.runtime.live.page_driver import FILE, asking, frame, open_live, replayed, wait
+from tests.runtime.server.conftest import HELLO
+
+
+def test_a_saved_run_replays_without_a_server(page: Any, server: Running, tmp_path: Path) -> None:
+    open_live(page, server)
+    with asking(server):
+        wait(page, "live.state.ended.length > 1")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save recording").click()
+    file = tmp_path / "run.json"
+    download.value.save_as(file)
+    saved = json.loads(file.read_text())
+    assert saved["agentrt_live"] == 1
+    replayed(page, file)
+    ended = [each["id"] for one in saved["frames"] for each in one["models"][0]["ended"]]
+    shown = page.evaluate("live.state.ended.map((each) => each.id)")
+    assert shown == ended[::-1][:12]
+    wait(page, "id => document.querySelector('#ended tbody').innerText.includes(id)", ended[-1])
+    assert page.inner_text("#status") == "Replaying run.json"
+    page.evaluate("live.seek(0)")
+    assert page.evaluate("live.state.ended.length") == 0
+    page.focus("#play")
+    page.keyboard.press("Space")
+    wait(page, "live.player.t > 0")
+
+
+def test_keys_leave_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9.0}]}))
+    open_live(page, server)
+    page.set_input_files("#file", file)
+    wait(page, "document.activeElement.id === 'play'")
+    page.focus("#leave")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "file"
+    wait(page, "live.state.t !== null")
+
+
+def test_a_trace_of_kernels_replays(page: Any, runtime: LocalRuntime, tmp_path: Path) -> None:
+    with runtime.record_trace() as trace:
+        generation = runtime.generate(HELLO, max_tokens=20, app=HOSTILE)
+    file = tmp_path / "trace.json"
+    trace.write_chrome(file)
+    replayed(page, file)
+    wait(page, "id => document.querySelector('#ended tbody').innerText.includes(id)", generation.id[:12])
+    assert HOSTILE in page.inner_text("#ended tbody")
+    assert page.evaluate("[...live.state.lanes.values()][0].bars.length") == len(trace.kernels)
+    # The prompt has given the first one.
+    assert page.evaluate("live.state.sum('sampled_tokens')") == generation.usage.completion_tokens - 1
+
+
+def test_a_recorded_run_of_an_agent_replays(page: Any, tmp_path: Path) -> None:
+    call = RecordedCall(id="1", name="look", arguments={}, seconds=0.5)
+    messages = ({"role": "user", "content": "private words"},)
+    answer = {"role": "assistant", "content": "private, too"}
+    turns = [
+        RecordedAnswer(messages=messages, answer=answer, calls=(call,), seconds=1.0),
+        RecordedAnswer(messages=messages, answer=answer, seconds=2.0),
+    ]
+    file = tmp_path / "run.json"
+    Recording(turns=tuple(turns)).save(file)
+    replayed(page, file)
+    bars = page.evaluate("[...live.state.lanes.values()].map((lane) => [lane.name, lane.bars])")
+    assert [(name, [(bar["start"], bar["end"]) for bar in own]) for name, own in bars] == [
+        ("recorded run: model", [(0, 1), (1.5, 3.5)]),
+        ("recorded run: tools", [(1, 1.5)]),
+    ]
+    assert "private" not in page.inner_text("body")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"frames": []}', '{"frames": [3]}', '{"turns": 5}', "null"]
+)
+def test_other_files_are_refused(page: Any, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(content)
+    page.goto(FILE)
+    page.set_input_files("#file", file)
+    wait(page, "document.getElementById('status').innerText.includes('cannot be replayed')")
+    assert re.search(
+        "other.json cannot be replayed: it|other.json .* there is nothing", page.inner_text("#status")
+    )

@@ -9,13 +9,16 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..common.openvino_genai import continuous_batching
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+
+_Made: TypeAlias = list[int] | RuntimeError | None
+"""New tokens of an answer, why there are none, or None at its end."""
 
 _CACHE_GIB: Final = 1
 _LOOP_ROUNDS: Final = 16
@@ -35,8 +38,8 @@ class OpenVINOGenAIServer:
         self._pipeline = openvino_genai.ContinuousBatchingPipeline(model, scheduler, "CPU")
         self._tokenizer = self._pipeline.get_tokenizer()
         self._ids = itertools.count()
-        self._unread: dict[int, tuple[Any, asyncio.Queue[str | None]]] = {}
-        """Handle of each unfinished request, which would be cancelled without it, and where its text goes."""
+        self._unread: dict[int, tuple[Any, asyncio.Queue[_Made]]] = {}
+        """Handle of each unfinished request, which would be cancelled without it, and where its tokens go."""
         self._wanted = asyncio.Event()
         self._listening()
 
@@ -76,13 +79,18 @@ class OpenVINOGenAIServer:
             if not self._unread:
                 self._wanted.clear()
                 await self._wanted.wait()
-            self._pipeline.step()
-            for number, (handle, texts) in list(self._unread.items()):
+            try:
+                self._pipeline.step()
+            except RuntimeError as error:  # all requests end with it, and with them the bench
+                for _, made in self._unread.values():
+                    made.put_nowait(error)
+                raise
+            for number, (handle, made) in list(self._unread.items()):
                 while handle.can_read():
                     (output,) = handle.read().values()
-                    texts.put_nowait(self._tokenizer.decode(output.generated_ids))
+                    made.put_nowait(output.generated_ids)
                 if handle.get_status() == self._genai.GenerationStatus.FINISHED:
-                    texts.put_nowait(None)
+                    made.put_nowait(None)
                     del self._unread[number]
             for _ in range(_LOOP_ROUNDS):
                 await asyncio.sleep(0)
@@ -92,16 +100,18 @@ class OpenVINOGenAIServer:
             body["messages"], add_generation_prompt=True, tools=body.get("tools")
         )
         tokens = self._tokenizer.encode(prompt, add_special_tokens=False).input_ids
-        texts: asyncio.Queue[str | None] = asyncio.Queue()
+        made: asyncio.Queue[_Made] = asyncio.Queue()
         number = next(self._ids)
         handle = self._pipeline.add_request(number, tokens, self._config(body))
-        self._unread[number] = handle, texts
+        self._unread[number] = handle, made
         self._wanted.set()
-        made = 0
-        while (text := await texts.get()) is not None:
-            made += 1
-            yield _event(choices=[{"index": 0, "delta": {"content": text}}])
-        yield _event(choices=[], usage={"prompt_tokens": tokens.shape[1], "completion_tokens": made})
+        answered = 0
+        while (new := await made.get()) is not None:
+            if isinstance(new, RuntimeError):
+                raise new
+            answered += len(new)
+            yield _event(choices=[{"index": 0, "delta": {"content": self._tokenizer.decode(new)}}])
+        yield _event(choices=[], usage={"prompt_tokens": tokens.shape[1], "completion_tokens": answered})
         yield "data: [DONE]\n\n"
 
     def _config(self, body: Mapping[str, Any]) -> Any:

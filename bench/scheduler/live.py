@@ -36,6 +36,8 @@ class LiveSize:
     backlog: int
     heavier: tuple[float, ...] = ()
     """More loads than :data:`LOAD`, under which the user is served once."""
+    longest: int = 1500
+    """Tokens of the longest prompt: longer ones are shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Live:
         engines, own = self._engines, self._engines["agentrt"]
         runs: dict[str, _Rounds] = {name: [] for name in engines}
         most = min(engine.context_length for engine in engines.values()) // 2
-        lengths = self._lengths.fitting(min(most, 1500))
+        lengths = self._lengths.fitting(min(most, self._size.longest))
         for repetition in range(self._size.repetitions):
             rng = random.Random(repetition)
             load = self._load(lengths, own, rng)

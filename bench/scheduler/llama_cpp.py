@@ -17,9 +17,9 @@ _SLOTS: Final = 16
 _SLOT_TOKENS: Final = 2048
 
 LLAMA_CPP_METHOD: Final = (
-    "llama.cpp's server (xllamacpp) has the GGUF file itself and takes its turn under the same schedules, "
-    f"over HTTP, which is in its times: {_SLOTS} slots in one f16 cache, without prompt cache; it knows no "
-    "priorities. "
+    "llama.cpp's server (as xllamacpp's wheel has it) has the GGUF file itself and takes its turn under the "
+    f"same schedules, over HTTP, which is in its times: {_SLOTS} slots in one f16 cache, without prompt "
+    "cache; it knows no priorities. "
 )
 
 

@@ -77,7 +77,7 @@ class _GivenSize:
 
 _GIVEN: Final = {
     True: _GivenSize(LiveSize(2, 1, 4, longest=300), 2, 1, every_policy=False),
-    False: _GivenSize(LiveSize(3, 2, 8), 5, 3, every_policy=True),
+    False: _GivenSize(LiveSize(2, 2, 6, longest=800), 5, 3, every_policy=True),
 }
 """The quick one, and the full one."""
 

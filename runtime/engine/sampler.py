@@ -155,9 +155,10 @@ def sample_batch(samplers: Sequence[TokenSampler | None], logits: Logits) -> lis
     undefined.
     """
     if all(sampler is None or sampler.takes_argmax for sampler in samplers):
-        tokens = logits.argmax(axis=-1)
-        if np.isfinite(logits[np.arange(len(tokens)), tokens]).all():
-            return tokens.tolist()  # type: ignore[no-any-return]
+        tokens: list[int] = logits.argmax(axis=-1).tolist()
+        # One by one: indexing by an array costs more than a decode step's few rows.
+        if all(map(math.isfinite, map(logits.item, range(len(tokens)), tokens))):
+            return [*tokens]
     return [
         0 if sampler is None else _sample_or_error(sampler, row)
         for sampler, row in zip(samplers, logits, strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,8 +92,7 @@ class GraphLoad:
         return self.kernel.segments.start
 
 
-@dataclass(frozen=True, slots=True)
-class BatchShape:
+class BatchShape(NamedTuple):
     """All that the cost of a batch depends on. Hashable, so that estimates can be cached."""
 
     tokens: int
@@ -122,8 +121,7 @@ class StateAccess:
     """Tokens between two checkpoints; 0 writes only the state behind the last token."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchInputs:
+class BatchInputs(NamedTuple):
     """The inputs of a batch's forward pass, as plain numbers. XPUs do not change them.
 
     The tokens of all sequences lie one after the other in one flat row. A sequence may appear several times,
@@ -177,8 +175,8 @@ class BatchContext:
     """The platform's memory for inputs and activations. Taken at the first submit, given back by
     :meth:`Platform.release`."""
     logits: NDArray[np.float32] | None = field(default=None, repr=False)
-    """``[logits rows, vocabulary]`` after the last kernel, in the order of ``sampled_rows``. OpenVINO's
-    memory: valid until the batch is released."""
+    """``[logits rows, vocabulary]`` after the last kernel, in the order of ``sampled_rows``. Memory of
+    :attr:`buffers`: valid until the batch is released."""
     scores: list[NDArray[np.float32]] = field(default_factory=list, repr=False)
     """The attention scores of each scored layer that has run: those of each sequence, past and new tokens,
     one sequence after the other. Empty where no layer is scored."""

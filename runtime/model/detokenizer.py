@@ -29,11 +29,17 @@ class ByteDetokenizer:
     def __init__(self, token_bytes: Sequence[bytes]) -> None:
         """``token_bytes[id]`` are the bytes of token ``id``, empty for hidden tokens."""
         self._token_bytes = token_bytes
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._incomplete = False
 
     def push(self, token: int) -> str:
         """Add the next token. The bytes of a character are held back until the last one has arrived."""
-        return self._decode(self._token_bytes[token])
+        token_bytes = self._token_bytes[token]
+        if token_bytes.isascii() and not self._incomplete:
+            return token_bytes.decode("ascii")
+        text = self._decoder.decode(token_bytes)
+        self._incomplete = bool(self._decoder.getstate()[0])
+        return text
 
     def close(self) -> str:
         """End the answer. Only an incomplete character can have been held back."""

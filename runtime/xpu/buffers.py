@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,19 +29,30 @@ class _GrowableTensor:
     of the latest lengths are kept.
     """
 
-    def __init__(self, element_type: ov.Type, row: tuple[int, ...] = (), multiple: int = 1) -> None:
-        """Rows of shape ``row``; there is memory for a multiple of ``multiple`` rows."""
+    def __init__(
+        self,
+        element_type: ov.Type,
+        row: tuple[int, ...] = (),
+        multiple: int = 1,
+        first_length: int = _FIRST_LENGTH,
+    ) -> None:
+        """Rows of shape ``row``; memory for a multiple of ``multiple``, at first ``first_length``."""
         # NumPy has no bf16: it is stored as an integer of two bytes, whose value is not read here.
         dtype = np.dtype(np.uint16) if element_type == ov.Type.bf16 else element_type.to_dtype()
         self._element_type = element_type
         self._multiple = multiple
-        self._memory: NDArray[Any] = np.zeros((_round_up(_FIRST_LENGTH, multiple), *row), dtype)
+        self._memory: NDArray[Any] = np.zeros((_round_up(first_length, multiple), *row), dtype)
+        self._items = self._memory.data
         self._tensors: dict[tuple[int, int], ov.Tensor] = {}
+        self.written: ov.Tensor | None = None
+        """The tensor of the values that were written last."""
+        self._values: Sequence[int] = ()
 
     def tensor(self, length: int) -> ov.Tensor:
         if length > len(self._memory):
             grown = _round_up(max(length, 2 * len(self._memory)), self._multiple)
             self._memory = np.zeros((grown, *self._memory.shape[1:]), self._memory.dtype)
+            self._items = self._memory.data
             self._tensors.clear()
         return self.rows(0, length)
 
@@ -55,10 +67,18 @@ class _GrowableTensor:
             self._tensors[begin, end] = tensor
         return tensor
 
-    def write(self, values: Sequence[int]) -> ov.Tensor:
-        tensor = self.tensor(len(values))
-        self._memory[: len(values)] = values
-        return tensor
+    def write(self, values: Sequence[int]) -> bool:
+        """Write ``values``; return whether :attr:`written` is another tensor than before."""
+        if values == self._values:  # between two decode steps some inputs stay as they are
+            return False
+        length = len(values)
+        replaced = self.written is None or length != len(self._values)
+        if replaced:
+            self.written = self.tensor(length)
+        # Not by NumPy: behind an inference, which has emptied the caches, its code takes longer to get there.
+        self._items[:length] = array(self._items.format, values)
+        self._values = values
+        return replaced
 
 
 class BatchBuffers:
@@ -78,6 +98,10 @@ class BatchBuffers:
         self._scored = scored
         self.tokens = 0
         """Tokens of the loaded batch."""
+        self.current = 0
+        """Which of its two buffers the residual stream is in."""
+        self.version = 0
+        """Changes whenever a tensor is replaced."""
         self.inferences: dict[Any, Any] = {}
         """The inferences that XPUs have bound to these buffers; only XPUs use it."""
         self.abandoned = False
@@ -92,42 +116,43 @@ class BatchBuffers:
             "sampled_token_indices": _GrowableTensor(ov.Type.i64),
             SCORE_WINDOWS: _GrowableTensor(ov.Type.i32),
         } | {name: _GrowableTensor(ov.Type.i32) for name in STATE_INPUTS}
-        self._max_context_len = np.zeros((), np.int32)
-        self._bound: dict[str, ov.Tensor] = {
-            "max_context_len": ov.Tensor(self._max_context_len, shared_memory=True)
-        }
+        longest = np.zeros((), np.int32)
+        self._max_context_len = ov.Tensor(longest, shared_memory=True)
+        self._longest = longest.data
         self._activations: dict[str, _GrowableTensor] = {}
+        self._rows = 0
         self._tables: list[tuple[list[int], int]] = []
-        self._current = 0
-        self._version = 0
-
-    @property
-    def state(self) -> tuple[int, int]:
-        """A value that changes whenever a tensor is replaced or the residual stream is swapped."""
-        return self._version, self._current
+        self._logits: _GrowableTensor | None = None
 
     def load(self, inputs: BatchInputs) -> None:
         """Start a batch: write its inputs."""
-        self._current = 0
+        self.current = 0
+        self._rows = len(inputs.sampled_rows)
         if self.tokens != len(inputs.token_ids):
             self.tokens = len(inputs.token_ids)
-            self._version += 1
-        self._write("input_ids", inputs.token_ids)
-        self._write("position_ids", inputs.position_ids)
-        self._write("past_lens", inputs.past_lens)
-        self._write("subsequence_begins", inputs.subsequence_begins)
-        self._write("sampled_token_indices", inputs.sampled_rows)
+            self.version += 1
+        for name, values in (
+            ("input_ids", inputs.token_ids),
+            ("position_ids", inputs.position_ids),
+            ("past_lens", inputs.past_lens),
+            ("subsequence_begins", inputs.subsequence_begins),
+            ("sampled_token_indices", inputs.sampled_rows),
+        ):
+            if self._inputs[name].write(values):
+                self.version += 1
         if self._scored:
             begins = inputs.subsequence_begins
             self._write(SCORE_WINDOWS, [end - begin for begin, end in itertools.pairwise(begins)])
-        self._max_context_len[...] = inputs.max_context_len
+        self._longest[()] = inputs.max_context_len
         self._write_tables(inputs.block_tables)
         if inputs.states:
             self._write_states(inputs.states)
 
     def input(self, name: str) -> ov.Tensor:
         """Return the tensor of one of the loaded batch's inputs."""
-        return self._bound[name]
+        tensor = self._max_context_len if name == "max_context_len" else self._inputs[name].written
+        assert tensor is not None, "no batch was loaded"
+        return tensor
 
     def input_rows(self, name: str, begin: int, end: int) -> ov.Tensor:
         """Return rows of one of the loaded batch's inputs by token; see :meth:`activation_rows`."""
@@ -146,37 +171,39 @@ class BatchBuffers:
         growing.tensor(self.tokens)  # allocates
         return growing.rows(begin, end)
 
+    def logits(self, port: ov.Output) -> ov.Tensor:
+        """Return the tensor ``[logits rows, …]`` of the logits, with the type and row shape of ``port``."""
+        if self._logits is None:
+            self._logits = _GrowableTensor(port.get_element_type(), _row_of(port), first_length=1)
+        return self._logits.tensor(self._rows)
+
     def _activation(self, name: str, port: ov.Output) -> _GrowableTensor:
         growing = self._activations.get(name)
         if growing is None:
-            extents = list(port.get_partial_shape())[1:]
-            row = tuple(extent.get_length() for extent in extents)
-            growing = _GrowableTensor(port.get_element_type(), row, self._row_multiple)
+            growing = _GrowableTensor(port.get_element_type(), _row_of(port), self._row_multiple)
             self._activations[name] = growing
         return growing
 
     def stream_name(self, *, next: bool) -> str:
         """Return the activation that is the residual stream: the current, or what the next kernel writes."""
-        return f"hidden{self._current ^ next}"
+        return f"hidden{self.current ^ next}"
 
     def swap_stream(self) -> None:
         """Make the residual stream that the kernel has written the current one."""
-        self._current ^= 1
+        self.current ^= 1
 
     def _write(self, name: str, values: Sequence[int]) -> None:
-        tensor = self._inputs[name].write(values)
-        if self._bound.get(name) is not tensor:
-            self._bound[name] = tensor
-            self._version += 1
+        if self._inputs[name].write(values):
+            self.version += 1
 
     def _write_tables(self, tables: list[list[int]]) -> None:
         """Write the block tables, if the batch has changed or a sequence has a new block."""
-        known = self._tables
-        if len(known) == len(tables) and all(
-            table is written and length == len(table)
-            for (written, length), table in zip(known, tables, strict=True)
-        ):
-            return
+        if len(self._tables) == len(tables):
+            for (written, length), table in zip(self._tables, tables, strict=True):
+                if table is not written or length != len(table):
+                    break
+            else:
+                return
         # A table only grows while it is in use, and is a new list afterwards.
         self._tables = [(table, len(table)) for table in tables]
         indices: list[int] = []
@@ -208,29 +235,34 @@ class BufferPool:
         self._row_multiple = row_multiple
         self._scored = scored
         self._free: list[BatchBuffers] = []
-        self._in_use = weakref.WeakSet[BatchBuffers]()
+        self._all = weakref.WeakSet[BatchBuffers]()
         self._closed = False
 
     def take(self, inputs: BatchInputs) -> BatchBuffers:
         """Load a batch into free buffers, preferably of one with as many tokens: those are bound already."""
         tokens = len(inputs.token_ids)
-        found = next((at for at, buffers in enumerate(self._free) if buffers.tokens == tokens), -1)
-        buffers = (
-            self._free.pop(found) if self._free else BatchBuffers(self._row_multiple, scored=self._scored)
-        )
+        for buffers in self._free:
+            if buffers.tokens == tokens:
+                self._free.remove(buffers)
+                break
+        else:
+            buffers = self._free.pop() if self._free else self._new()
         buffers.load(inputs)
-        self._in_use.add(buffers)
+        return buffers
+
+    def _new(self) -> BatchBuffers:
+        buffers = BatchBuffers(self._row_multiple, scored=self._scored)
+        self._all.add(buffers)
         return buffers
 
     def give_back(self, buffers: BatchBuffers) -> None:
         """Return ``buffers`` to the pool, unless they are abandoned or the pool is closed."""
-        self._in_use.discard(buffers)
         if not buffers.abandoned and not self._closed:
             self._free.append(buffers)
 
     def forget(self, key: object) -> None:
         """Drop the inference ``key`` of all buffers, free or in use. It must not be running."""
-        for buffers in (*self._free, *self._in_use):
+        for buffers in self._all:
             buffers.inferences.pop(key, None)
 
     def clear(self) -> None:
@@ -241,6 +273,11 @@ class BufferPool:
         """Drop all free buffers, and keep none that are given back later."""
         self._closed = True
         self.clear()
+
+
+def _row_of(port: ov.Output) -> tuple[int, ...]:
+    """Return the shape of a row of ``port``, which only the number of rows is missing of."""
+    return tuple(extent.get_length() for extent in list(port.get_partial_shape())[1:])
 
 
 def _round_up(length: int, multiple: int) -> int:

@@ -19,7 +19,9 @@ from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
+_LOGITS: Final = "logits"
 _PRECISION: Final = "INFERENCE_PRECISION_HINT"
+_ONE_RUN: Final = (0,)
 
 Piece: TypeAlias = tuple[KernelKind, int]
 """A compiled piece: its kind, and its place among those of the kind."""
@@ -119,9 +121,10 @@ class CompiledKernels:
         """The output of the last segment: ``[logits rows, 1, vocabulary]``."""
         return self._compiled[KernelKind.LAYERS][-1].outputs[0]
 
-    def note_run(self, kind: KernelKind, index: int, ended: float) -> None:
-        """Note when a piece ran last: since then it holds scratch memory."""
-        self._last_runs[kind, index] = ended
+    def note_run(self, kind: KernelKind, indices: Iterable[int], ended: float) -> None:
+        """Note when pieces ran last: since then they hold scratch memory."""
+        for index in indices:
+            self._last_runs[kind, index] = ended
 
     @property
     def holding(self) -> set[Piece]:
@@ -201,31 +204,35 @@ class BoundInference:
                 self.request.set_input_tensor(index, caches[name])
             else:
                 self._inputs.append((index, name, port))
-        self._outputs = list(zip(range(len(outputs)), outputs, compiled.outputs, strict=False))
-        self._writes_stream = HIDDEN in outputs
         # Logits or activations come first.
-        self._scores = range(max(1, len(outputs)), len(compiled.outputs))
-        self._state: tuple[tuple[int, int], int] | None = None
+        written = outputs or (_LOGITS,)
+        self._outputs = list(zip(range(len(written)), written, compiled.outputs, strict=False))
+        self._writes_stream = HIDDEN in outputs
+        self._scores = range(len(written), len(compiled.outputs))
+        self.scored = bool(self._scores)
+        """Whether it puts out attention scores."""
+        self._logits: NDArray[np.float32] | None = None
+        # Of the buffers, when their tensors were bound.
+        self._version = self._current = self._begin = -1
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
-        self._bound_outputs: list[ov.Tensor | None] = [None] * len(outputs)
+        self._bound_outputs: list[ov.Tensor | None] = [None] * len(written)
 
-    def runs(self, buffers: BatchBuffers) -> range:
+    def runs(self, buffers: BatchBuffers) -> Sequence[int]:
         """Return the first rows of the runs that compute the batch in ``buffers``.
 
         A piece of a static shape is repeated until all tokens are computed. The rows of the last run that
         are left over are padding: the operations of such a piece treat every token by itself.
         """
-        return range(0, buffers.tokens, self.static_tokens or buffers.tokens)
+        return _ONE_RUN if self.static_tokens is None else range(0, buffers.tokens, self.static_tokens)
 
     def bind(self, buffers: BatchBuffers, begin: int = 0) -> None:
         """Bind the tensors of ``buffers``, the same at every call, that have changed since the last one.
 
         ``begin`` is one of :meth:`runs`.
         """
-        state = (buffers.state, begin)
-        if self._state == state:
+        if self._version == buffers.version and self._current == buffers.current and self._begin == begin:
             return
-        self._state = state
+        self._version, self._current, self._begin = buffers.version, buffers.current, begin
         for index, name, port in self._inputs:
             tensor = self._tensor(buffers, name, port, begin, next=False)
             if tensor is not self._bound_inputs[index]:
@@ -236,11 +243,15 @@ class BoundInference:
             if tensor is not self._bound_outputs[index]:
                 self.request.set_output_tensor(index, tensor)
                 self._bound_outputs[index] = tensor
+                if name == _LOGITS:
+                    self._logits = tensor.data.reshape(tensor.shape[0], tensor.shape[-1])
 
     def _tensor(
         self, buffers: BatchBuffers, name: str, port: ov.Output, begin: int, *, next: bool
     ) -> ov.Tensor:
         """Return the tensor of an input or, ``next``, of an output."""
+        if name == _LOGITS:
+            return buffers.logits(port)
         is_activation = name == HIDDEN or name in _ACTIVATIONS
         if name == HIDDEN:
             name = buffers.stream_name(next=next)
@@ -253,12 +264,9 @@ class BoundInference:
 
     def finish(self, buffers: BatchBuffers) -> NDArray[np.float32] | None:
         """After the inference: swap the residual stream, or return ``[logits rows, vocabulary]`` logits."""
-        if self._outputs:
-            if self._writes_stream:
-                buffers.swap_stream()
-            return None
-        logits: NDArray[np.float32] = self.request.get_output_tensor(0).data
-        return logits.reshape(logits.shape[0], logits.shape[-1])
+        if self._writes_stream:
+            buffers.swap_stream()
+        return self._logits
 
     def scores(self) -> list[NDArray[np.float32]]:
         """After the inference: the attention scores of each scored layer, the sequences one after the other.

@@ -147,7 +147,8 @@ class OpenVINOXPU:
         self.kernels.close()
 
     def _prepare(self, context: BatchContext) -> None:
-        self.install_loaded()
+        if self._loader is not None:
+            self.install_loaded()
         if context.buffers is None:
             assert context.inputs is not None, "a batch without inputs can only be simulated"
             context.buffers = self._pool.take(context.inputs)
@@ -174,14 +175,16 @@ class OpenVINOXPU:
                     self._running = (inference, buffers)
                     if not self._infer(inference, deadline, on_lost) or self._epoch != epoch:
                         return None
-                self.kernels.note_run(kernel.kind, index, time.perf_counter())
                 context.logits = inference.finish(buffers)
-                context.scores += inference.scores()
+                if inference.scored:
+                    context.scores += inference.scores()
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
         if self._epoch == epoch:
             self._running = None
-        return KernelDone(context, kernel, self._role, started, time.perf_counter(), error)
+        ended = time.perf_counter()
+        self.kernels.note_run(kernel.kind, kernel.segments, ended)
+        return KernelDone(context, kernel, self._role, started, ended, error)
 
     def _infer(self, inference: BoundInference, deadline: float, on_lost: Callable[[], None] | None) -> bool:
         """Run one inference; return whether it has ended at ``deadline``. ``on_lost`` as in `_execute`."""

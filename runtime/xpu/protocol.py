@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agentrt.errors import GraphLoadError
 
 from ..heg.kernel import BatchContext, GraphLoad, Kernel, Role
 
 
-@dataclass(frozen=True, slots=True)
-class KernelDone:
+class KernelDone(NamedTuple):
     """The end of a kernel. Times are seconds on the platform's clock (:meth:`Platform.now`)."""
 
     context: BatchContext

@@ -251,6 +251,18 @@ def test_buffers_are_reused_and_stay_bound(loaded: LoadedModel) -> None:
     assert third.buffers is not fourth.buffers
 
 
+def test_a_decode_step_makes_no_array_of_its_logits(loaded: LoadedModel) -> None:
+    arrays = []
+    for past in (40, 41, 42):
+        context = begin(loaded, Piece(TOKENS[:1], past))
+        while context.next_kernel is not None:
+            step(loaded, context)
+        arrays.append(context.logits)
+        loaded.platform.release(context)
+    assert arrays[0] is not None
+    assert all(array is arrays[0] for array in arrays)
+
+
 def test_memory_is_reclaimed_between_batches_and_allocated_again(loaded: LoadedModel) -> None:
     expected = forward(loaded, Piece(TOKENS))
     paused = begin(loaded, Piece(TOKENS))
@@ -271,7 +283,7 @@ def test_memory_is_reclaimed_kernel_by_kernel(tiny_folder: Path) -> None:
     for kernels in (static, dynamic):
         for kind, index in kernels.holding:
             if kind is not KernelKind.LAYERS:
-                kernels.note_run(kind, index, time.perf_counter() - 100.0)
+                kernels.note_run(kind, [index], time.perf_counter() - 100.0)
     loaded.platform.reclaim(50.0)
     assert {kind for kind, _ in static.holding | dynamic.holding} == {KernelKind.LAYERS}
     np.testing.assert_array_equal(forward(loaded, Piece(TOKENS)), expected)

@@ -25,7 +25,7 @@ from ..heg.refinement import ProfileRefiner
 from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.active_kernels import ScheduledKernel
-from ..scheduler.batch import inputs_of
+from ..scheduler.batch import Stage, inputs_of
 from ..scheduler.scheduler import Scheduler
 from ..scheduler.sequence import Sequence
 from ..xpu.protocol import GraphLoaded, KernelDone, Platform
@@ -388,7 +388,8 @@ class Engine:
             self._place.note_kernel(background=batch.is_background)
         if context.inputs is None:
             context.inputs = inputs_of(batch.chunks)
-            self._outputs.mark_started(batch, now)
+            if batch.stage is not Stage.DECODE:  # its sequences started with their prompts
+                self._outputs.mark_started(batch, now)
         xpu = self._platform.xpus[role]
         if not self._single_xpu:
             xpu.submit(scheduled.kernel, context, self._post)
@@ -452,6 +453,8 @@ class Engine:
 
     def _ran_as_estimated(self, done: KernelDone) -> bool:
         """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""
+        if self._single_xpu:
+            return self._place.alone
         alone = self._ran_alone(done) and not self._scheduler.loads_graph
         return alone and not (self._scheduler.switches_graphs and done.kernel.kind is KernelKind.TOKENS)
 
@@ -459,8 +462,6 @@ class Engine:
         """Whether no other XPU or engine can have run a kernel at the same time, which slows both down."""
         if not self._place.alone:
             return False
-        if self._single_xpu:
-            return True
         self._ended[done.role] = done.ended
         others = [ended for role, ended in self._ended.items() if role is not done.role]
         return self._scheduler.busy_roles == [done.role] and max(others, default=0.0) <= done.started

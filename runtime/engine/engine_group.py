@@ -21,7 +21,8 @@ class EngineGroup:
     def __init__(self) -> None:
         """Create a group without members."""
         self._lock = threading.Lock()
-        self._members: list[EngineGroupMember] = []
+        self.members: list[EngineGroupMember] = []
+        """Read it on any thread; only the methods below change it."""
         self._kernels_since_promoted = 0
 
     def join(self, wake: Callable[[], None], promoted_stride: int) -> EngineGroupMember:
@@ -32,18 +33,13 @@ class EngineGroup:
         """
         with self._lock:
             member = EngineGroupMember(self, wake, promoted_stride)
-            self._members.append(member)
+            self.members.append(member)
             return member
-
-    @property
-    def size(self) -> int:
-        """Number of members."""
-        return len(self._members)
 
     def _leave(self, member: EngineGroupMember) -> None:
         with self._lock:
-            if member in self._members:
-                self._members.remove(member)
+            if member in self.members:
+                self.members.remove(member)
                 member.wake = _do_nothing  # it refers to the engine, which would stay in memory
                 self._wake_paused()
 
@@ -52,7 +48,7 @@ class EngineGroup:
             ended = member.reactive and not reactive
             member.reactive = reactive
             turn = promoted and self._kernels_since_promoted >= member.promoted_stride
-            member.paused = not turn and any(other.reactive for other in self._members if other is not member)
+            member.paused = not turn and any(other.reactive for other in self.members if other is not member)
             if ended:
                 self._wake_paused()
             return not member.paused
@@ -60,7 +56,7 @@ class EngineGroup:
     def _note_kernel(self, member: EngineGroupMember, *, background: bool) -> None:
         with self._lock:
             if background:
-                if any(other.reactive for other in self._members if other is not member):
+                if any(other.reactive for other in self.members if other is not member):
                     self._kernels_since_promoted = 0
                 return
             self._kernels_since_promoted += 1
@@ -68,7 +64,7 @@ class EngineGroup:
                 self._wake_paused()
 
     def _wake_paused(self) -> None:
-        for member in self._members:
+        for member in self.members:
             if member.paused:
                 member.wake()
 
@@ -89,7 +85,7 @@ class EngineGroupMember:
     @property
     def alone(self) -> bool:
         """Whether there is no other engine in the group."""
-        return self._group.size == 1
+        return len(self._group.members) == 1
 
     def update(self, *, reactive: bool, promoted: bool) -> bool:
         """Note whether the engine has reactive work and promoted work.

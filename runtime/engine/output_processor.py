@@ -151,11 +151,11 @@ class OutputProcessor:
         samplers = [None if request is None else request.sampler for request, _ in sampling]
         tokens = sample_batch(samplers, logits if rows == len(first_rows) else logits[first_rows])
         for (request, chunk), first, token in zip(sampling, first_rows, tokens, strict=True):
-            if request is not None:
-                if request.drafter is not None:
-                    request.drafter.observe(chunk.draft, logits[first : first + chunk.logits_rows])
-                draft_logits = logits[first + 1 : first + chunk.logits_rows]
-                self._verify_draft(request, token, chunk.draft, draft_logits, now)
+            if request is None:
+                continue
+            if request.drafter is not None:
+                request.drafter.observe(chunk.draft, logits[first : first + chunk.logits_rows])
+            self._verify_draft(request, token, chunk.draft, logits, first + 1, now)
 
     def _verify_draft(
         self,
@@ -163,12 +163,14 @@ class OutputProcessor:
         token: int | Exception,
         draft: abc.Sequence[int],
         logits: Logits,
+        row: int,
         now: float,
     ) -> None:
         """Append the sampled ``token``, then sample further ones for as long as they equal the draft.
 
-        ``logits``, ``[draft, vocabulary]``, are those after each draft token. They are sampled from as if the
-        tokens had been computed one by one, so that drafts change nothing but the number of forward passes.
+        The rows of ``logits`` from ``row`` on are those after each draft token. They are sampled from as if
+        the tokens had been computed one by one, so that drafts change nothing but the number of forward
+        passes.
         """
         for position in range(len(draft) + 1):
             if isinstance(token, Exception):
@@ -182,7 +184,7 @@ class OutputProcessor:
             if not accepted:
                 self._draft(request)
                 return
-            (token,) = sample_batch([request.sampler], logits[position : position + 1])
+            (token,) = sample_batch([request.sampler], logits[row + position : row + position + 1])
 
     def _append_token(self, request: EngineRequest, token: int, now: float, *, computed: bool) -> bool:
         """Append a sampled token, emit its text, and end the request if this was its last.

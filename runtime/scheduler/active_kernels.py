@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..heg.cost_model import KernelCost
 from ..heg.kernel import Kernel, Role
@@ -22,8 +22,7 @@ class LaunchDecision(enum.Enum):
     """Not beside the active kernels; another kernel may be tried instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledKernel:
+class ScheduledKernel(NamedTuple):
     """A kernel that the scheduler has started: the next kernel of ``batch``, on the XPU of ``role``."""
 
     batch: Batch

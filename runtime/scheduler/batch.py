@@ -67,12 +67,15 @@ class Batch:
     @property
     def promoted(self) -> bool:
         """Whether any of its sequences is promoted."""
-        return any(sequence.promoted for sequence in self.sequences)
+        return any(chunk.sequence.promoted for chunk in self.chunks)
 
     @property
     def all_finished(self) -> bool:
         """Whether all its sequences have finished, so that its result is not needed."""
-        return all(sequence.state is SequenceState.FINISHED for sequence in self.sequences)
+        for chunk in self.chunks:  # noqa: SIM110 - asked after each kernel, a generator costs more
+            if chunk.sequence.state is not SequenceState.FINISHED:
+                return False
+        return True
 
 
 def shape_of(chunks: list[ScheduledChunk]) -> BatchShape:

@@ -66,8 +66,35 @@ class BatchBuilder:
         self._trim(chunks, self.kernel_limit_s(stage, level))
         if not chunks:
             return None
-        self._draft_lengths.note(shape_of(chunks).tokens)
-        return self._batches.start(chunks, stage)
+        shape = shape_of(chunks)
+        self._draft_lengths.note(shape.tokens)
+        return self._batches.start(chunks, stage, shape)
+
+    def repeat(self, completed: Batch) -> Batch | None:
+        """Start the next decode of all sequences of a ``completed`` batch, none of which has ended.
+
+        Returns:
+            None if :meth:`start_batch` has something to decide: the batch has verified drafts or was not one
+            of decodes, a sequence has a draft, not enough blocks are free, or a kernel would take too long.
+        """
+        chunks, shape = completed.chunks, completed.context.shape
+        if completed.stage is not Stage.DECODE or not shape.tokens == shape.logits_rows == len(chunks):
+            return None
+        for chunk in chunks:
+            sequence = chunk.sequence
+            if sequence.draft.tokens:
+                return None
+            needed = self._block_manager.blocks_for(sequence.computed_tokens + 1) - len(sequence.blocks)
+            if needed > self._block_manager.free_blocks:
+                return None
+            if needed > 0:
+                self._block_manager.allocate(sequence, needed)
+        shape = shape._replace(past_tokens=shape.past_tokens + len(chunks))
+        limit_s = self.kernel_limit_s(completed.stage, completed.level)
+        if limit_s != float("inf") and self._graph.longest_kernel_s(shape) > limit_s:
+            return None
+        self._draft_lengths.note(shape.tokens)
+        return self._batches.start(chunks, completed.stage, shape)
 
     def evict_background_prompts(self) -> None:
         """Evict every background sequence in prefill, except those whose kernel is running."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from ..drafting.drafter import NO_DRAFT
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchContext, Role
-from .batch import Batch, ScheduledChunk, Stage, shape_of
+from ..heg.kernel import BatchContext, BatchShape, Role
+from .batch import Batch, ScheduledChunk, Stage
 from .block_manager import BlockManager
 from .policy import Policy
 from .queues import RequestQueues
@@ -46,16 +46,15 @@ class BatchesInProgress:
         """Those of ``sequences`` that are in no batch, in order."""
         return [sequence for sequence in sequences if sequence not in self._batch_of]
 
-    def start(self, chunks: list[ScheduledChunk], stage: Stage) -> Batch:
-        """Start a batch of ``chunks``, whose sequences hold the blocks it writes to."""
-        shape = shape_of(chunks)
+    def start(self, chunks: list[ScheduledChunk], stage: Stage, shape: BatchShape) -> Batch:
+        """Start a batch of ``chunks``, of ``shape``, whose sequences hold the blocks it writes to."""
         # A batch of decodes may have as many tokens as a static chunk, but begins where decodes may run.
         avoid = Role.PREFILL if stage is Stage.DECODE and not self._graph.decodes_split else None
         context = BatchContext(next(self._ids), None, shape, self._graph.kernels_for(shape, avoid=avoid))
         batch = Batch(chunks, stage, min(chunk.sequence.level for chunk in chunks), context)
-        self._batch_of.update(dict.fromkeys(batch.sequences, batch))
         self._batches.append(batch)
         for chunk in chunks:
+            self._batch_of[chunk.sequence] = batch
             self._queues.charge(chunk.sequence, chunk.length)
             self._block_manager.start(chunk.sequence, chunk.length)
         return batch

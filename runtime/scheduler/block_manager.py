@@ -211,6 +211,8 @@ class BlockManager:
     def cache_full_blocks(self, sequence: Sequence, before: int) -> None:
         """Cache the blocks that were completed since ``before`` tokens were computed."""
         first = before // self._block_tokens
+        if first == sequence.computed_tokens // self._block_tokens:
+            return
         last = self._shared_tokens(sequence) // self._block_tokens
         if first >= last or sequence.block_hashes is None or not self._share:
             return

@@ -98,13 +98,17 @@ class KernelSelector:
                     return None  # no less urgent kernel may start before it
         return None
 
+    def select_next(self, batch: Batch, now: float) -> ScheduledKernel:
+        """Start the next kernel of ``batch``, without which there is no work, on the platform's only XPU."""
+        return self._launch(self._candidate(batch, batch.context.kernels, Role.DECODE), Role.DECODE, now)
+
     def note_completed(self, batch: Batch, now: float) -> None:
         """Note when the priority levels of a completed batch last decoded; the decode gap counts from it."""
-        for sequence in batch.sequences:
+        for chunk in batch.chunks:
             if batch.stage is Stage.PREFILL:
-                self._last_decode.setdefault(sequence.level, now)
+                self._last_decode.setdefault(chunk.sequence.level, now)
             else:
-                self._last_decode[sequence.level] = now
+                self._last_decode[chunk.sequence.level] = now
 
     def _level_order(self) -> Iterable[int]:
         """The priority levels in the order in which they may start a kernel now; aging reverses it (§6.5)."""
@@ -255,7 +259,8 @@ class KernelSelector:
         credit = self._background_credit_s[role]
         credit += cost.seconds * (-1 if batch.is_background else self._policy.background_share)
         self._background_credit_s[role] = min(max(credit, 0.0), self._graph.quantum_s)
-        promoted_served = batch.is_background or self._queues.promoted.issubset(batch.sequences)
+        promoted = self._queues.promoted
+        promoted_served = not promoted or batch.is_background or promoted.issubset(batch.sequences)
         self._kernels_since_promoted = 0 if promoted_served else self._kernels_since_promoted + 1
         return scheduled
 

@@ -98,6 +98,8 @@ class Scheduler:
             graph, policy, self._queues, self._batches, self._builder, self._active, max_batch_size
         )
         self._switcher = None if graph.decode_tokens is None else GraphSwitcher(graph)
+        self._only_batch: Batch | None = None
+        """The batch of the last kernel, on a platform of one XPU, while it has all unfinished sequences."""
 
     def use_costs(self, cost_model: CostModel) -> None:
         """Decide by other estimates of the same kernels from now on."""
@@ -218,6 +220,7 @@ class Scheduler:
             The sequence that was shed because too many wait, now FINISHED: the one that would be served last,
             which may be ``sequence`` itself.
         """
+        self._only_batch = None
         self._queues.add(sequence, now)
         if self._restarts and not sequence.is_background:
             self._builder.evict_background_prompts()
@@ -234,6 +237,7 @@ class Scheduler:
         """
         if sequence.state is SequenceState.FINISHED:
             return
+        self._only_batch = None
         self._block_manager.swap_out(sequence)
         self._queues.finish(sequence)
         batch = self._batches.containing(sequence)
@@ -261,6 +265,7 @@ class Scheduler:
 
         They must fit the arena, and so must what may be sampled behind them.
         """
+        self._only_batch = None
         begin = len(sequence.tokens)
         sequence.tokens += tokens
         sequence.given.append(range(begin, len(sequence.tokens)))
@@ -303,6 +308,7 @@ class Scheduler:
         Returns:
             The sequences that have failed ``policy.max_faults`` times, now FINISHED.
         """
+        self._only_batch = None
         batch = self._active.remove(role).batch
         batch.running_on = None
         given_up = self._batches.fail(batch, hung=hung)
@@ -367,6 +373,30 @@ class Scheduler:
         """
         self._block_manager.release_expired(now)
         self._queues.promote_aged(now)
+        only = self._only_batch
+        if only is not None and only.running_on is None and (background or not only.is_background):
+            if only.context.next_kernel is None:
+                only = self._builder.repeat(only)
+            if only is not None:
+                self._only_batch = only
+                return [self._selector.select_next(only, now)]
+        scheduled = self._select_kernels(now, background=background)
+        self._only_batch = self._only_batch_of(scheduled)
+        return scheduled
+
+    def _only_batch_of(self, scheduled: list[ScheduledKernel]) -> Batch | None:
+        """Return the batch of the kernel that was ``scheduled`` if it has all unfinished sequences.
+
+        Until one is added, given tokens, or ends, there is then nothing to select: the next kernel is that of
+        this batch, or the first of the next decode of the same sequences.
+        """
+        if not scheduled or self._graph.static_tokens is not None or self.num_waiting:
+            return None
+        (kernel,) = scheduled
+        return kernel.batch if len(kernel.batch.chunks) == self.num_running else None
+
+    def _select_kernels(self, now: float, *, background: bool) -> list[ScheduledKernel]:
+        """Select kernels for idle XPUs until none may run."""
         self._builder.begin_round(now)
         if self._loads is not None:
             self._loads.begin_round()

@@ -34,8 +34,9 @@ from .quantisation import (
     unpack_four_bits,
 )
 
-_PIECE_BYTES: Final = 8 * 2**20
-"""Bytes of the GGUF file that are converted at once, except where a single row has more."""
+_PIECE_WEIGHTS: Final = 2**20
+"""Weights that are converted at once, except where a single row has more. They take 4 bytes each meanwhile,
+and as much again for each step of their arithmetic."""
 _ALIGNMENT: Final = 64
 _PLAIN: Final = {Type.F32: ov.Type.f32, Type.F16: ov.Type.f16, Type.BF16: ov.Type.bf16}
 _PREFIX: Final = "weights."
@@ -123,12 +124,12 @@ class WeightsFile:
 
     def _pieces(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Iterator[NDArray[np.uint8]]:
         """Yield the rows of ``tensor`` in ``order``, some at a time."""
-        rows, columns = math.prod(tensor.shape[:-1]), tensor.row_bytes
-        step = max(1, _PIECE_BYTES // columns)
+        rows = math.prod(tensor.shape[:-1])
+        step = max(1, _PIECE_WEIGHTS // tensor.shape[-1])
         for begin in range(0, rows, step):
             data = _rows(tensor)  # mapped anew: pages of pieces that are done do not stay in memory
             yield data[begin : begin + step] if order is None else data[order[begin : begin + step]]
-            self._count(min(step, rows - begin) * columns)
+            self._count(min(step, rows - begin) * tensor.row_bytes)
 
     def _count(self, size: int) -> None:
         self._done += size

@@ -45,8 +45,8 @@ class TopState:
         self.t = 0.0
         """Until when all is known, in seconds on the server's clock."""
         self.models: list[Frame] = []
-        self.ended: deque[Frame] = deque(maxlen=_ENDED)
-        """The requests that ended last, the newest first."""
+        self.ended: list[Frame] = []
+        """The requests that ended last, the newest first; of each app the newest, as on the page."""
         self.tools: Counter[str] = Counter()
         """Calls answered from the tool cache."""
         self.speculation: Frame | None = None
@@ -69,7 +69,7 @@ class TopState:
             for xpu, start, seconds, _, reactive, kernels, *_ in model.get("kernels", ()) if follows else ():
                 lane = self._kernels[f"{model['name']}: {model['xpus'][xpu]}"]
                 lane.append((start, start + seconds, bool(reactive), kernels))
-            self.ended.extendleft(model.get("ended", ()))
+            self.ended = _newest_of_each_app([*reversed(model.get("ended", ())), *self.ended])
             for answer in model.get("answered", ()):
                 for tool in answer["tools"]:
                     self.tools[tool if tool in self.tools or len(self.tools) < _TOOLS else "others"] += 1
@@ -132,3 +132,14 @@ class TopState:
     def use_s(self) -> float:
         """Seconds over which :meth:`use` measures."""
         return min(SPAN_S, self.known_s)
+
+
+def _newest_of_each_app(ended: list[Frame]) -> list[Frame]:
+    """Return at most ``_ENDED``, in order, so that no app leaves less to others than it has."""
+    places: Counter[str] = Counter()
+    ranked: list[tuple[int, int]] = []
+    for age, row in enumerate(ended):
+        app = row.get("app", "")
+        ranked.append((places[app], age))
+        places[app] += 1
+    return [ended[age] for age in sorted(age for _, age in sorted(ranked)[:_ENDED])]

@@ -38,7 +38,7 @@ def draw(state: TopState, status: str, *, whole: bool = False) -> RenderableType
         Text(),
         *_requests([row for model in state.models for row in model.get("requests", ())], whole=whole),
         Text(),
-        _ended(list(state.ended)),
+        _ended(state.ended),
         Text(),
         _tool_cache(state),
     ]

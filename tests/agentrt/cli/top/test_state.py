@@ -70,3 +70,11 @@ def test_an_idle_servers_frames_come_seldom() -> None:
         state.apply(frame(number * 5.0, number))
     assert state.tokens is not None
     assert (state.tokens.per_s, state.tokens.seconds) == (0.0, 5.0)
+
+
+def test_one_app_does_not_crowd_out_what_others_ended() -> None:
+    state = TopState()
+    apps = ["quiet", *["busy"] * 20, "other"]
+    for number, app in enumerate(apps):
+        state.apply(frame(number / 5, number, {}, ended=[{"id": str(number), "app": app}]))
+    assert [row["id"] for row in state.ended] == ["21", "20", "19", "18", "17", "16", "15", "0"]

@@ -3,10 +3,10 @@
 ``python -m agentrt.bench.documentation [BENCH …]`` runs benches in a clone, keeps their reports as
 ``docs/figures/BENCH.json``, draws the pictures beside them, and fills the regions of ``README.md`` and
 ``docs/*.md`` that show a report. Without a bench it only fills the regions. With ``--model`` it measures the
-context bench on this model instead of nano, and the scheduler bench on it as well, kept as the report
-``scheduler_models``; with ``--draft`` besides, the drafting bench on these models instead, and the
-speculation bench as well, kept as ``speculation_models``. With ``--part`` it measures parts of bench
-attack, context or speculation, kept as the report ``BENCH_PART``. A region is::
+context bench on this model instead of nano, and the engine and scheduler benches on it as well, kept as the
+reports ``engine_models`` and ``scheduler_models``; with ``--draft`` besides, the drafting bench on these
+models instead, and the speculation bench as well, kept as ``speculation_models``. With ``--part`` it measures
+parts of bench attack, context or speculation, kept as the report ``BENCH_PART``. A region is::
 
     <!-- measured BENCH
     figure | what it says
@@ -44,6 +44,8 @@ _REGION = re.compile(
 
 
 _WITH_MODELS = "_models"
+_ALSO_WITH_MODELS = ("engine", "scheduler")
+"""Benches whose report of a given model is kept beside that of their own models."""
 _SMALL = 0.0005
 """Numbers below it would be rounded to 0."""
 _NEARLY_ALL = 0.99
@@ -208,7 +210,7 @@ def _measure(
     report: BenchReport
     report = main.run_all(_gguf_files(models), **options) if name == "models" else main.run(**options)
     named = tuple(Path(each).name for each in pair)
-    kept_as = f"{report.bench}{_WITH_MODELS}" if pair and name == "scheduler" else report.bench
+    kept_as = f"{report.bench}{_WITH_MODELS}" if pair and name in _ALSO_WITH_MODELS else report.bench
     report = report.model_copy(update={"bench": "_".join((kept_as, *parts))})
     measured = Measured(
         date=date, commit=commit, quick=quick, report=report, models=named, parts=tuple(parts)
@@ -250,7 +252,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--models", type=Path, help="a folder with GGUF files for bench models")
     parser.add_argument("--quick", action="store_true", help="on little work, to try it")
     parser.add_argument(
-        "--model", help="a main model for benches drafting, context, speculation and scheduler"
+        "--model", help="a main model for benches drafting, context, speculation, engine and scheduler"
     )
     parser.add_argument(
         "--part", action="append", default=[], help="a part of a bench that has parts; can be repeated"
@@ -272,7 +274,7 @@ def main(arguments: Sequence[str]) -> None:
         of_bench = {"drafting": pair, "context": pair[:1]}
         runs = [(name, of_bench.get(name, []), given.part if name in PARTS else []) for name in given.benches]
         if pair:
-            runs.append(("scheduler", pair[:1], []))
+            runs += [(name, pair[:1], []) for name in _ALSO_WITH_MODELS]
         if given.draft:
             runs.append(("speculation", pair, []))
         for name, given_pair, parts in runs:

@@ -208,7 +208,11 @@ def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pyt
         scheduled.update(options)
         return REPORT.model_copy(update={"bench": "scheduler"})
 
-    for name, function in {"speculation": run, "scheduler": run_scheduler}.items():
+    def run_engine(**options: object) -> BenchReport:
+        assert options["model"] == "models/main.gguf"
+        return REPORT.model_copy(update={"bench": "engine"})
+
+    for name, function in {"speculation": run, "scheduler": run_scheduler, "engine": run_engine}.items():
         main = types.ModuleType(f"agentrt.bench.{name}.main")
         main.run = function  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, main.__name__, main)
@@ -225,12 +229,13 @@ def test_real_models_have_a_report_of_their_own(tmp_path: Path, monkeypatch: pyt
         documentation.main(["drafting", "--model", "main.gguf"])
     documentation.main(["--model", "models/main.gguf"])
     assert (scheduled["model"], "drafts" in scheduled, given) == ("models/main.gguf", False, {})
-    assert [path.name for path in figures.iterdir()] == ["scheduler_models.json"]
+    measured = {"engine_models.json", "scheduler_models.json"}
+    assert {path.name for path in figures.iterdir()} == measured
     assert "Measured by `agentrt bench scheduler --model main.gguf`" in readme.read_text()
     readme.write_text(page("ratio | ours").replace("measured engine", "measured speculation_models"))
     documentation.main(["--model", "models/main.gguf", "--draft", "models/small.gguf", "--quick"])
     assert (given["model"], given["drafts"]) == ("models/main.gguf", ["models/small.gguf"])
-    assert {path.name for path in figures.iterdir()} == {"scheduler_models.json", "speculation_models.json"}
+    assert {path.name for path in figures.iterdir()} == {*measured, "speculation_models.json"}
     command = "agentrt bench speculation --model main.gguf --draft small.gguf --quick"
     assert f"Measured by `{command}`" in readme.read_text()
 
@@ -256,7 +261,7 @@ def test_the_context_bench_gets_the_main_model(tmp_path: Path, monkeypatch: pyte
     assert {name: (each.get("model"), each.get("drafts")) for name, each in given.items()} == {
         "context": ("main.gguf", None),
         "drafting": ("main.gguf", ["small.gguf"]),
-        "engine": (None, None),
+        "engine": ("main.gguf", None),
         "scheduler": ("main.gguf", None),
         "speculation": ("main.gguf", ["small.gguf"]),
     }

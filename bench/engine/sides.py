@@ -14,6 +14,7 @@ from ..common.llama_cpp import LlamaCppServer
 from ..common.machine import describe_machine, peak_memory_bytes
 from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
+from .rests import rest_between_steps
 
 if TYPE_CHECKING:
     from agentrt.runtime import RuntimeConfig
@@ -118,6 +119,11 @@ class _AgentRT:
         begun = time.perf_counter()
         asyncio.run(all_at_once())
         return time.perf_counter() - begun
+
+    def rest_between_steps(self, prompt: str, new_tokens: int) -> float:
+        with self._runtime.record_trace() as trace:
+            self.time_one(prompt, new_tokens)
+        return rest_between_steps(trace.kernels)
 
     def peak_memory(self) -> int | None:
         return peak_memory_bytes()
@@ -246,6 +252,10 @@ class EngineSide(SideProcess):
     def time_batch(self, prompts: Sequence[str], new_tokens: int) -> float:
         """Seconds for answers of exactly ``new_tokens`` tokens to all prompts at once."""
         return float(self.call("time_batch", list(prompts), new_tokens))
+
+    def rest_between_steps(self, prompt: str, new_tokens: int) -> float:
+        """Median seconds of a decode step in which no kernel runs; agentrt's side only."""
+        return float(self.call("rest_between_steps", prompt, new_tokens))
 
     def peak_memory(self) -> int | None:
         """Peak resident bytes of its process; None where the system does not report it."""

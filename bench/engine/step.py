@@ -54,15 +54,15 @@ class DecodeStep:
         """Return the share of the machine's memory bandwidth that ``steps_per_second`` uses."""
         return self.bytes * steps_per_second / self.bandwidth
 
-    def table(self, model: str, step_s: float) -> Table:
-        """Breakdown of a step that takes the runtime ``step_s`` seconds."""
+    def table(self, model: str, step_s: float, rest_s: float) -> Table:
+        """Breakdown of a step of ``step_s`` seconds, in ``rest_s`` of which no kernel runs."""
         rows = [self._row(f"{each.count} x {each.kind}", each.seconds, each.bytes) for each in self._shown()]
         computing = sum(each.seconds for each in self.operations)
         rows += [
             self._row("between operations", self.counted_s - computing),
             self._row(f"all of OpenVINO, {self.segments} pieces, with counters", self.counted_s),
             self._row("all of OpenVINO", self.inference_s, self.bytes),
-            self._row("the runtime, between inferences", step_s - self.inference_s),
+            self._row("the runtime, between kernels", rest_s),
             self._row("a step", step_s, self.bytes),
             self._row("reading the same at the machine's bandwidth", self.bytes / self.bandwidth, self.bytes),
         ]

@@ -68,7 +68,7 @@ def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.Monk
     for name in RATIOS:
         assert figures.pop(f"{name}_ratio_vs_openvino_genai") > 0
     assert 0 < figures.pop("decode_bandwidth_fraction") < 1
-    assert figures.pop("rest_between_steps_ms") != 0
+    assert figures.pop("rest_between_steps_ms") > 0
     if sys.platform == "linux":
         # An interpreter and OpenVINO are the most of either.
         assert 0.3 < figures.pop("peak_rss_ratio_vs_openvino_genai") < 3
@@ -217,12 +217,12 @@ def test_where_a_step_goes_adds_up() -> None:
     )
     step = DecodeStep(1, 410_000_000, 0.0085, 0.009, operations, bandwidth=82e9)
     assert step.bandwidth_fraction(100.0) == pytest.approx(0.5)
-    rows = {row[0]: row[1:] for row in step.table("some", 0.01).rows}
+    rows = {row[0]: row[1:] for row in step.table("some", 0.01, 0.0015).rows}
     assert rows["2 x FullyConnected 4 to 8"] == (8.0, 400.0, 50.0)
     assert rows["9 x all others"] == (0.07, None, None)
     assert rows["1 x FullyConnected 4 to 1"] == (0.08, 8.0, 100.0)
     assert rows["between operations"] == (0.85, None, None)
-    assert rows["the runtime, between inferences"] == (1.5, None, None)
+    assert rows["the runtime, between kernels"] == (1.5, None, None)
     assert rows["a step"] == (10.0, 410.0, 41.0)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.runtime.http.serving import Running
 from tests.runtime.live.conftest import HOSTILE
 from tests.runtime.live.page_driver import TOKEN, apply, asking, frame, open_live, wait
@@ -47,6 +49,20 @@ def test_what_memory_is_held_for_adds_up(page: Any, server: Running) -> None:
             kv.bytes - kv.free_bytes - kv.cached_bytes, kv.held.reduce((sum, row) => sum + row.bytes, 0)])"""
     )
     assert all(whole == rows > 0 for whole, rows in held)
+
+
+def test_the_bar_of_memory_is_as_long_as_what_is_held(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    kv = {"bytes": 1000, "free_bytes": 420, "cached_bytes": 250}
+    apply(page, frame(kv=kv))
+    wait(page, "document.querySelector('#memory-bars .cached') !== null")
+    whole, *parts = page.evaluate(
+        """() => ['', ' .held', ' .cached'].map(
+            (part) => document.querySelector(`#memory-bars .bar${part}`).clientWidth)"""
+    )
+    assert [part / whole for part in parts] == pytest.approx([0.33, 0.25], abs=0.01)
+    apply(page, frame(kv=kv | {"bytes": 0}))
+    wait(page, "document.querySelector('#memory-bars .held').clientWidth === 0")
 
 
 def test_an_app_that_ends_many_requests_leaves_room_for_the_others(page: Any, server: Running) -> None:

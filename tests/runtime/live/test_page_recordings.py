@@ -65,6 +65,24 @@ def test_a_trace_of_kernels_replays(page: Any, runtime: LocalRuntime, tmp_path: 
     assert page.evaluate("live.state.sum('sampled_tokens')") == generation.usage.completion_tokens - 1
 
 
+def kernel(ts: float, dur: float = 1e5, name: str = "decode") -> dict[str, Any]:
+    """An event of a trace, with times in microseconds."""
+    return {"ph": "X", "tid": 0, "ts": ts, "dur": dur, "name": f"1 {name}", "cat": "reactive", "args": {}}
+
+
+def write_trace(file: Path, *events: dict[str, Any]) -> Path:
+    named = {"ph": "M", "name": "thread_name", "tid": 0, "args": {"name": "decode"}}
+    file.write_text(json.dumps({"traceEvents": [named, *events]}))
+    return file
+
+
+def test_kernels_of_a_replay_that_stands_still_can_be_opened(page: Any, tmp_path: Path) -> None:
+    replayed(page, write_trace(tmp_path / "trace.json", kernel(0), kernel(3e5)))
+    wait(page, "document.querySelector('#lanes tbody').innerText.includes('trace: decode')")
+    page.click("summary")
+    wait(page, "document.querySelector('#kernels').innerText.includes('100.00 ms')")
+
+
 def test_a_recorded_run_of_an_agent_replays(page: Any, tmp_path: Path) -> None:
     call = RecordedCall(id="1", name="look", arguments={}, seconds=0.5)
     messages = ({"role": "user", "content": "private words"},)

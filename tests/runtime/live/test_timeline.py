@@ -132,6 +132,18 @@ def test_a_pause_stops_what_is_shown_and_not_how(drawing: Any) -> None:
     assert drawing.inner_text("#lanes tbody").split("\t")[1:4] == ["0 %", "50 %", "50 %"]
 
 
+def test_kernels_opened_in_a_pause_are_those_before_it(drawing: Any) -> None:
+    apply(drawing, at(100, bar(99, 0.25)))
+    drawing.evaluate("live.now = () => 100; live.pause(true)")
+    # More than the page remembers.
+    apply(drawing, *(at(100 + t, bar(99.5 + t, 0.5)) for t in range(1, 300)))
+    drawing.click("summary")
+    drawing.evaluate(LAID_OUT)
+    assert drawing.locator("#kernels tbody td:nth-child(4)").all_inner_texts() == ["250.00 ms"]
+    drawing.evaluate("live.now = () => 400; live.pause(false); LivePage.prototype.draw.call(live, 1000)")
+    assert drawing.locator("#kernels tbody td:nth-child(4)").all_inner_texts() == ["500.00 ms"] * 10
+
+
 def test_other_colours_and_another_width_draw_anew(drawing: Any) -> None:
     apply(drawing, at(100, bar(95, 1)))
     drawing.evaluate(DRAW, [100])

@@ -89,6 +89,9 @@ class LivePage {
     byId("zoom-out").addEventListener("click", () => this.zoom(1));
     byId("theme").addEventListener("change", (event) => this.setTheme(event.target.value));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolour());
+    byId("kernels").closest("details").addEventListener("toggle", () => {
+      if (!this.paused) this.tables.showKernels(this.state, this.now(performance.now()));
+    });
     this.setTheme(sessionStorage.getItem(THEME) ?? "auto");
     this.zoom(0);
   }
@@ -96,6 +99,8 @@ class LivePage {
   pause(wanted) {
     this.paused = wanted;
     this.pausedAt = this.now(performance.now());
+    // Also where they are not open yet: the page forgets them during a long pause.
+    if (wanted) this.tables.showKernels(this.state, this.pausedAt);
     byId("pause").setAttribute("aria-pressed", String(wanted));
     setText(byId("pause"), wanted ? "Go on" : "Pause");
     this.changed = true;

@@ -38,6 +38,15 @@ class Lane {
     this.added += 1;
   }
 
+  // Return at most so many of the bars that had ended at a time, the newest first.
+  newest(most, at) {
+    const found = [];
+    for (let place = this.bars.length - 1; place >= 0 && found.length < most; place -= 1) {
+      if (this.bars[place].end <= at) found.push(this.bars[place]);
+    }
+    return found;
+  }
+
   prune(before) {
     let drop = Math.max(0, this.bars.length - LIMITS.kernels);
     while (drop < this.bars.length && this.bars[drop].end < before) drop += 1;

@@ -16,6 +16,11 @@ function setText(element, value) {
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
+// CSS has no space before the sign, unlike text.
+function setWidth(element, share) {
+  element.style.width = `${100 * number(share)}%`;
+}
+
 const COLUMN_PX = 112; // where a section has less for each column of a table, its rows are stacked
 
 // A table whose rows are used again, so that a page that is open for days has no more nodes than one that
@@ -137,6 +142,7 @@ const LANES = [
   ["Idle", (row) => percent(Math.max(0, 1 - row.reactive - row.proactive))],
   ["Kernels a second", (row) => integer(row.kernels)],
 ];
+const LATEST = 10; // kernels in their table
 const KERNELS = [
   ["XPU", (row) => row.lane, "name"],
   ["Class", (row) => (row.bar.reactive ? "reactive" : "proactive"), "class"],
@@ -187,7 +193,7 @@ class Tables {
     this.memory.show(state.models.flatMap((model) => records(model.kv?.held)));
     this.models.show(state.models);
     this.showUse(state, now, span);
-    if (document.getElementById("kernels").closest("details").open) this.kernels.show(this.latest(state));
+    if (document.getElementById("kernels").closest("details").open) this.showKernels(state, now);
     this.cache.show([integer(state.sum("answered_calls")), integer(state.sum("given_tokens"))]);
     this.tools.show([...state.tools].sort((one, other) => other[1] - one[1]));
     this.showBars(state.models.filter((model) => model.kv));
@@ -203,10 +209,11 @@ class Tables {
     this.lanes.show(state.use(now - span, now));
   }
 
-  latest(state) {
+  // The kernels that had ended at a time.
+  showKernels(state, now) {
     const rows = [...state.lanes.values()].flatMap((lane) =>
-      lane.bars.slice(-10).map((bar) => ({ lane: lane.name, bar })));
-    return rows.sort((one, other) => other.bar.end - one.bar.end).slice(0, 10);
+      lane.newest(LATEST, now).map((bar) => ({ lane: lane.name, bar })));
+    this.kernels.show(rows.sort((one, other) => other.bar.end - one.bar.end).slice(0, LATEST));
   }
 
   showBars(models) {
@@ -218,8 +225,8 @@ class Tables {
       const [label, bar] = this.bars.children[place].children;
       setText(label, `${text(model.name)}: ${bytes(held)} held, ${bytes(cached)} in the prefix cache, ` +
         `${bytes(free)} free`);
-      bar.children[0].style.width = percent(held / whole);
-      bar.children[1].style.width = percent(cached / whole);
+      setWidth(bar.children[0], held / whole);
+      setWidth(bar.children[1], cached / whole);
     });
   }
 }

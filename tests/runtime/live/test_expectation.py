@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agentrt.priority import Priority
 from agentrt.runtime.engine.request_status import RequestStatus
+from agentrt.runtime.engine.simulation import SimulatedRequest, Simulation
 from agentrt.runtime.engine.trace import TracedRequest
 from agentrt.runtime.live.expectation import Expectation
+from agentrt.runtime.scheduler.policy import Policy
 from agentrt.runtime.scheduler.sequence import SequenceState
+from agentrt.runtime.xpu.simulated import simulate
 
 
 def status(name: str, left_s: float, first_token: float | None = None, **more: Any) -> RequestStatus:
@@ -70,6 +76,91 @@ def test_steps_too_short_to_estimate_are_learned_from_too() -> None:
         expectation.seconds([status(str(number), 0.0003, arrived=now)], now)
         expectation.seconds([], now + 0.5, [ended(str(number), now + 0.4)])
     assert expectation.seconds([status("next", 0.0001, arrived=20.0)], 20.0)["next"] == pytest.approx(0.4)
+
+
+def test_a_factor_of_little_work_says_nothing_of_more() -> None:
+    """Short prompts that waited for memory do not have a long one expected in hours."""
+    expectation = Expectation()
+    expectation.seconds([], 0.0)
+    for number in range(20):
+        now = 10.0 * number
+        expectation.seconds([status(str(number), 0.01, arrived=now)], now)
+        expectation.seconds([], now + 5, [ended(str(number), now + 4)])
+    found = expectation.seconds([status("long", 2.0, arrived=300.0)], 300.0)["long"]
+    assert found == pytest.approx(2.0 + 3.99)
+
+
+@pytest.mark.parametrize("done_s", [0.0001, 0.05])
+def test_a_pause_that_is_over_is_not_the_pace(done_s: float) -> None:
+    expectation = Expectation()
+    expectation.seconds([], 0.0)
+    for number in range(20):
+        now = 10.0 * number
+        expectation.seconds([status(str(number), 0.1, arrived=now)], now)
+        expectation.seconds([], now + 1, [ended(str(number), now + 0.3)])
+    for now in (300.0, 320.0):
+        found = expectation.seconds([user(), status("note", 0.1, arrived=300.0)], now)["note"]
+    assert found is None
+    found = expectation.seconds([user(), status("note", 0.1 - done_s, arrived=300.0)], 330.0)["note"]
+    assert found is None if done_s < 0.01 else found == pytest.approx(0.15)
+
+
+def test_estimates_are_of_the_right_order_where_requests_wait_for_memory() -> None:
+    """A user and seven background clients, on a machine whose KV blocks suffice for two of them."""
+    told: list[tuple[float, float]] = []
+    for seed in range(2):
+        told += told_and_true(seed)
+    assert len(told) > 2000
+    ratios = sorted(found / true for found, true in told)
+    assert 0.5 < ratios[len(ratios) // 2] < 2
+    assert ratios[len(ratios) * 9 // 10] < 5
+    most, longest = (max(column) for column in zip(*told, strict=True))
+    assert most < longest
+
+
+def told_and_true(seed: int) -> list[tuple[float, float]]:
+    """What was told five times a second, and what was true, of the requests of 200 s."""
+    platform, graph = simulate("simulated:core-ultra-5-125h", max_chunk_tokens=256, quantum_s=0.025)
+    simulation = Simulation(platform, graph, Policy(), blocks=60, max_batch_size=8)
+    rng, clock, end = random.Random(seed), simulation.clock, 200.0
+
+    def client(priority: Priority, prompt: tuple[int, int], answer: tuple[int, int], pause_s: float) -> None:
+        def ask(_: object = None) -> None:
+            at = clock.now + rng.uniform(0, 2 * pause_s)
+            simulation.submit(SimulatedRequest(rng.randint(*prompt), rng.randint(*answer), priority), at, ask)
+
+        ask()
+
+    client(Priority.REACTIVE, (20, 200), (10, 40), 3.0)
+    for _ in range(7):
+        client(Priority.PROACTIVE, (50, 400), (5, 60), 0.5)
+    expectation, seen = Expectation(), 0
+    told: list[tuple[str, float, float]] = []
+    first: dict[str, float] = {}
+    while clock.now < end:
+        clock.advance_to(clock.now + 0.2)
+        outputs, seen = simulation.outputs[seen:], len(simulation.outputs)
+        requests = [
+            status(
+                str(each.arrived),
+                simulation.scheduler.prefill_seconds_left(each),
+                first_token=simulation._first_tokens.get(each),
+                reactive=each.priority is Priority.REACTIVE,
+                arrived=each.arrived,
+            )
+            for each in simulation.scheduler.in_serving_order(100)
+        ]
+        done = [
+            replace(
+                ended(str(each.arrived), each.first_token),
+                reactive=each.request.priority is Priority.REACTIVE,
+            )
+            for each in outputs
+        ]
+        first |= {each.request_id: each.first_token for each in (*requests, *done) if each.first_token}
+        expected = expectation.seconds(requests, clock.now, done)
+        told += [(name, clock.now, left) for name, left in expected.items() if left is not None]
+    return [(left, first[name] - now) for name, now, left in told if name in first and first[name] > now]
 
 
 def test_one_that_was_starved_tells_nothing_of_the_others() -> None:

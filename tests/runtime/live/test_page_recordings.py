@@ -83,6 +83,15 @@ def test_kernels_of_a_replay_that_stands_still_can_be_opened(page: Any, tmp_path
     wait(page, "document.querySelector('#kernels').innerText.includes('100.00 ms')")
 
 
+def test_shares_after_a_seek_are_of_what_was_replayed(page: Any, tmp_path: Path) -> None:
+    replayed(page, write_trace(tmp_path / "trace.json", kernel(0, 1e6), kernel(19.5e6, 5e5)))
+    page.evaluate("live.seek(2)")
+    wait(page, "document.querySelector('#lanes caption').innerText.includes(' over 2.0 s:')")
+    assert page.inner_text("#lanes tbody").split("\t")[1:4] == ["50 %", "0 %", "50 %"]
+    page.evaluate("live.seek(12)")
+    wait(page, "document.querySelector('#lanes caption').innerText === 'Use of each XPU over the 10 s shown'")
+
+
 def test_a_recorded_run_of_an_agent_replays(page: Any, tmp_path: Path) -> None:
     call = RecordedCall(id="1", name="look", arguments={}, seconds=0.5)
     messages = ({"role": "user", "content": "private words"},)

@@ -121,7 +121,7 @@ def test_what_has_been_drawn_is_only_moved(drawing: Any) -> None:
 
 
 def test_a_pause_stops_what_is_shown_and_not_how(drawing: Any) -> None:
-    apply(drawing, at(100, bar(99, 0.5)))
+    apply(drawing, at(99) | {"n": 499}, at(100, bar(99, 0.5)))
     drawing.evaluate("live.pause(true); live.pausedAt = 100; LivePage.prototype.draw.call(live, 0)")
     apply(drawing, at(100.2, bar(100, 0.1)))
     for _ in range(3):
@@ -142,6 +142,35 @@ def test_kernels_opened_in_a_pause_are_those_before_it(drawing: Any) -> None:
     assert drawing.locator("#kernels tbody td:nth-child(4)").all_inner_texts() == ["250.00 ms"]
     drawing.evaluate("live.now = () => 400; live.pause(false); LivePage.prototype.draw.call(live, 1000)")
     assert drawing.locator("#kernels tbody td:nth-child(4)").all_inner_texts() == ["500.00 ms"] * 10
+
+
+def test_shares_are_of_the_time_that_was_seen(drawing: Any) -> None:
+    def use(now: float) -> list[str]:
+        drawing.evaluate("now => live.tables.showUse(live.state, now, 10)", now)
+        return [drawing.inner_text("#lanes caption"), *drawing.inner_text("#lanes tbody").split("\t")[1:]]
+
+    part = "Use of each XPU over {} s: no more of the 10 s shown has been seen".format
+    apply(drawing, at(100, bar(99, 0.5)) | {"n": 1})
+    assert use(100) == [
+        "Use of each XPU: nothing of the 10 s shown has been seen",
+        *["\N{EM DASH}"] * 4,
+    ], "what was before the first frame is not known, also where it tells the end"
+    apply(drawing, at(102, bar(101, 1)) | {"n": 2})
+    assert use(102) == [part("2.0"), "0 %", "50 %", "50 %", "1"]
+    apply(drawing, at(106, bar(105.5, 0.25)) | {"n": 5}, at(108, bar(106, 1)) | {"n": 6})
+    assert use(108) == [part("4.0"), "0 %", "50 %", "50 %", "1"], "without the frames that were missed"
+    apply(drawing, at(118) | {"n": 7})
+    assert use(117) == ["Use of each XPU over the 10 s shown", "0 %", "0 %", "100 %", "0"]
+    assert use(120) == [part("8.0"), "0 %", "0 %", "100 %", "0"], "a server that is silent"
+
+
+def test_kernels_that_are_not_kept_were_not_idle_time(drawing: Any) -> None:
+    apply(drawing, at(100) | {"n": 1})
+    for n in range(44):
+        bars = [bar(100 + n + place / 500, 1 / 500) for place in range(500)]
+        apply(drawing, at(101 + n, *bars) | {"n": 2 + n})
+    drawing.evaluate("live.tables.showUse(live.state, 144, 60)")
+    assert drawing.inner_text("#lanes tbody").split("\t")[1:4] == ["0 %", "100 %", "0 %"]
 
 
 def test_other_colours_and_another_width_draw_anew(drawing: Any) -> None:

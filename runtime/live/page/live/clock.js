@@ -9,6 +9,7 @@ class ServerClock {
   constructor() {
     this.ahead = null; // of this page's clock, in seconds
     this.newest = null;
+    this.heard = null; // when the newest frame came, in this page's milliseconds
   }
 
   // A frame of time t, in seconds, has come at this page's time, in milliseconds.
@@ -17,6 +18,7 @@ class ServerClock {
     const uneven = this.ahead !== null && Math.abs(ahead - this.ahead) < AWAY_S;
     this.ahead = uneven ? this.ahead + SHARE * (ahead - this.ahead) : ahead;
     this.newest = t;
+    this.heard = milliseconds;
   }
 
   // Return the server's time, in seconds. A frame has come.

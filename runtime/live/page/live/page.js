@@ -3,6 +3,8 @@
 
 const TABLE_MS = 250; // between two updates of the tables: faster ones cannot be read
 const BEHIND_S = 0.3; // the timeline is drawn this late, so that it moves evenly although frames come in steps
+const SILENT_S = 2; // after a frame was due: what is shown is old
+const HEARTBEAT_S = 5; // between the frames of an idle server
 const TOKEN = "agentrt token";
 const THEME = "agentrt theme";
 const WINDOWS = [0.5, 1, 2, 5, 10, 20, 60];
@@ -14,6 +16,7 @@ const STATUS = {
   owner: "This token is not the owner's, which is the first app's in the token file",
   lost: "The server does not answer. Trying again",
 };
+const ago = (seconds) => (seconds < 120 ? `${Math.floor(seconds)} s` : `${Math.floor(seconds / 60)} min`);
 const byId = (id) => document.getElementById(id);
 
 class LivePage {
@@ -26,6 +29,9 @@ class LivePage {
     this.tables = new Tables();
     this.player = null;
     this.paused = false;
+    this.connection = "connecting";
+    this.notice = null; // said until something else is done
+    this.replaying = "";
     this.changed = true;
     this.clock = new ServerClock();
     this.before = 0;
@@ -40,7 +46,7 @@ class LivePage {
 
   connect() {
     if (location.protocol === "file:") {
-      setText(byId("status"), "No server. Open a recording");
+      this.notice = "No server. Open a recording";
       return;
     }
     this.stream.token = sessionStorage.getItem(TOKEN) ?? "";
@@ -62,7 +68,9 @@ class LivePage {
   }
 
   say(what) {
-    setText(byId("status"), STATUS[what]);
+    this.connection = what;
+    this.notice = null;
+    this.showStatus(performance.now());
     const asks = ["token", "unknown", "owner"].includes(what);
     if (asks) sessionStorage.removeItem(TOKEN);
     byId("access").hidden = !asks;
@@ -98,6 +106,8 @@ class LivePage {
 
   pause(wanted) {
     this.paused = wanted;
+    this.notice = null;
+    this.pausedHeard = this.clock.heard;
     this.pausedAt = this.now(performance.now());
     // Also where they are not open yet: the page forgets them during a long pause.
     if (wanted) this.tables.showKernels(this.state, this.pausedAt);
@@ -122,12 +132,12 @@ class LivePage {
       this.pause(false);
       this.player = new Player(frames, this.state);
     } catch (error) {
-      setText(byId("status"), `${file.name} cannot be replayed: ${error.message}`);
+      this.notice = `${file.name} cannot be replayed: ${error.message}`;
       return;
     } finally {
       byId("file").value = "";
     }
-    setText(byId("status"), `Replaying ${file.name}`);
+    this.replaying = file.name;
     byId("seek").max = String(this.player.duration);
     byId("speed").value = "1";
     byId("access").hidden = true;
@@ -181,7 +191,37 @@ class LivePage {
   now(time) {
     if (this.player) return this.player.t;
     if (this.state.t === null) return 0;
+    if (this.state.over) return this.state.served;
     return this.clock.at(time) - BEHIND_S;
+  }
+
+  // What is shown is said at once. How old it is changes all the time, and is beside it, unannounced.
+  showStatus(time) {
+    setText(byId("status"), this.notice ?? this.statusAt(time));
+    const age = this.ageAt(time);
+    setText(byId("age"), age === null ? "" : `figures of ${ago(age)} ago`);
+  }
+
+  statusAt(time) {
+    if (this.player) return `Replaying ${this.replaying}`;
+    if (this.connection !== "live") return STATUS[this.connection];
+    if (this.silentAt(time)) return "The server has sent nothing for too long";
+    if (this.paused) return "Paused";
+    return this.state.over ? "No model is there any more: these are the last figures" : STATUS.live;
+  }
+
+  // Seconds since what is shown was so; null while it is what is.
+  ageAt(time) {
+    if (this.player || this.state.t === null) return null;
+    if (this.paused) return (time - this.pausedHeard) / 1000;
+    if (this.connection === "live" && !this.silentAt(time) && !this.state.over) return null;
+    return (time - this.clock.heard) / 1000 + this.state.t - this.state.served;
+  }
+
+  silentAt(time) {
+    if (this.state.t === null) return false;
+    const due = this.state.idle ? HEARTBEAT_S : Math.min(HEARTBEAT_S, this.state.step);
+    return time - this.clock.heard > 1000 * (due + SILENT_S);
   }
 
   draw(time) {
@@ -189,18 +229,21 @@ class LivePage {
     const elapsed = Math.min(0.5, (time - this.before) / 1000);
     this.before = time;
     if (this.player) this.advancePlayer(elapsed);
+    const due = time - this.drawnTables >= TABLE_MS;
+    if (due) {
+      this.drawnTables = time;
+      this.showStatus(time);
+    }
     if (this.paused) {
       this.drawPaused();
       return;
     }
     const now = this.now(time);
-    const due = time - this.drawnTables >= TABLE_MS;
     // Where less motion is wished for, the picture changes as often as the tables do.
     if (due || (!this.still.matches && this.moves(now))) {
       this.timeline.draw(this.state, now);
       this.drawn += 1;
     }
-    if (due) this.drawnTables = time;
     if (!due || !this.changed) return;
     this.changed = this.player !== null && this.player.playing;
     this.tables.show(this.state, now, this.timeline.seconds);

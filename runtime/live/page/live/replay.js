@@ -2,7 +2,7 @@
 "use strict";
 
 const MOST_FILE_BYTES = 256 * 2 ** 20;
-const STEP_S = 0.2; // between the frames that are made of a trace
+const STEP_S = 0.2; // between the frames of a busy server, and of those that are made of a trace
 
 // Return the frames of a file, with the time of the first one as 0.
 async function framesOfFile(file) {
@@ -162,5 +162,8 @@ class Player {
     for (; this.place < this.frames.length && this.frames[this.place].t <= this.t; this.place += 1) {
       this.state.apply(this.frames[this.place]);
     }
+    // Also a server that is idle sends frames seldom, but one soon after something has happened.
+    const next = this.frames[this.place];
+    if (next?.n === this.state.n + 1) this.state.seeNothingUntil(Math.min(this.t, next.t - STEP_S));
   }
 }

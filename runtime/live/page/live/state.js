@@ -47,11 +47,13 @@ class Lane {
     return found;
   }
 
+  // Return the time since which all bars are kept, as far as their number has it.
   prune(before) {
     let drop = Math.max(0, this.bars.length - LIMITS.kernels);
     while (drop < this.bars.length && this.bars[drop].end < before) drop += 1;
     // Seldom, since it moves all that stay.
-    if (drop > 1000 || drop === this.bars.length) this.bars.splice(0, drop);
+    if (drop <= 1000 && drop < this.bars.length) return -Infinity;
+    return this.bars.splice(0, drop).at(-1)?.end ?? -Infinity;
   }
 }
 
@@ -77,6 +79,9 @@ class LiveState {
   clear() {
     this.t = null; // of the newest frame, in seconds on the server's clock
     this.n = null;
+    this.step = 0; // seconds between the two newest frames
+    this.served = null; // t of the newest frame that has models, which are those shown
+    this.seen = []; // times from and to which every frame has come; the newest are the last
     this.missed = 0; // frames that the server left out because this page was slow
     this.models = [];
     this.lanes = new Map();
@@ -92,14 +97,38 @@ class LiveState {
   apply(frame) {
     const t = number(frame.t);
     if (this.t !== null && t < this.t) this.clear(); // the server was started again
+    const follows = this.n !== null && frame.n === this.n + 1;
     if (this.n !== null && frame.n > this.n + 1) this.missed += frame.n - this.n - 1;
+    this.step = this.t === null ? 0 : t - this.t;
     this.n = number(frame.n);
     this.t = t;
-    this.models = records(frame.models);
-    for (const model of this.models) this.applyModel(model);
-    for (const lane of this.lanes.values()) lane.prune(t - LIMITS.kernelSeconds);
-    this.measureRate(t);
     if (frame.speculation) this.applySpeculation(frame.speculation);
+    const models = records(frame.models);
+    if (!models.length && this.models.length) return; // what was there last stays
+    this.served = t;
+    this.models = models;
+    for (const model of this.models) this.applyModel(model);
+    this.see(t, follows);
+    const kept = [...this.lanes.values()].map((lane) => lane.prune(t - LIMITS.kernelSeconds));
+    this.forget(Math.max(t - LIMITS.kernelSeconds, ...kept));
+    this.measureRate(t);
+  }
+
+  // A frame tells what has happened since the one before it, and of the time before that nothing.
+  see(t, follows) {
+    if (follows && this.seen.length) this.seen.at(-1).to = t;
+    else this.seen.push({ from: t, to: t });
+  }
+
+  // Nothing happened between the newest frame and this time.
+  seeNothingUntil(t) {
+    const newest = this.seen.at(-1);
+    if (newest) newest.to = Math.max(newest.to, t);
+  }
+
+  forget(before) {
+    this.seen = this.seen.filter((span) => span.to >= before);
+    if (this.seen.length) this.seen[0].from = Math.max(this.seen[0].from, before);
   }
 
   applyModel(model) {
@@ -152,26 +181,44 @@ class LiveState {
     return this.models.reduce((sum, model) => sum + number(model.counts?.[name]), 0);
   }
 
-  // What each lane did between two times: shares of the time, and kernels a second.
+  // Whether the server has had models and has none any more: they are of an earlier frame.
+  get over() {
+    return this.served !== null && this.served < this.t;
+  }
+
+  // Whether no request was there in the newest frame.
+  get idle() {
+    return this.over || this.models.every((model) => !number(model.running) && !number(model.waiting));
+  }
+
+  // What each lane did between two times: shares of the seconds that were seen, and kernels a second of them.
   use(from, to) {
-    return [...this.lanes.values()].map((lane) => {
+    const spans = this.seen
+      .map((span) => ({ from: Math.max(from, span.from), to: Math.min(to, span.to) }))
+      .filter((span) => span.to > span.from);
+    const seen = spans.reduce((sum, span) => sum + span.to - span.from, 0);
+    const share = (sum) => (seen ? Math.min(1, sum / seen) : null);
+    const lanes = [...this.lanes.values()].map((lane) => {
       const sums = { reactive: 0, proactive: 0, kernels: 0 };
       for (let place = lane.bars.length - 1; place >= 0; place -= 1) {
         const bar = lane.bars[place];
         if (bar.end < from) break;
-        const seconds = Math.min(bar.end, to) - Math.max(bar.start, from);
-        if (seconds <= 0) continue;
+        let seconds = 0;
+        for (const span of spans) {
+          seconds += Math.max(0, Math.min(bar.end, span.to) - Math.max(bar.start, span.from));
+        }
+        if (!seconds) continue;
         sums[bar.reactive ? "reactive" : "proactive"] += seconds;
         sums.kernels += bar.kernels;
       }
-      const span = Math.max(1e-9, to - from);
       return {
         name: lane.name,
-        reactive: Math.min(1, sums.reactive / span),
-        proactive: Math.min(1, sums.proactive / span),
-        kernels: sums.kernels / span,
+        reactive: share(sums.reactive),
+        proactive: share(sums.proactive),
+        kernels: seen ? sums.kernels / seen : null,
       };
     });
+    return { seen, lanes };
   }
 }
 

@@ -135,12 +135,13 @@ const MODELS = [
   ["Waiting", (row) => integer(row.waiting)],
   ["Memory", (row) => bytes(row.memory_bytes)],
 ];
+const ifSeen = (cell) => (row) => (row.kernels === null ? "—" : cell(row));
 const LANES = [
   ["XPU", (row) => row.name, "name"],
-  ["Reactive", (row) => percent(row.reactive)],
-  ["Proactive", (row) => percent(row.proactive)],
-  ["Idle", (row) => percent(Math.max(0, 1 - row.reactive - row.proactive))],
-  ["Kernels a second", (row) => integer(row.kernels)],
+  ["Reactive", ifSeen((row) => percent(row.reactive))],
+  ["Proactive", ifSeen((row) => percent(row.proactive))],
+  ["Idle", ifSeen((row) => percent(Math.max(0, 1 - row.reactive - row.proactive)))],
+  ["Kernels a second", ifSeen((row) => integer(row.kernels))],
 ];
 const LATEST = 10; // kernels in their table
 const KERNELS = [
@@ -159,6 +160,13 @@ const SPECULATED = [
   ["What", (row) => row.what, "phrase"],
   ["Saved", (row) => seconds(row.saved_s)],
 ];
+
+function overSeconds(seen, span) {
+  const whole = `the ${span} s shown`;
+  if (!seen) return `: nothing of ${whole} has been seen`;
+  if (seen > span - 0.05) return ` over ${whole}`;
+  return ` over ${Math.max(0.1, seen).toFixed(1)} s: no more of ${whole} has been seen`;
+}
 
 class Tables {
   constructor() {
@@ -206,7 +214,9 @@ class Tables {
   }
 
   showUse(state, now, span) {
-    this.lanes.show(state.use(now - span, now));
+    const { seen, lanes } = state.use(now - span, now);
+    this.lanes.show(lanes);
+    setText(document.getElementById("lanes").caption, `Use of each XPU${overSeconds(seen, span)}`);
   }
 
   // The kernels that had ended at a time.

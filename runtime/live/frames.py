@@ -85,7 +85,7 @@ class _Watched:
         self.trace = self._stack.enter_context(runtime.record_trace(_TRACE_LIMIT))
         self.expectation = Expectation()
         self._asked: asyncio.Future[EngineStatus] | None = None
-        self._answer = self._without_requests()
+        self._answer: EngineStatus | None = None
 
     async def status(self) -> EngineStatus:
         """Return the requests and the KV blocks as they were a moment ago at the latest.
@@ -101,14 +101,15 @@ class _Watched:
             if not statistics.engine.running and not statistics.engine.waiting:
                 if free == statistics.blocks:
                     self._answer = self._without_requests()
-                known = (self._answer.free_blocks, self._answer.cached_blocks)
-                if not self._answer.requests and known == (free, cached):
-                    return self._answer
+                # Before the first question there is no answer: memory may be held for a next turn.
+                last = self._answer
+                if last and not last.requests and (last.free_blocks, last.cached_blocks) == (free, cached):
+                    return last
             self._asked = asyncio.wrap_future(self._runtime.engine_status(MAX_REQUESTS))
         await asyncio.wait([self._asked], timeout=_ANSWER_S)
         if self._asked.done():
             self._answer, self._asked = self._asked.result(), None
-        return self._answer
+        return self._answer or self._without_requests()
 
     def close(self) -> None:
         self._stack.close()

@@ -70,6 +70,22 @@ def test_an_answer_whose_tools_run_is_held_for_the_next_turn(
     assert len(asked) == 1, "an idle engine is asked once for what it holds"
 
 
+def test_a_page_that_is_opened_afterwards_tells_the_same(runtime: LocalRuntime) -> None:
+    """The engine is idle when the page comes, and holds memory since before."""
+    runtime.generate(LONG, app="agent", tools=[WEATHER], tool_choice="required", max_tokens=200)
+    until(lambda: runtime._engine._scheduler.block_manager.held_contexts)
+    frames = Frames(lambda: [PooledModel.of(runtime)])
+
+    async def watch() -> list[dict[str, Any]]:
+        return [await frames.next() for _ in range(3)]
+
+    try:
+        found = asyncio.run(watch())
+    finally:
+        frames.stop()
+    assert {(row["held_for"], row["app"]) for row in rows_of(found[-1])} == {("next turn", "agent")}
+
+
 def test_what_several_contexts_share_is_counted_once(open_runtime: Any, hold: Any) -> None:
     runtime = open_runtime()
     for session in "abc":  # the prefix is cached

@@ -7,10 +7,10 @@ import functools
 import logging
 import os
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
-from typing import Final, Self, TypeVar, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.fair_threads import Cancellation
@@ -496,12 +496,17 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Start one answer and return once the request is checked and accepted; read its events next."""
         with self._span(messages, options, stream=True) as span:
             request = await self._preparer.aprepare(messages, options)
+            tools = self._answerable_tools(request)
             tool_outputs = ToolOutputs(
-                request.tool_choice.tools if request.tool_choice is not None else (),
+                tools,
                 tokenize=self._renderer.tokenize_call,
                 max_reply_tokens=self.context_length - len(request.prompt_token_ids),
             )
-            tool_cache = self._tool_cache(request, tool_outputs)
+            tool_cache = (
+                ToolCacheDrafter(tool_outputs, self._renderer, request.calls_in, self.context_length)
+                if tools
+                else None
+            )
             return GenerationStream(
                 lambda listener: self._submit(request, listener, tool_cache, span), tool_outputs, owner=self
             )
@@ -538,11 +543,14 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         pending.output.add_done_callback(selected.add_answer)
         return pending
 
-    def _tool_cache(self, request: Request, outputs: ToolOutputs) -> ToolCacheDrafter | None:
-        """Return the tool cache of ``outputs``; None if the request has no tools, or must return a call."""
+    def _answerable_tools(self, request: Request) -> Sequence[Mapping[str, Any]]:
+        """Return the tools whose calls the tool cache may answer.
+
+        None if the request must return a call: behind an answered one the model would have to make another.
+        """
         if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
-            return None
-        return ToolCacheDrafter(outputs, self._renderer, request.calls_in, self.context_length)
+            return ()
+        return request.tool_choice.tools
 
 
 def _files_of(directory: ModelDirectory) -> tuple[object, ...]:

@@ -69,7 +69,8 @@ async def cache_tool_output(
     """Store tool outputs for a response in progress; ``cached`` is the number of accepted outputs.
 
     When the model makes such a call, the stream contains the output after the call, and the model continues.
-    An output is not accepted if the response has ended, the request has no such tool, or the cache is full.
+    An output is not accepted if the response has ended, the request has no such tool or must return a call,
+    or the cache is full.
     """
     outputs = open_responses_of(request).outputs_of(response_id, app_of(request))
     if outputs is None:

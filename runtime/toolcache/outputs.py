@@ -105,8 +105,8 @@ class ToolOutputs:
         equal calls in the response; another one answers one.
 
         Returns:
-            False if it is not stored: the request has no such tool, the entry is too large, the cache is
-            full, or the response has ended.
+            False if it is not stored: the request has no such tool or must return a call, the entry is too
+            large, the cache is full, or the response has ended.
 
         Raises:
             InvalidRequestError: ``keep_alive_s`` is not a positive number, the arguments have no canonical

@@ -187,13 +187,18 @@ def test_calls_without_a_cached_output_are_the_clients(
     assert (generation.finish_reason, generation.answered_calls) == ("tool_calls", ())
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
 def test_a_call_that_must_be_made_is_the_clients(
-    runtime: LocalRuntime, answer: Answer, options: dict[str, Any]
+    runtime: LocalRuntime, options: dict[str, Any], choice: Any
 ) -> None:
-    generation = last(
-        answer(runtime, {("get_weather", "Ljubljana"): OUTPUT}, tool_choice="required", **options)
-    )
-    assert generation.finish_reason == "tool_calls"
+    """An output of it is refused, rather than accepted and never used."""
+
+    async def ask() -> tuple[bool, str]:
+        stream = await runtime.start(QUESTION, **options | {"tool_choice": choice})
+        accepted = stream.tool_outputs.put("get_weather", {"city": "Ljubljana"}, OUTPUT)
+        return accepted, last([event async for event in stream.events()]).finish_reason
+
+    assert asyncio.run(ask()) == (False, "tool_calls")
 
 
 def test_the_longest_answer_is_kept(runtime: LocalRuntime, answer: Answer, options: dict[str, Any]) -> None:

@@ -124,7 +124,8 @@ def _serve_page(console: Console) -> Iterator[DemoPage]:
             console.input("Open the page in a browser, then press Enter to begin. ")
         yield page
         if asks:
-            console.input("Press Enter to close the page. ")
+            with contextlib.suppress(KeyboardInterrupt, EOFError):
+                console.input("The page stays open. Press Enter or Ctrl-C to close it. ")
 
 
 def _write_report(result: Result, path: Path, method: str) -> None:

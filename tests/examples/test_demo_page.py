@@ -7,6 +7,7 @@ import datetime as dt
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -62,7 +63,8 @@ def test_it_shows_the_engine_and_the_speculation(tmp_path: Path) -> None:
     counts = page.speculation.take()
     turns = result.comparison.speculative
     # The warm-up before the first request calls no tool.
-    assert counts["claims"] + counts["misses"] == sum(turn.counts.hits + turn.counts.misses for turn in turns)
+    assert counts["claims"] == sum(turn.counts.hits for turn in turns)
+    assert counts["misses"] == sum(turn.counts.misses for turn in turns)
     recent = [each for frame in frames for each in frame["speculation"]["recent"]]
     assert {"search_mail", "read_mail"} <= {each["tool"] for each in recent}
     assert "roof repair" not in json.dumps(frames)
@@ -107,30 +109,46 @@ def run_demo(*_, page, **__):
     return run.Result(Comparison((turn,), (turn,), True), waits, waits)
 
 run.run_demo = run_demo
-app(["demo", "--page", "--no-live"])
+app(["demo", "--page", "--no-live", *(["--json", *sys.argv[1:]] if sys.argv[1:] else [])])
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
-def test_a_person_opens_the_page_before_it_begins_and_reads_the_result_before_it_ends() -> None:
+@pytest.mark.parametrize("closes", ["Enter", "Ctrl-C", "Ctrl-D"])
+def test_a_person_opens_the_page_before_it_begins_and_reads_the_result_before_it_ends(
+    closes: str, tmp_path: Path
+) -> None:
     import pty
 
     controller, terminal = pty.openpty()
     environment = os.environ | {"COLUMNS": "120", "TERM": "xterm"}
-    command = [sys.executable, "-c", SCRIPT]
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-c", SCRIPT, str(report)]
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as demo:
         os.close(terminal)
         shown = ""
-        for question in ("press Enter to begin", "Press Enter to close the page"):
+        for question in ("press Enter to begin", "Press Enter or Ctrl-C to close it"):
             while question not in shown:
                 shown += os.read(controller, 65536).decode()
-            os.write(controller, b"\n")
+            if question == "press Enter to begin" or closes == "Enter":
+                os.write(controller, b"\n")
+            elif closes == "Ctrl-D":
+                os.write(controller, b"\x04")
+            else:
+                demo.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # the end of a terminal is an error on Linux
             while more := os.read(controller, 65536):
                 shown += more.decode()
         assert demo.wait(60) == 0
+    assert report.exists(), "what comes behind the page is done, too"
     os.close(controller)
-    order = ["live page: http://127.0.0.1:", "to begin", "RUNS DemoPage", "differences in what", "to close"]
+    order = [
+        "live page: http://127.0.0.1:",
+        "to begin",
+        "RUNS DemoPage",
+        "differences in what",
+        "to close it",
+    ]
     assert [shown.index(each) for each in order] == sorted(shown.index(each) for each in order)
 
 

@@ -65,6 +65,15 @@ def test_the_bar_of_memory_is_as_long_as_what_is_held(page: Any, server: Running
     wait(page, "document.querySelector('#memory-bars .held').clientWidth === 0")
 
 
+def test_counts_say_since_when_they_are(page: Any, server: Running) -> None:
+    page.goto(server.url)
+    apply(page, frame(counts={"answered_calls": 7}, answered=[{"tools": ["look"]}]))
+    wait(page, "document.querySelector('#answered tbody').innerText.includes('look')")
+    shown = page.evaluate("document.getElementById('answered').closest('section').innerText").split("\n")
+    since, watched = shown.index("Since the server's start"), shown.index("While watched")
+    assert since < shown.index("7") < watched < shown.index("look\t1")
+
+
 def test_an_app_that_ends_many_requests_leaves_room_for_the_others(page: Any, server: Running) -> None:
     page.goto(server.url)
     quiet = [frame(ended=[{"id": f"{app} {n}", "app": app} for n in range(3)]) for app in ("mail", "notes")]

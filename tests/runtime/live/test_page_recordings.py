@@ -13,7 +13,7 @@ from agentrt.reports.recording import RecordedAnswer, RecordedCall, Recording
 from agentrt.runtime import LocalRuntime
 from tests.runtime.http.serving import Running
 from tests.runtime.live.conftest import HOSTILE
-from tests.runtime.live.page_driver import FILE, asking, frame, open_live, replayed, wait
+from tests.runtime.live.page_driver import FILE, apply, asking, frame, open_live, replayed, wait
 from tests.runtime.server.conftest import HELLO
 
 
@@ -76,6 +76,44 @@ def write_trace(file: Path, *events: dict[str, Any]) -> Path:
     return file
 
 
+@pytest.mark.parametrize("clock", [0.0, 9e11, 1.76e15])
+def test_the_time_of_a_trace_begins_with_its_first_event(page: Any, tmp_path: Path, clock: float) -> None:
+    asked = {"id": "gen_1", "name": "request", "args": {"app": "mail"}}
+    first, last = ({"ph": ph, "ts": clock + ts, **asked} for ph, ts in (("b", 0), ("e", 7e5)))
+    kernels = [kernel(clock + 1e5, name="prefill"), kernel(clock + 4e5)]
+    replayed(page, write_trace(tmp_path / "trace.json", first, *kernels, last))
+    assert page.evaluate("live.player.duration") == pytest.approx(0.8)
+    bars = page.evaluate("[...live.state.lanes.values()][0].bars.map((bar) => [bar.start, bar.end])")
+    assert bars == [pytest.approx([0.1, 0.2], abs=1e-6), pytest.approx([0.4, 0.5], abs=1e-6)]
+    assert page.evaluate("live.state.ended.map((each) => [each.app, each.total_s])") == [
+        ["mail", pytest.approx(0.7)]
+    ]
+    page.evaluate("live.seek(0.4)")
+    assert page.evaluate("live.state.models[0].requests.length") == 1
+
+
+def test_a_trace_has_as_many_frames_as_it_has_events_however_long_it_is(page: Any, tmp_path: Path) -> None:
+    replayed(page, write_trace(tmp_path / "trace.json", kernel(0), kernel(6 * 86400 * 1e6)))
+    assert page.evaluate("live.player.frames.length") < 6
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([kernel(0), kernel(1e13)], "it spans 116 days"),
+        ([kernel(0, 1e30)], "days, and 7 are the most"),
+        ([kernel(0, -1.0)], "ts or dur that are no times"),
+        ([kernel(0) | {"ts": "now"}], "ts or dur that are no times"),
+    ],
+)
+def test_traces_with_absurd_times_are_refused(
+    page: Any, tmp_path: Path, events: list[dict[str, Any]], said: str
+) -> None:
+    page.goto(FILE)
+    page.set_input_files("#file", write_trace(tmp_path / "trace.json", *events))
+    wait(page, "said => document.getElementById('status').innerText.includes(said)", said)
+
+
 def test_kernels_of_a_replay_that_stands_still_can_be_opened(page: Any, tmp_path: Path) -> None:
     replayed(page, write_trace(tmp_path / "trace.json", kernel(0), kernel(3e5)))
     wait(page, "document.querySelector('#lanes tbody').innerText.includes('trace: decode')")
@@ -109,6 +147,40 @@ def test_a_recorded_run_of_an_agent_replays(page: Any, tmp_path: Path) -> None:
         ("recorded run: tools", [(1, 1.5)]),
     ]
     assert "private" not in page.inner_text("body")
+
+
+def test_frames_in_any_order_replay_in_that_of_their_times(page: Any, tmp_path: Path) -> None:
+    frames = [frame(running=t) | {"n": t, "t": float(t)} for t in (3, 2, 1)]
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": frames}))
+    replayed(page, file)
+    assert page.evaluate("live.player.duration") == 2
+    assert page.evaluate("live.state.models[0].running") == 3
+
+
+def test_a_recording_of_another_version_is_refused(page: Any, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"agentrt_live": 2, "frames": [frame()]}))
+    page.goto(FILE)
+    page.set_input_files("#file", file)
+    wait(page, "document.getElementById('status').innerText.includes('of version 2')")
+
+
+def test_only_what_was_seen_is_saved(page: Any, server: Running, tmp_path: Path) -> None:
+    save = page.get_by_role("button", name="Save recording")
+    page.goto(server.url)
+    assert save.is_disabled(), "nothing has been seen"
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9.0}]}))
+    open_live(page, server)
+    wait(page, "!document.getElementById('save').disabled")
+    page.set_input_files("#file", file)
+    wait(page, "document.getElementById('save').disabled")
+    page.get_by_role("button", name="Back to live").click()
+    wait(page, "!document.getElementById('save').disabled")
+    # The time of another server goes back.
+    apply(page, frame() | {"t": 0.5})
+    assert page.evaluate("live.recorder.frames.length") == 1
 
 
 @pytest.mark.parametrize(

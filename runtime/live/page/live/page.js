@@ -61,9 +61,13 @@ class LivePage {
       return; // cut off by the end of the stream
     }
     if (!Number.isFinite(frame?.t)) return;
+    // Another server has a time of its own.
+    if (this.state.t !== null && frame.t < this.state.t) this.recorder.clear();
     this.recorder.add(line);
+    const first = this.state.t === null;
     this.state.apply(frame);
     this.clock.hear(frame.t, performance.now());
+    if (first) this.showStatus(performance.now());
     this.changed = true;
   }
 
@@ -199,6 +203,7 @@ class LivePage {
   showStatus(time) {
     setText(byId("status"), this.notice ?? this.statusAt(time));
     const age = this.ageAt(time);
+    byId("save").disabled = this.player !== null || this.recorder.empty;
     setText(byId("age"), age === null ? "" : `figures of ${ago(age)} ago`);
   }
 

@@ -2,6 +2,8 @@
 "use strict";
 
 const MOST_FILE_BYTES = 256 * 2 ** 20;
+const MOST_DAYS = 7;
+const VERSION = 1; // of the page's own recordings
 const STEP_S = 0.2; // between the frames of a busy server, and of those that are made of a trace
 
 // Return the frames of a file, with the time of the first one as 0.
@@ -15,13 +17,28 @@ async function framesOfFile(file) {
   }
   const frames = framesOf(data);
   if (!frames.length) throw new Error("there is nothing in it to replay");
-  const begin = number(frames[0].t);
+  frames.sort((one, other) => one.t - other.t);
+  const begin = frames[0].t;
+  refuseLong(frames.at(-1).t - begin);
   for (const frame of frames) shift(frame, begin);
   return frames;
 }
 
+function refuseLong(seconds) {
+  if (seconds <= MOST_DAYS * 86400) return;
+  const days = integer(seconds / 86400);
+  throw new Error(`it spans ${days} days, and ${MOST_DAYS} are the most: are its times wrong?`);
+}
+
 function framesOf(data) {
-  if (Array.isArray(data?.frames)) return data.frames.filter((frame) => Number.isFinite(frame?.t));
+  const version = data?.agentrt_live;
+  if (version !== undefined && version !== VERSION) {
+    throw new Error(`it is of version ${text(version).slice(0, 20)}, and this page reads version ${VERSION}. `
+      + "Open it with the agentrt that has written it");
+  }
+  if (version === VERSION && Array.isArray(data.frames)) {
+    return data.frames.filter((frame) => Number.isFinite(frame?.t));
+  }
   if (Array.isArray(data?.traceEvents)) return framesOfTrace(data.traceEvents);
   if (Array.isArray(data?.turns)) return framesOfTurns(data.turns);
   throw new Error("it is no recording of the live page, no trace and no recorded run");
@@ -39,12 +56,16 @@ function framesOfTrace(events) {
   const tracks = new Map();
   const requests = new Map();
   const kernels = [];
+  const begin = beginOf(records(events));
+  const at = (event) => (event.ts - begin) / 1e6;
   for (const event of records(events)) {
     if (event.ph === "M" && event.name === "thread_name") tracks.set(event.tid, text(event.args?.name));
     else if (event.ph === "X") kernels.push(event);
     else if (event.ph === "b" || event.ph === "e") {
-      const known = requests.get(event.id) ?? { id: text(event.id).slice(0, 12), ...event.args };
-      known[event.ph === "b" ? "begin" : "end"] = number(event.ts) / 1e6;
+      const known = requests.get(event.id) ?? {
+        id: text(event.id).slice(0, 12), ...event.args, begin: undefined, end: undefined,
+      };
+      known[event.ph === "b" ? "begin" : "end"] = at(event);
       requests.set(event.id, known);
     }
   }
@@ -52,7 +73,7 @@ function framesOfTrace(events) {
   const track = [...tracks.keys()];
   const rows = kernels.map((event) => [
     Math.max(0, track.indexOf(event.tid)),
-    number(event.ts) / 1e6,
+    at(event),
     number(event.dur) / 1e6,
     ["prefill", "decode", "mixed"].indexOf(text(event.name).split(" ")[1]),
     Number(event.cat === "reactive"),
@@ -62,6 +83,17 @@ function framesOfTrace(events) {
     sampledBy(event),
   ]);
   return framesOfRows("trace", xpus, rows, [...requests.values()]);
+}
+
+// Return when the first event of a trace is, in microseconds: a clock may begin anywhere.
+function beginOf(events) {
+  let begin = Infinity;
+  for (const { ph, ts, dur = 0 } of events) {
+    if (!["X", "b", "e"].includes(ph)) continue;
+    if (!Number.isFinite(ts) || !(dur >= 0)) throw new Error("its events have ts or dur that are no times");
+    begin = Math.min(begin, ts);
+  }
+  return begin;
 }
 
 // The tokens that a decode step sampled, told by its last kernel; drafts count as well.
@@ -85,32 +117,44 @@ function framesOfTurns(turns) {
   return framesOfRows("recorded run", ["model", "tools"], rows, []);
 }
 
+// Frames in steps of STEP_S, without those in which nothing begins or ends: a trace may be nearly empty.
 function framesOfRows(name, xpus, rows, requests) {
+  const stepOf = (t) => Math.ceil(t / STEP_S);
+  const kernels = new Map();
+  const begun = new Map();
+  const over = new Map();
+  const steps = new Set([0]);
+  // Rates are of the time since the frame before.
+  const put = (map, t, value) => {
+    refuseLong(t);
+    const step = stepOf(t);
+    steps.add(Math.max(0, step - 1)).add(step);
+    if (map.has(step)) map.get(step).push(value);
+    else map.set(step, [value]);
+  };
   rows.sort((one, other) => one[1] + one[2] - (other[1] + other[2]));
-  const last = rows.at(-1);
-  const end = Math.max(last ? last[1] + last[2] : 0, ...requests.map((each) => number(each.end)));
-  const frames = [];
-  let [place, tokens, finished] = [0, 0, 0];
-  const ordered = [...requests].sort((one, other) => number(one.end) - number(other.end));
-  for (let n = 1; n === 1 || (n - 2) * STEP_S < end; n += 1) {
-    const t = (n - 1) * STEP_S;
-    const kernels = [];
-    for (; place < rows.length && rows[place][1] + rows[place][2] <= t; place += 1) {
-      kernels.push(rows[place]);
-      tokens += rows[place][8];
-    }
-    const ended = [];
-    for (; finished < ordered.length && number(ordered[finished].end) <= t; finished += 1) {
-      ended.push(endedRow(ordered[finished]));
-    }
-    const open = requests.filter((each) => each.begin <= t && t < number(each.end));
-    const counts = { sampled_tokens: tokens, finished };
-    const running = open.map((each) => openRow(each, t));
-    const waiting = running.filter((each) => each.state === "waiting").length;
-    const model = { name, status: "recorded", xpus, kernels, ended, requests: running, counts };
-    frames.push({ n, t, models: [{ ...model, waiting, running: running.length - waiting }] });
+  for (const row of rows) put(kernels, row[1] + row[2], row);
+  for (const each of requests.filter(({ begin }) => begin !== undefined)) {
+    put(begun, each.begin, each);
+    if (each.end !== undefined) put(over, each.end, each);
   }
-  return frames;
+  const open = new Set();
+  let [tokens, finished] = [0, 0];
+  return [...steps].sort((one, other) => one - other).map((step, place) => {
+    const t = step * STEP_S;
+    const ran = kernels.get(step) ?? [];
+    for (const row of ran) tokens += row[8];
+    for (const each of begun.get(step) ?? []) open.add(each);
+    const ended = over.get(step) ?? [];
+    for (const each of ended) open.delete(each);
+    finished += ended.length;
+    const counts = { sampled_tokens: tokens, finished };
+    const running = [...open].map((each) => openRow(each, t));
+    const waiting = running.filter((each) => each.state === "waiting").length;
+    const model = { name, status: "recorded", xpus, kernels: ran, requests: running, counts };
+    const numbers = { waiting, running: running.length - waiting };
+    return { n: place + 1, t, models: [{ ...model, ...numbers, ended: ended.map(endedRow) }] };
+  });
 }
 
 function openRow(request, t) {

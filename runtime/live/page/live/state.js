@@ -249,6 +249,10 @@ class Recorder {
     }
   }
 
+  get empty() {
+    return this.first === this.frames.length;
+  }
+
   file() {
     const body = this.frames.slice(this.first).join(",\n");
     return new Blob([`{"agentrt_live": 1, "frames": [\n${body}\n]}\n`], { type: "application/json" });

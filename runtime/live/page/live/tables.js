@@ -180,8 +180,8 @@ class Tables {
     this.kernels = table("kernels", KERNELS, "none");
     this.tools = table("answered", TOOLS, "none yet");
     this.speculated = table("speculated", SPECULATED, "none yet");
-    this.now = facts("now", ["Tokens a second", "Running", "Waiting", "Finished", "Cancelled", "Failed",
-      "Preemptions", "Draft tokens accepted"]);
+    this.now = facts("now", ["Tokens a second", "Running", "Waiting"]);
+    this.since = facts("since", ["Finished", "Cancelled", "Failed", "Preemptions", "Draft tokens accepted"]);
     this.cache = facts("cache", ["Calls answered", "Tokens given"]);
     this.speculation = facts("speculation", ["Drafts", "Claims", "Misses", "Wasted", "Seconds saved"]);
     this.bars = document.getElementById("memory-bars");
@@ -191,10 +191,10 @@ class Tables {
     const all = (name) => state.models.flatMap((model) => records(model[name]));
     const total = (name) => integer(state.models.reduce((sum, model) => sum + number(model[name]), 0));
     const drafted = state.sum("drafted_tokens");
-    this.now.show([
-      integer(state.rate), total("running"), total("waiting"), integer(state.sum("finished")),
-      integer(state.sum("cancelled")), integer(state.sum("failed")), integer(state.sum("preemptions")),
-      drafted ? percent(state.sum("accepted_tokens") / drafted) : "none drafted",
+    this.now.show([integer(state.rate), total("running"), total("waiting")]);
+    this.since.show([
+      integer(state.sum("finished")), integer(state.sum("cancelled")), integer(state.sum("failed")),
+      integer(state.sum("preemptions")), drafted ? percent(state.sum("accepted_tokens") / drafted) : "none drafted",
     ]);
     this.requests.show(all("requests"));
     this.ended.show(state.ended);

@@ -546,7 +546,8 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
     def _answerable_tools(self, request: Request) -> Sequence[Mapping[str, Any]]:
         """Return the tools whose calls the tool cache may answer.
 
-        None if the request must return a call: behind an answered one the model would have to make another.
+        There are none if the request must return a call: behind an answered one the model would have to make
+        another.
         """
         if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
             return ()

@@ -12,6 +12,12 @@ _WARNINGS: Final = 2
 """Verbosity without a line for each request."""
 
 
+def share_one_cache(parameters: Any) -> None:
+    """Configure a server whose sequences share one cache, and which renders chat templates itself."""
+    parameters.use_jinja = True
+    parameters.kv_unified = True
+
+
 class LlamaCppServer:
     """llama.cpp's server in this process, which should be a :class:`~.process.SideProcess` of its own."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..common.llama_cpp import LlamaCppServer
+from ..common.llama_cpp import LlamaCppServer, share_one_cache
 from ..common.machine import describe_machine, peak_memory_bytes
 from ..common.openvino_genai import continuous_batching
 from ..common.process import SideProcess
@@ -180,9 +180,8 @@ class _OpenVINOGenAIBatching(_OpenVINOGenAI):
 
 class _LlamaCpp:
     def __init__(self, model: str, settings: Settings) -> None:
-        def share_one_cache(parameters: Any) -> None:
-            parameters.use_jinja = True
-            parameters.kv_unified = True
+        def configure(parameters: Any) -> None:
+            share_one_cache(parameters)
             parameters.cache_ram_mib = 0  # no prompt occurs twice
 
         self._server = LlamaCppServer(
@@ -190,7 +189,7 @@ class _LlamaCpp:
             settings.threads or describe_machine().usable_cores,
             _LLAMA_CPP_CONTEXT,
             sequences=_LLAMA_CPP_SEQUENCES,
-            configure=share_one_cache,
+            configure=configure,
         )
 
     def time_one(self, prompt: str, new_tokens: int) -> Timed:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from ..common.bench_model import BenchModel
-from ..common.llama_cpp import LlamaCppServer
+from ..common.llama_cpp import LlamaCppServer, share_one_cache
 from ..common.machine import describe_machine
 from ..common.process import SideProcess
 from .peer import Peer, PeerAddress
@@ -46,8 +46,4 @@ def _threads() -> int:
 
 
 def _serve(gguf: str, threads: int, slots: int, slot_tokens: int) -> LlamaCppServer:
-    def share_one_cache(parameters: Any) -> None:
-        parameters.use_jinja = True
-        parameters.kv_unified = True
-
     return LlamaCppServer(gguf, threads, slots * slot_tokens, sequences=slots, configure=share_one_cache)

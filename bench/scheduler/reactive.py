@@ -9,10 +9,10 @@ from typing import Final
 
 from ..common.repetitions import spread_cells, spread_columns
 from ..common.report import Cell, Table
+from .agent_servers import OURS
 from .peer import Peer
 from .sides import Arrival, Served, Side
 
-OURS: Final = "agentrt"
 PREFILL_TOKENS: Final = 2048
 _PROMPT_SHARE: Final = 0.8
 """Of a model's context, for the prefill: an answer follows."""

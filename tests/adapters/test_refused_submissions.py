@@ -160,7 +160,7 @@ def test_a_refusal_is_in_the_report_and_the_call_claims_its_speculation(
 def test_a_result_that_cannot_be_sent_is_reported(ask: Callable[..., Result]) -> None:
     """A lone surrogate has no UTF-8."""
     refusals = Refusals()
-    with recording_server(calls=lambda body: [MADE]) as server:
+    with recording_server(holds_streams=True, submitted=refusals.came, calls=lambda body: [MADE]) as server:
         result, report = ask(server, "force", refusals, "\ud800")
         assert server.outputs == []
     assert result == "\ud800"

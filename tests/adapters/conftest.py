@@ -1,10 +1,12 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from agentrt.adapters.openai.tool_cache import ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from tests.runtime.conftest import Gate
 
@@ -30,22 +32,53 @@ def no_thread_at_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def in_time(exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine stands still until a result has come; after 20 s it goes on, and the test fails."""
+def start_engine(
+    exact_runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], None]]:
+    """Starts the engine, which stands still until then; after 20 s it goes on, and the test fails."""
     gate = Gate(exact_runtime, monkeypatch)
-    came = threading.Event()
+    started = threading.Event()
     late = threading.Timer(20, gate.open)
     late.start()
+
+    def start() -> None:
+        started.set()
+        gate.open()
+
+    yield start
+    late.cancel()
+    gate.open()
+    assert started.is_set(), "what the engine waits for did not come within 20 s"
+
+
+@pytest.fixture
+def in_time(start_engine: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine stands still until a result has come."""
     put = ToolOutputs.put
 
     def put_and_go_on(self: ToolOutputs, *arguments: Any, **options: Any) -> bool:
         kept = put(self, *arguments, **options)
-        came.set()
-        gate.open()
+        start_engine()
         return kept
 
     monkeypatch.setattr(ToolOutputs, "put", put_and_go_on)
-    yield
-    late.cancel()
-    gate.open()
-    assert came.is_set(), "no result was submitted within 20 s"
+
+
+@pytest.fixture
+def without_tool_cache(start_engine: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server lists no tool cache; the engine stands still until a client that has a result knows it."""
+    describe = status._describe_model
+    monkeypatch.setattr(status, "_describe_model", lambda *given: describe(*given) | {"capabilities": []})
+    monkeypatch.setattr(ToolOutputs, "put", None)
+    submit, asubmit = ToolCacheEndpoint._submit, ToolCacheEndpoint._asubmit
+
+    def submit_and_go_on(self: ToolCacheEndpoint, *given: Any) -> None:
+        submit(self, *given)
+        start_engine()
+
+    async def asubmit_and_go_on(self: ToolCacheEndpoint, *given: Any) -> None:
+        await asubmit(self, *given)
+        start_engine()
+
+    monkeypatch.setattr(ToolCacheEndpoint, "_submit", submit_and_go_on)
+    monkeypatch.setattr(ToolCacheEndpoint, "_asubmit", asubmit_and_go_on)

@@ -20,7 +20,6 @@ from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
 from agentrt.adapters.langchain.messages import openai_messages
 from agentrt.errors import ConfigurationError
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.server import status
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
 from tests.adapters.doubles import AskedAgain
@@ -193,17 +192,24 @@ def test_other_calls_are_the_agents(
 
 @pytest.mark.parametrize("ask", [streamed, astreamed])
 @pytest.mark.parametrize("tool_cache", [False, True])
+@pytest.mark.usefixtures("without_tool_cache")
 def test_an_endpoint_without_one_answers_as_ever(
-    here: Connections, server: Running, monkeypatch: pytest.MonkeyPatch, ask: Ask, tool_cache: bool
+    here: Connections, server: Running, start_engine: Callable[[], None], ask: Ask, tool_cache: bool
 ) -> None:
     """Algorithm 2, and not a word about it."""
-    describe = status._describe_model
-    monkeypatch.setattr(status, "_describe_model", lambda *given: describe(*given) | {"capabilities": []})
-    monkeypatch.setattr(ToolOutputs, "put", None)
+
+    @speculable
+    @tool("get_weather")
+    def weather(city: str) -> str:
+        """Current weather in a city."""
+        if not tool_cache:
+            start_engine()
+        return RESULT
+
     chat = speculate(here.chat(server), ScriptedSpeculator([OSLO], [OSLO]), tool_cache=tool_cache)
-    bound = chat.bind_tools([get_weather])
+    bound = chat.bind_tools([weather])
     (call,) = ask(here, bound).tool_calls
-    assert get_weather.invoke(call).content == RESULT
+    assert weather.invoke(call).content == RESULT
     assert (report_of(chat).total.claims, report_of(chat).total.misses) == (1, 0)
     # Once that is known, a call streams as it is written.
     pieces = [chunk for chunk in bound.stream([QUESTION]) if chunk.tool_call_chunks]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from langchain_core.tools import BaseTool, tool
 
 from agentrt import Priority, ToolCall, priority, speculable
 from agentrt.adapters.langchain import ChatAgentRT, report_of, speculate
+from agentrt.adapters.langchain.generations import is_call_answered
 from agentrt.adapters.langchain.messages import openai_messages
+from agentrt.adapters.langchain.runtime_answers import RuntimeAnswers
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator
+from tests.adapters.doubles import AskedAgain
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -43,8 +47,29 @@ def weather(runs: list[str]) -> BaseTool:
     return get_weather
 
 
-def model(exact_runtime: LocalRuntime, *turns: list[ToolCall], tool_cache: bool = True) -> tuple[Any, Any]:
-    predictor = ScriptedSpeculator(*turns)
+@pytest.fixture
+def asked_again(monkeypatch: pytest.MonkeyPatch) -> AskedAgain:
+    """A predictor of one call, for whose second turn answers wait behind the result of that call."""
+    predictor = AskedAgain([OSLO])
+    events = RuntimeAnswers._events
+
+    async def waiting(self: RuntimeAnswers, *given: Any) -> AsyncGenerator[Any, None]:
+        answered = False
+        async with aclosing(events(self, *given)) as answer:
+            async for event in answer:
+                if answered and not is_call_answered(event):  # the next turn has begun
+                    assert await asyncio.to_thread(predictor.again.wait, 20)
+                answered = is_call_answered(event)
+                yield event
+
+    monkeypatch.setattr(RuntimeAnswers, "_events", waiting)
+    return predictor
+
+
+def model(
+    exact_runtime: LocalRuntime, *turns: list[ToolCall], tool_cache: bool = True, predictor: Any = None
+) -> tuple[Any, Any]:
+    predictor = predictor or ScriptedSpeculator(*turns)
     chat = ChatAgentRT(runtime=exact_runtime, max_tokens=80, tool_cache=tool_cache)
     return speculate(chat, predictor), predictor
 
@@ -65,9 +90,13 @@ async def streamed(chat: Any, messages: Any) -> AIMessage:
 @pytest.mark.parametrize("ask", [whole, streamed])
 @pytest.mark.usefixtures("in_time")
 def test_a_call_whose_result_is_there_is_answered_in_the_answer(
-    exact_runtime: LocalRuntime, weather: BaseTool, runs: list[str], ask: Callable[..., Any]
+    exact_runtime: LocalRuntime,
+    weather: BaseTool,
+    runs: list[str],
+    asked_again: AskedAgain,
+    ask: Callable[..., Any],
 ) -> None:
-    chat, predictor = model(exact_runtime, [OSLO])
+    chat, predictor = model(exact_runtime, predictor=asked_again)
     message = asyncio.run(ask(chat.bind_tools([weather]), [QUESTION]))
     assert message.tool_calls == []
     call, result, text = message.content
@@ -109,14 +138,16 @@ async def whole_on_a_loop(chat: Any, messages: Any) -> AIMessage:
     ids=["whole", "streamed", "whole on a running loop"],
 )
 @pytest.mark.usefixtures("in_time")
-def test_a_caller_that_waits_gets_the_same(exact_runtime: LocalRuntime, ask: Callable[..., Any]) -> None:
+def test_a_caller_that_waits_gets_the_same(
+    exact_runtime: LocalRuntime, asked_again: AskedAgain, ask: Callable[..., Any]
+) -> None:
     @speculable
     @tool
     def get_weather(city: str) -> str:
         """Current weather in a city."""
         return RESULT
 
-    chat, predictor = model(exact_runtime, [OSLO])
+    chat, predictor = model(exact_runtime, predictor=asked_again)
     message = ask(chat.bind_tools([get_weather]), [QUESTION])
     assert message.tool_calls == []
     blocks = [block["type"] for block in message.content]

@@ -153,7 +153,7 @@ def test_every_kind_of_tool_is_claimed(given: BaseTool, arguments: dict[str, Any
     async def claimed() -> tuple[Any, int]:
         async with SpeculationSession([made], [ScriptedSpeculator([call])]) as session:
             with session.turn([], []) as turn:
-                await asyncio.sleep(0.01)  # in virtual time
+                await asyncio.sleep(1)  # in virtual time
                 turn.bind([call])
             message = await made.ainvoke(
                 {"name": made.name, "args": arguments, "id": "call_1", "type": "tool_call"}
@@ -179,7 +179,7 @@ def test_a_call_that_misses_takes_no_claim_of_an_equal_call() -> None:
         ran = []
         async with SpeculationSession([find], [ScriptedSpeculator([first])]) as session:
             with session.turn([], []) as turn:
-                await asyncio.sleep(0.01)  # in virtual time
+                await asyncio.sleep(1)  # in virtual time
                 turn.bind([first, second])
             for call in (second, first):
                 made = {"name": "find", "args": {"q": "a"}, "id": call.id, "type": "tool_call"}

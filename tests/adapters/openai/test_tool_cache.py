@@ -16,8 +16,6 @@ from agentrt import ToolCall, speculable
 from agentrt.adapters.openai import report_of, run_tool, speculate
 from agentrt.adapters.openai.tool_cache import CAPABILITY, ToolCacheEndpoint
 from agentrt.runtime import LocalRuntime
-from agentrt.runtime.server import status
-from agentrt.runtime.toolcache.outputs import ToolOutputs
 from agentrt.testing import ScriptedSpeculator, mock_endpoint
 from agentrt.toolcache import FinishedCall
 from tests.adapters.doubles import AskedAgain
@@ -48,9 +46,13 @@ RESPONSES: Any = {
 }
 
 
+def weather_in(city: str) -> dict[str, Any]:
+    return {"city": city, "temperature": 12, "sky": "rain"}
+
+
 @speculable
 def get_weather(city: str) -> dict[str, Any]:
-    return {"city": city, "temperature": 12, "sky": "rain"}
+    return weather_in(city)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +68,12 @@ def gateway(server: Running) -> Iterator[Running]:
         yield gateway
 
 
-def read(server: Running, body: Any, predictor: Any, tool_cache: bool = True) -> tuple[list[Any], Any]:
+def read(
+    server: Running, body: Any, predictor: Any, tool_cache: bool = True, tool: Any = get_weather
+) -> tuple[list[Any], Any]:
     """All events of an answer for the sync client, and the client."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60) as plain:
-        client = speculate(plain, predictor, tools=[get_weather], tool_cache=tool_cache)
+        client = speculate(plain, predictor, tools=[tool], tool_cache=tool_cache)
         events = []
         for event in ask(client, body):
             events.append(event)
@@ -145,14 +149,19 @@ def test_a_response_goes_on_behind_its_call(server: Running, how: Read) -> None:
 
 
 @pytest.mark.parametrize("tool_cache", [False, True])
+@pytest.mark.usefixtures("without_tool_cache")
 def test_an_endpoint_without_one_answers_as_ever(
-    server: Running, monkeypatch: pytest.MonkeyPatch, tool_cache: bool
+    server: Running, start_engine: Callable[[], None], tool_cache: bool
 ) -> None:
     """Algorithm 2, and not a word about it."""
-    describe = status._describe_model
-    monkeypatch.setattr(status, "_describe_model", lambda *given: describe(*given) | {"capabilities": []})
-    monkeypatch.setattr(ToolOutputs, "put", None)
-    chunks, client = read(server, CHAT, ScriptedSpeculator([OSLO]), tool_cache)
+
+    @speculable
+    def get_weather(city: str) -> dict[str, Any]:
+        if not tool_cache:
+            start_engine()
+        return weather_in(city)
+
+    chunks, client = read(server, CHAT, ScriptedSpeculator([OSLO]), tool_cache, get_weather)
     calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     call = calls[0].model_copy(deep=True)

@@ -52,6 +52,7 @@ class Drafts:
         self.requests: dict[int, DraftRequest] = {}
         self._turns = turns
         self._asked = asyncio.Event()
+        self._decided = asyncio.Event()
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
         turn = sum(message["role"] == "assistant" for message in request.messages)
@@ -59,6 +60,11 @@ class Drafts:
         self._asked.set()
         for call in self._turns[turn] if turn < len(self._turns) else ():
             yield call
+        self._decided.set()
+
+    async def until_decided(self) -> None:
+        """Wait until the drafts of a turn have been decided on: tools that are run have been started."""
+        await asyncio.wait_for(self._decided.wait(), _PATIENCE_S)
 
     async def until_asked(self) -> None:
         """Wait until it is asked for a turn."""

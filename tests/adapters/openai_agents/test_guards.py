@@ -321,8 +321,9 @@ def test_a_disabled_tool_is_not_run() -> None:
 
     async def made(allowed: bool) -> list[str]:
         runs.made.clear()
-        until = runs.until("a") if allowed else lambda: asyncio.sleep(0.01)
-        chat = speculate(model(saying(after=until)), Drafts([look("a")]))
+        drafts = Drafts([look("a")])
+        until = runs.until("a") if allowed else drafts.until_decided
+        chat = speculate(model(saying(after=until)), drafts)
         tools = look_tool(runs, is_enabled=enabled), speculable(other)
         await run(agent(chat, *tools), context=allowed)
         return list(runs.made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,13 +38,16 @@ def url(exact_runtime: LocalRuntime) -> Iterator[str]:
 @pytest.mark.socket
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("kind", [OpenAIChatCompletionsModel, OpenAIResponsesModel])
-def test_an_agent_on_the_local_server(url: str, kind: Any, streamed: bool) -> None:
+def test_an_agent_on_the_local_server(
+    url: str, start_engine: Callable[[], None], kind: Any, streamed: bool
+) -> None:
     runs = Runs()
 
     @function_tool
     async def get_weather(city: str) -> str:
         """Get the current weather in a city."""
         runs.note(city)
+        start_engine()
         return '{"city": "Ljubljana", "degrees": 21, "sky": "clear"}'
 
     async def main(speculates: bool) -> tuple[list[str], str, int]:
@@ -60,8 +63,8 @@ def test_an_agent_on_the_local_server(url: str, kind: Any, streamed: bool) -> No
         assert runs.made == ["Ljubljana"]
         return outputs(result), result.final_output, report_of(chat).total.claims if speculates else 0
 
+    *speculative, claims = asyncio.run(main(speculates=True))  # the engine waits for the speculation
     *plain, _ = asyncio.run(main(speculates=False))
-    *speculative, claims = asyncio.run(main(speculates=True))
 
     assert speculative == plain
     assert claims == 1

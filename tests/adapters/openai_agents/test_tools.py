@@ -235,8 +235,9 @@ def test_a_copy_claims_and_a_renamed_one_does_not() -> None:
     async def claims(tool: FunctionTool) -> int:
         runs.made.clear()
         call = ToolCall(tool.name, {"q": "a"})
-        after = runs.until("a") if tool.name == "look" else lambda: asyncio.sleep(0.01)
-        chat = speculate(model(calling(call, after=after), saying()), Drafts([call, ToolCall("other", {})]))
+        drafts = Drafts([call, ToolCall("other", {})])
+        after = runs.until("a") if tool.name == "look" else drafts.until_decided
+        chat = speculate(model(calling(call, after=after), saying()), drafts)
         assert outputs(await run(agent(chat, tool, speculable(other)))) == ["found a"]
         assert runs.made == ["a"]
         return report_of(chat).total.claims
@@ -259,7 +260,8 @@ def test_a_tool_that_is_called_by_a_namespace_is_not_run() -> None:
     @function_tool
     def other() -> None: ...
 
-    chat = speculate(model(saying(after=lambda: asyncio.sleep(0.01))), Drafts([ToolCall("look", {"q": "a"})]))
+    drafts = Drafts([ToolCall("look", {"q": "a"})])
+    chat = speculate(model(saying(after=drafts.until_decided)), drafts)
     (named,) = tool_namespace(name="crm", description="Customers.", tools=[look])
 
     asyncio.run(run(agent(chat, named, speculable(other))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ async def at_once(turn: int) -> None:
 
 
 async def settled() -> None:
-    """Wait until predictors and tools that have nothing to wait for have ended."""
+    """Let tools that have been started on this loop, and have nothing to wait for, end."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -81,6 +82,7 @@ class Oracle:
     def __init__(self, script: Script, wrong: Sequence[int] = ()) -> None:
         self._script = script
         self._wrong = wrong
+        self._decided = defaultdict[int, asyncio.Event](asyncio.Event)
         self.requests: list[DraftRequest] = []
 
     async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
@@ -90,6 +92,12 @@ class Oracle:
         answer = self._script.answers[turn]
         for name, arguments in () if isinstance(answer, str) else answer:
             yield ToolCall(name, {**arguments, "q": "wrong"} if turn in self._wrong else arguments)
+        self._decided[turn].set()
+
+    async def decided(self, turn: int) -> None:
+        """Wait until the drafts of a turn have been decided on: tools that are run have been started."""
+        async with asyncio.timeout(_PATIENCE_S):
+            await self._decided[turn].wait()
 
 
 class Happenings:
@@ -106,8 +114,15 @@ class Happenings:
 
     async def until(self, what: str, times: int = 1) -> None:
         """Wait until it has happened so often."""
+        await self._until(lambda: self.seen.count(what) >= times)
+
+    async def until_one_of(self, *whats: str) -> None:
+        """Wait until any of these has happened."""
+        await self._until(lambda: not set(whats).isdisjoint(self.seen))
+
+    async def _until(self, happened: Callable[[], bool]) -> None:
         async with asyncio.timeout(_PATIENCE_S):
-            while self.seen.count(what) < times:
+            while not happened():
                 self._changed.clear()
                 await self._changed.wait()
 

@@ -136,7 +136,7 @@ def test_usage_of_a_claimed_delegation_counts_and_that_of_a_wasted_one_does_not(
         assert result.usage == plain.usage
         assert result.usage.requests == 3
 
-        never = Script("done")
+        never = Script("done", before=lambda turn: office.happenings.until("ran", 2))
         idle = SpeculateTools[Office](Oracle(Script([("look", {"q": "a"})])), tools=["look"])
         result = await Agent(never.model(), deps_type=Office, tools=[look], capabilities=[idle]).run(
             "go", deps=office
@@ -177,17 +177,19 @@ def test_a_retry_is_the_real_calls_own() -> None:
 def test_a_speculation_that_takes_longer_than_the_tools_timeout_is_a_miss() -> None:
     async def main() -> None:
         runs: list[str] = []
+        began = asyncio.Event()
 
         async def look(q: str) -> str:
             runs.append(q)
+            began.set()
             if len(runs) == 1:
                 await asyncio.Event().wait()
             return "found"
 
-        async def until_failed(turn: int) -> None:
-            await settled()
+        async def until_began(turn: int) -> None:
+            await asyncio.wait_for(began.wait(), 20)
 
-        script = Script([("look", {"q": "a"})], "done", before=until_failed)
+        script = Script([("look", {"q": "a"})], "done", before=until_began)
         speculation = SpeculateTools[None](Oracle(script), tools=["look"])
         agent = Agent(script.model(), tools=[Tool(look, timeout=0.05)], capabilities=[speculation])
         result = await agent.run("go")

@@ -46,10 +46,6 @@ class Example(NamedTuple):
     claims: int
 
 
-async def _settled(turn: int) -> None:
-    await settled()
-
-
 # Weather: two places at once, then what the weather is there.
 
 
@@ -357,8 +353,15 @@ def test_the_transcript_is_the_same_with_speculation(example: Example) -> None:
     async def main() -> None:
         plain = await example.drive(Script(*example.answers).model(), [])
 
-        script = Script(*example.answers, before=_settled)
-        speculation = SpeculateTools[Any](Oracle(script), tools=example.tools)
+        script = Script(*example.answers)
+        oracle = Oracle(script)
+
+        async def until_decided(turn: int) -> None:
+            await oracle.decided(turn)
+            await settled()
+
+        script.before = until_decided
+        speculation = SpeculateTools[Any](oracle, tools=example.tools)
         speculated = await example.drive(script.model(), [speculation])
 
         assert speculated.output == plain.output

@@ -24,9 +24,10 @@ pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
 
 class Guarded:
-    """An agent whose model calls ``delete`` once the draft of that call has been decided on."""
+    """An agent whose model calls ``delete`` once the draft of that call has been decided on, or ``until``."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, until: str | None = None, **options: Any) -> None:
+        self.decided = [until] if until else ["PredictorSkipped", "DraftRefused", "SpeculationStarted"]
         self.happenings = Happenings()
         self.runs: list[str] = []
         self.script = Script([("delete", {"q": "a"})], "done", before=self._until_decided)
@@ -35,10 +36,13 @@ class Guarded:
         )
 
     async def _until_decided(self, turn: int) -> None:
-        await settled()
+        if turn == 0:
+            await self.happenings.until_one_of(*self.decided)
+            await settled()
 
     async def delete(self, q: str) -> str:
         self.runs.append(q)
+        self.happenings.note("ran")
         return f"deleted {q}"
 
     def agent(self, *tools: Any, toolsets: Any = (), capabilities: Any = ()) -> Agent[None, Any]:
@@ -160,7 +164,7 @@ def test_an_external_call_is_left_alone() -> None:
 
 def test_before_approval_runs_the_tool_and_keeps_its_result_until_the_approval() -> None:
     async def main() -> None:
-        guarded = Guarded(before_approval=True)
+        guarded = Guarded(until="ran", before_approval=True)
 
         async def approve(ctx: RunContext[None], requests: DeferredToolRequests) -> DeferredToolResults:
             assert guarded.runs == ["a"]  # speculatively
@@ -180,9 +184,10 @@ def test_before_approval_runs_the_tool_and_keeps_its_result_until_the_approval()
 
 def test_a_speculation_whose_approval_is_left_to_a_later_run_ends_with_its_run() -> None:
     async def main() -> None:
-        guarded = Guarded(before_approval=True)
+        guarded = Guarded(until="began", before_approval=True)
 
         async def delete(q: str) -> str:
+            guarded.happenings.note("began")
             try:
                 await asyncio.Event().wait()
             finally:

@@ -183,10 +183,6 @@ def test_the_capability_may_be_given_to_one_run() -> None:
     asyncio.run(main())
 
 
-async def _settled(turn: int) -> None:
-    await settled()
-
-
 async def _until(happenings: Happenings, turn: int) -> None:
     if turn < 2:
         await happenings.until(f"ran {'ab'[turn]}")
@@ -210,8 +206,9 @@ def test_a_call_starts_when_the_stream_has_its_arguments(drive: Drive) -> None:
 
 def test_predictors_get_the_history_and_the_tools() -> None:
     async def main() -> None:
-        script = Script([("look", {"q": "a"})], "done", before=_settled)
+        script = Script([("look", {"q": "a"})], "done")
         oracle = Oracle(script)
+        script.before = oracle.decided
         agent = Agent(
             script.model(),
             instructions="Be brief.",
@@ -270,6 +267,7 @@ def test_a_running_speculation_ends_with_its_run() -> None:
         happenings = Happenings()
 
         async def look(q: str) -> str:
+            happenings.note("began")
             try:
                 await asyncio.Event().wait()
             finally:
@@ -277,8 +275,7 @@ def test_a_running_speculation_ends_with_its_run() -> None:
             return ""
 
         async def until_speculated(turn: int) -> None:
-            await happenings.until("SpeculationStarted")
-            await asyncio.sleep(0)
+            await happenings.until("began")
 
         script = Script("no call", before=until_speculated)
         drafts = ScriptedSpeculator([_call("look", q="a")])
@@ -453,9 +450,11 @@ def test_options_hold_for_the_selected_tools(options: Any, reads: int) -> None:
 def test_a_preparation_is_committed_by_the_call_or_discarded(made: bool) -> None:
     async def main() -> None:
         done: list[str] = []
+        prepared = asyncio.Event()
 
         async def draft(q: str) -> str:
             done.append(f"drafted {q}")
+            prepared.set()
             return q
 
         async def post(drafted: str) -> str:
@@ -469,7 +468,11 @@ def test_a_preparation_is_committed_by_the_call_or_discarded(made: bool) -> None
         async def send(q: str) -> str:
             return await post(await draft(q))
 
-        script = Script([("send", {"q": "a" if made else "b"})], "done", before=_settled)
+        async def until_prepared(turn: int) -> None:
+            await asyncio.wait_for(prepared.wait(), 20)
+            await settled()
+
+        script = Script([("send", {"q": "a" if made else "b"})], "done", before=until_prepared)
         speculation = SpeculateTools[None](ScriptedSpeculator([_call("send", q="a")]))
         await Agent(script.model(), tools=[send], capabilities=[speculation]).run("go")
 
@@ -516,8 +519,7 @@ def test_max_concurrency_counts_over_all_runs() -> None:
 
         async def until_decided(turn: int) -> None:
             if turn == 0:
-                await happenings.until("DraftArrived", 2)
-                await asyncio.sleep(0.01)
+                await happenings.until("refused look: max_concurrency of the tool is reached")
 
         script = Script([("look", {"q": "a"})], "done", before=until_decided)
         release = asyncio.Event()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import inspect
 import re
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.speculators import CodeSpeculator, EnsembleSpeculator
 from agentrt.speculators.code.program import Program
 from agentrt.speculators.code.statements import Statements
+from agentrt.testing import run_in_virtual_time
 
 pytestmark = pytest.mark.usefixtures("prediction_is_free")
 
@@ -61,8 +64,7 @@ class Agent:
         """Write the answer by its words."""
         for piece in re.findall(r"\s*\S+|\s+$", answer):
             yield TextDelta(piece)
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await asyncio.sleep(1)
         self.log.append("answered")
 
 
@@ -78,7 +80,7 @@ async def execute(code: str, names: dict[str, Any]) -> None:
 
 
 def run(agent: Agent) -> SpeculationReport:
-    return asyncio.run(agent.run())
+    return run_in_virtual_time(agent.run)
 
 
 def test_calls_start_while_the_code_is_being_written() -> None:
@@ -119,8 +121,7 @@ def test_what_is_read_after_a_file_was_written_is_what_was_written(tmp_path: Pat
         async with SpeculationSession([look], [CodeSpeculator([look])]) as session:
             with session.turn([], []) as turn:
                 turn.observe(TextDelta(f"<code>\n{code}\n</code>"))
-                for _ in range(20):
-                    await asyncio.sleep(0)
+                await asyncio.sleep(1)
                 turn.bind([])
             printed: list[str] = []
             await asyncio.to_thread(exec, code, {"look": look, "print": printed.append})
@@ -134,7 +135,8 @@ def test_what_is_read_after_a_file_was_written_is_what_was_written(tmp_path: Pat
         f"from pathlib import Path\nPath({path!r}).write_text('new')",
         f"exec('from pathlib import Path; Path(name).write_text(text)', {names!r})",
     ):
-        assert asyncio.run(main(f"{write}\nprint(look({path!r}))")) == ["new"]
+        code = f"{write}\nprint(look({path!r}))"
+        assert run_in_virtual_time(functools.partial(main, code)) == ["new"]
 
 
 def test_a_call_that_the_code_does_not_reach_is_wasted_and_does_not_stop_its_tool() -> None:
@@ -166,30 +168,31 @@ def test_code_in_an_argument_of_a_call(positional: bool) -> None:
                 turn.observe(CallStarted(0, "python"))
                 turn.observe(CallArgumentsDelta(0, '{"source": "x = '))
                 turn.observe(CallArgumentsDelta(0, f'{call}"}}'))
-                for _ in range(20):
-                    await asyncio.sleep(0)
+                await asyncio.sleep(1)
                 assert agent.log == ["read x"]
                 turn.bind([])
             assert await agent.read("x") == "x: old"
             assert session.report().total.claims == 1
 
-    asyncio.run(main())
+    run_in_virtual_time(main)
 
 
 def test_sync_code_in_a_thread_claims_too() -> None:
     runs: list[str] = []
 
+    started = threading.Event()
+
     @speculable
     def look(q: str) -> str:
         runs.append(q)
+        started.set()
         return f"found {q}"
 
     async def main() -> None:
         async with SpeculationSession([look], [CodeSpeculator([look])]) as session:
             with session.turn([], []) as turn:
                 turn.observe(TextDelta('<code>\nprint(look("a"))\n</code>'))
-                for _ in range(20):
-                    await asyncio.sleep(0)
+                assert await asyncio.to_thread(started.wait, 20)
                 turn.bind([])
             printed: list[str] = []
             await asyncio.to_thread(exec, 'print(look("a"))', {"look": look, "print": printed.append})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -181,10 +181,18 @@ def test_a_slow_worker_drops_work_instead_of_piling_it_up(predictor: PatternSpec
 def test_in_a_session_it_learns_from_turns_and_its_drafts_are_claimed() -> None:
     started = threading.Event()
 
+    decided = threading.Semaphore(0)
+
     class Observer:
         def on_event(self, event: SpeculationEvent) -> None:
             if isinstance(event, SpeculationStarted):
                 started.set()
+
+    class Predictor(PatternSpeculator):
+        async def drafts(self, request: DraftRequest) -> AsyncIterator[ToolCall]:
+            async for draft in super().drafts(request):
+                yield draft
+            decided.release()
 
     @speculable
     def list_orders(customer: str) -> list[str]:
@@ -194,14 +202,18 @@ def test_in_a_session_it_learns_from_turns_and_its_drafts_are_claimed() -> None:
     def read_order(order_id: str) -> str:
         return f"contents of {order_id}"
 
-    predictor = PatternSpeculator()
-    with SpeculationSession([list_orders, read_order], [predictor], observers=[Observer()]) as session:
+    predictor = Predictor()
+    free = SpeculationConfig(wasted_second_weight=0)  # the first drafts are wrong
+    with SpeculationSession(
+        [list_orders, read_order], [predictor], config=free, observers=[Observer()]
+    ) as session:
         for number in range(8):
             conversation = Conversation(f"C{number}", [f"C{number}-1", f"C{number}-2"])
             for place, (request, calls) in enumerate(conversation.turns()):
                 calls = [ToolCall(call.name, call.arguments, f"c{number}.{place}") for call in calls]
                 started.clear()
                 with session.turn(request.messages, request.tools) as turn:
+                    assert decided.acquire(timeout=20)
                     if number == 7 and calls:
                         assert started.wait(20)  # by now it is sure of every call
                     turn.bind(calls)

@@ -6,8 +6,9 @@ import json
 import re
 
 _STRING_END = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
+# Behind escaped backslashes, after which a "u" begins no escape. A high surrogate may be half of a pair.
 _INCOMPLETE_ESCAPE = re.compile(
-    r"\\(?:u[0-9a-fA-F]{0,3})?$|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?$"
+    r"(?<!\\)(?:\\\\)*(\\u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{0,3})?))$"
 )
 
 
@@ -81,7 +82,7 @@ class ArgumentCode:
         self._over = self._text.startswith('"')
         incomplete = _INCOMPLETE_ESCAPE.search(piece)
         if incomplete is not None and not self._over:
-            piece, self._text = piece[: incomplete.start()], piece[incomplete.start() :] + self._text
+            piece, self._text = piece[: incomplete.start(1)], piece[incomplete.start(1) :] + self._text
         try:
             code: str = json.loads(f'"{piece}"', strict=False)
         except ValueError:  # no JSON: what follows is not read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentrt.speculators.code.blocks import ArgumentCode, FencedCode
@@ -30,6 +30,8 @@ def test_code_between_fences(cuts: list[int]) -> None:
 
 @examples(100)
 @given(st.text(max_size=40), st.booleans(), st.lists(st.integers(0, 1000), max_size=40))
+@example(r'print("a\n\\", "\u0041")', True, list(range(100)))
+@example("😀\\", True, list(range(100)))
 def test_code_in_an_argument(code: str, ascii: bool, cuts: list[int]) -> None:
     text = json.dumps({"title": "x\\", "code": code, "then": "more"}, ensure_ascii=ascii)
     reader = ArgumentCode("code")

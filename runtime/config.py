@@ -70,7 +70,11 @@ class RuntimeConfig(Settings, strict=True):
     """Scheduling policy. All but the default are baselines for comparison."""
 
     quantum_s: float = Field(default=0.025, gt=0, le=0.1)
-    """Target for the longest kernel, in seconds: how long a proactive kernel may delay a reactive request."""
+    """Target for the longest kernel, in seconds: how long a proactive kernel may delay a reactive request.
+
+    On a CPU, kernels of proactive prompts take up to four times as long while no request is reactive. One
+    that arrives interrupts them.
+    """
 
     promote_after_s: float | None = Field(default=None, gt=0)
     """Age in seconds at which a proactive request is promoted, so that it does not starve; None for the

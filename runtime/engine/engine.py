@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
+from agentrt.priority import Priority
 
 from ..context.block_hashes import BlockHashes
 from ..context.swap.chunks import ChunkLoad
@@ -52,7 +53,8 @@ _Command: TypeAlias = tuple[Callable[[Any], None], Any]
 class Engine:
     """Runs requests on one platform until closed. Only methods that say so may be called on other threads.
 
-    A running kernel is never interrupted: commands take effect when it has ended.
+    Commands take effect when the running kernel has ended. A reactive request interrupts one of a background
+    prompt, where the platform has one XPU.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class Engine:
         self._reclaimed = False
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
         self._stopped = threading.Event()
-        self._place = (group or EngineGroup()).join(self._wake, scheduler.policy.promoted_stride)
+        self._place = (group or EngineGroup()).join(
+            self._wake, self._interrupt, scheduler.policy.promoted_stride
+        )
         if swapper is not None:
             swapper.start(self._post_loads, self._post_copied)
         self._start_thread()
@@ -135,6 +139,8 @@ class Engine:
             if self._shutdown is not None:
                 raise self._shutdown_error()
             self._commands.put((self._outputs.add, submitted))
+        if request.priority is Priority.REACTIVE:
+            self._interrupt()
         return submitted
 
     def cancel(self, request: EngineRequest) -> None:
@@ -304,9 +310,19 @@ class Engine:
         error.__cause__ = self._shutdown.__cause__
         return error
 
+    def _interrupt(self) -> None:
+        """Have the engine thread look at once for what is more urgent than a background prompt. Thread-safe.
+
+        Whatever is more urgent has to be known to it already.
+        """
+        if self._single_xpu:
+            self._platform.xpus[Role.DECODE].interrupt()
+
     def _run_commands(self, *, wait: bool) -> bool:
         """Run the queued commands, or ``wait`` for one until a timeout; False when closed."""
         commands = self._commands
+        if self._single_xpu:
+            self._platform.xpus[Role.DECODE].allow_kernels()  # before the commands of those who interrupt
         while wait or not commands.empty():
             try:
                 command = commands.get(timeout=self._wait_timeout())
@@ -351,7 +367,11 @@ class Engine:
         """Start the kernels that the scheduler selects; return whether the next step may follow at once."""
         now = self._platform.now()
         self._outputs.expire(now)
-        scheduled = self._scheduler.schedule(now, background=self._background_may_run(now))
+        scheduled = self._scheduler.schedule(
+            now,
+            background=self._background_may_run(now),
+            reactive_elsewhere=not self._place.alone and self._place.others_reactive,
+        )
         self._release_dropped()
         for kernel in scheduled:
             self._start_kernel(kernel, now)
@@ -395,11 +415,19 @@ class Engine:
             xpu.submit(scheduled.kernel, context, self._post)
             return
         on_lost = functools.partial(self._start_thread, role)
-        done = xpu.run(scheduled.kernel, context, self._scheduler.hang_timeout_s(scheduled.cost), on_lost)
-        if done is not None:
-            self._kernel_done(done)
-        else:
+        done = xpu.run(
+            scheduled.kernel,
+            context,
+            self._scheduler.hang_timeout_s(scheduled.cost),
+            on_lost,
+            interruptible=batch.interruptible and len(scheduled.kernel.segments) == 1,
+        )
+        if done is None:
             self._kernel_hung(role)
+        elif done.interrupted:
+            self._kernel_interrupted(done)
+        else:
+            self._kernel_done(done)
 
     def _post(self, done: KernelDone) -> None:
         """Queue the end of a kernel; called on a thread of an XPU."""
@@ -450,6 +478,13 @@ class Engine:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
             self._next_reclaim = done.ended + _RECLAIM_AFTER_S
             self._platform.reclaim(_RECLAIM_AFTER_S)
+
+    def _kernel_interrupted(self, done: KernelDone) -> None:
+        self._progress = done.ended
+        self._reclaimed = False
+        for trace in self._outputs.traces:
+            trace.record(done, self._scheduler.batch_on(done.role))
+        self._scheduler.interrupt_kernel(done.role)
 
     def _ran_as_estimated(self, done: KernelDone) -> bool:
         """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""

@@ -40,6 +40,8 @@ class TracedKernel:
     """Whether one of its requests is reactive."""
     request_ids: tuple[str, ...]
     tokens: int
+    interrupted: bool = False
+    """Whether it ended early for a reactive request, and is run again later."""
 
     @property
     def priority(self) -> str:
@@ -112,7 +114,7 @@ class Trace:
         self._answers.append(answer)
 
     def record(self, done: KernelDone, batch: Batch) -> None:
-        """Record a kernel of ``batch`` that has ended."""
+        """Record a kernel of ``batch`` that has ended, or was interrupted."""
         sequences = batch.sequences
         self._kernels.append(
             TracedKernel(
@@ -127,6 +129,7 @@ class Trace:
                 reactive=any(sequence.priority is Priority.REACTIVE for sequence in sequences),
                 request_ids=tuple(sequence.request_id for sequence in sequences),
                 tokens=done.context.shape.tokens,
+                interrupted=done.interrupted,
             )
         )
 
@@ -167,6 +170,7 @@ def _event(kernel: TracedKernel, track: int, begin: float) -> dict[str, Any]:
             "kind": kernel.kind,
             "requests": list(kernel.request_ids),
             "tokens": kernel.tokens,
+            **({"interrupted": True} if kernel.interrupted else {}),
         },
     }
 

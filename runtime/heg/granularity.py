@@ -24,7 +24,8 @@ _TYPICAL_PAST: Final = 1024
 _DECODE_STEP: Final = BatchShape(1, 1, _TYPICAL_PAST, 1)
 
 _AS_GOOD: Final = 1.02
-"""Among granularities within this factor of the best, noise of a profile, the fewest segments win."""
+"""Among granularities within this factor of the best, noise of a profile, the fewest segments win, and then
+the longest chunks: a batch has fixed costs as well."""
 
 _FREE_SCRATCH: Final = 64 * 2**20
 _FREE_SCRATCH_SHARE: Final = 0.2
@@ -38,6 +39,7 @@ def choose_granularity(
     block_tokens: int,
     max_chunk_tokens: int,
     quantum_s: float,
+    interruptible_s: float | None = None,
 ) -> ExecutionGraph:
     """Choose the segments that the model of ``profile`` is cut into, and the longest prefill chunk.
 
@@ -45,7 +47,8 @@ def choose_granularity(
     within one quantum. But each segment keeps scratch memory for the longest chunk. A candidate's cost is the
     product of its decode time, its prefill time and the factor by which it exceeds the free scratch memory.
 
-    ``max_chunk_tokens`` is rounded up to whole KV blocks.
+    ``max_chunk_tokens`` is rounded up to whole KV blocks. For ``interruptible_s`` see
+    :class:`ExecutionGraph`.
 
     ``seams`` are the layers in front of which the model can be cut. Warns if a kernel will take longer than
     :data:`CEILING_S`.
@@ -64,15 +67,18 @@ def choose_granularity(
                 block_tokens=block_tokens,
                 max_chunk_tokens=chunk,
                 quantum_s=quantum_s,
+                interruptible_s=interruptible_s,
             )
             candidates.append((_cost(graph, profile), graph))
             chunk //= 2
     least = min(cost for cost, _ in candidates)
     _, chosen = min(
         (candidate for candidate in candidates if candidate[0] <= least * _AS_GOOD),
-        key=lambda candidate: (len(candidate[1].bounds), candidate[0]),
+        key=lambda candidate: (len(candidate[1].bounds), -candidate[1].max_chunk_tokens, candidate[0]),
     )
-    longest = _longest_kernel(chosen)
+    longest = max(
+        _longest_kernel(chosen, shape) for shape, limit in _limits(chosen) if limit <= chosen.quantum_s
+    )
     if longest > max(CEILING_S, quantum_s):
         warnings.warn(
             f"a kernel of this model takes about {longest * 1e3:.0f} ms even at one KV block of tokens, so "
@@ -95,7 +101,7 @@ def _cost(graph: ExecutionGraph, profile: Profile) -> float:
     chunks = _longest_chunks(graph, _TYPICAL_PAST)
     prefill = sum(graph.estimate_seconds(chunk) / chunk.tokens for chunk in chunks)
     decode = graph.estimate_seconds(_DECODE_STEP)
-    overrun = max(1.0, _longest_kernel(graph) / graph.quantum_s)
+    overrun = max(1.0, *(_longest_kernel(graph, shape) / limit for shape, limit in _limits(graph)))
     # The power of two of the overrun decides first; the rest counts among equals only.
     broken = 0 if overrun == 1.0 else math.ceil(math.log2(overrun)) + 1
     weights = profile.layers * profile.layer_bytes + profile.head_bytes
@@ -105,12 +111,22 @@ def _cost(graph: ExecutionGraph, profile: Profile) -> float:
     return prefill * decode * excess * 1e6**broken
 
 
-def _longest_kernel(graph: ExecutionGraph) -> float:
-    """Seconds of the longest kernel of the typical chunks, on every route, and of the decode step."""
-    shapes = [*_longest_chunks(graph, _TYPICAL_PAST), _DECODE_STEP]
-    return max(
-        graph.longest_kernel_s(shape, avoid=avoid) for shape in shapes for avoid in (None, Role.PREFILL)
-    )
+def _limits(graph: ExecutionGraph) -> list[tuple[BatchShape, float]]:
+    """The typical chunks and the decode step, each with what its kernels may take, in seconds.
+
+    A chunk that can be interrupted is made as short as one block once a request is more urgent.
+    """
+    limits = [(_DECODE_STEP, graph.quantum_s)]
+    if graph.interruptible_s is not None:
+        limits.append((BatchShape(graph.block_tokens, 1, _TYPICAL_PAST, 0), graph.quantum_s))
+    for chunk in _longest_chunks(graph, _TYPICAL_PAST):
+        limits.append((chunk, graph.interruptible_s or graph.quantum_s))
+    return limits
+
+
+def _longest_kernel(graph: ExecutionGraph, shape: BatchShape) -> float:
+    """Seconds of the longest kernel of a batch of ``shape``, on every route."""
+    return max(graph.longest_kernel_s(shape, avoid=avoid) for avoid in (None, Role.PREFILL))
 
 
 def _longest_chunks(graph: ExecutionGraph, past_tokens: int) -> list[BatchShape]:

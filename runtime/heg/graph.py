@@ -41,17 +41,21 @@ class ExecutionGraph:
         block_tokens: int,
         max_chunk_tokens: int,
         quantum_s: float,
+        interruptible_s: float | None = None,
     ) -> None:
         """``bounds`` are the first layers of the compiled segments, from 0 upward.
 
         ``max_chunk_tokens`` bounds fused prompt chunks from above; no kernel takes longer than ``quantum_s``
-        by ``cost_model`` if the granularity of layers and blocks allows it.
+        by ``cost_model`` if the granularity of layers and blocks allows it. Where kernels of prompt chunks
+        can be interrupted while they run, ``interruptible_s`` is the limit of these.
         """
         self.cost_model = cost_model
         self.bounds: Final = bounds
         self.block_tokens: Final = block_tokens
         self.max_chunk_tokens: Final = max_chunk_tokens
         self.quantum_s: Final = quantum_s
+        self.interruptible_s: Final = interruptible_s
+        """Longest kernel of a prompt chunk that can be interrupted, in seconds; None where none can be."""
         self.static_tokens: Final = cost_model.static_tokens if len(bounds) > 1 else None
         """Tokens in a chunk that can take the split route; None if no chunk can."""
         self.decode_tokens: Final = None if self.static_tokens is None else cost_model.decode_tokens
@@ -161,13 +165,16 @@ class ExecutionGraph:
         """Return the tokens of a batch whose first prompt chunk has ``left`` tokens to come.
 
         The static shape where chunks are split between XPUs and that many are left. Otherwise the longest
-        chunk behind ``past_tokens`` of which each compiled segment takes at most ``kernel_s`` (one quantum if
-        None), in whole blocks, at least one. What the first chunk does not use is for other sequences.
+        chunk behind ``past_tokens`` of which each compiled segment takes at most ``kernel_s`` (if None, as
+        long as it may while no request is more urgent), in whole blocks, at least one. What the first chunk
+        does not use is for other sequences.
         """
         past = _round_up(past_tokens)
         if self.static_tokens is not None and left >= self.static_tokens and self._attends_in_time(past):
             return self.static_tokens
-        return self._fused_chunk(past, self.quantum_s if kernel_s is None else kernel_s)
+        if kernel_s is None:
+            kernel_s = self.interruptible_s or self.quantum_s
+        return self._fused_chunk(past, kernel_s)
 
     def longest_kernel_s(self, shape: BatchShape, *, avoid: Role | None = None) -> float:
         """Return the seconds of a batch's longest kernel, on the route of :meth:`kernels_for`.

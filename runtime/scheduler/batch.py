@@ -53,6 +53,11 @@ class Batch:
     """The XPU that runs one of its kernels now."""
     preempted: bool = False
     """Whether a more urgent kernel has been launched since the batch's last kernel."""
+    interruptible: bool = False
+    """Whether a kernel of it may be interrupted and run once more: its chunks begin with their blocks, so
+    that keys and values are written as before."""
+    interrupted: bool = False
+    """Whether a kernel of it was, so that it has written to its blocks even if it is at its first kernel."""
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -63,6 +68,11 @@ class Batch:
     def is_background(self) -> bool:
         """Whether all its sequences are background work."""
         return self.level > REACTIVE_LEVEL
+
+    @property
+    def has_written(self) -> bool:
+        """Whether kernels of it have run, so that it has written keys and values."""
+        return self.context.position > 0 or self.interrupted
 
     @property
     def promoted(self) -> bool:

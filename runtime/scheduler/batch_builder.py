@@ -14,7 +14,7 @@ from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
 from .draft_lengths import DraftLengths
-from .policy import Policy
+from .policy import Policy, Preemption
 from .queues import RequestQueues
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
 
@@ -63,12 +63,17 @@ class BatchBuilder:
         """Start a batch of the ready sequences that fit in it; None if none is ready."""
         chunks = self._schedule_chunks(stage, level)
         self._draft_lengths.shorten(chunks, self._graph.decode_seconds)
-        self._trim(chunks, self.kernel_limit_s(stage, level))
+        interruptible_s = self._interruptible_s(level) if stage is Stage.PREFILL else None
+        if interruptible_s is not None and self._begin_blocks(chunks):
+            self._trim(chunks, interruptible_s)
+        else:
+            self._trim(chunks, self.kernel_limit_s(stage, level))
         if not chunks:
             return None
         shape = shape_of(chunks)
         self._draft_lengths.note(shape.tokens)
-        return self._batches.start(chunks, stage, shape)
+        interruptible = interruptible_s is not None and self._begin_blocks(chunks)
+        return self._batches.start(chunks, stage, shape, interruptible=interruptible)
 
     def repeat(self, completed: Batch) -> Batch | None:
         """Start the next decode of all sequences of a ``completed`` batch, none of which has ended.
@@ -184,6 +189,21 @@ class BatchBuilder:
                 break
         return chosen
 
+    def _interruptible_s(self, level: int) -> float | None:
+        """Longest kernel of new prompt chunks of ``level`` while nothing is more urgent than they are.
+
+        None if a more urgent request could not interrupt it, or is there already.
+        """
+        policy = self._policy
+        interrupted = policy.by_priority and policy.preemption is Preemption.KERNEL and not policy.time_share
+        if level == REACTIVE_LEVEL or not interrupted or self._queues.has_urgent_work:
+            return None
+        return self._graph.interruptible_s
+
+    def _begin_blocks(self, chunks: Iterable[ScheduledChunk]) -> bool:
+        """Whether each chunk begins with a KV block; see :attr:`Batch.interruptible`."""
+        return not any(chunk.sequence.computed_tokens % self._graph.block_tokens for chunk in chunks)
+
     def kernel_limit_s(self, stage: Stage, level: int) -> float:
         """Longest kernel of a batch that may be shorter: the quantum if more urgent work may wait for it."""
         policy = self._policy
@@ -212,13 +232,18 @@ class BatchBuilder:
     def _token_budget(self, first: Sequence) -> int:
         """Tokens in a batch whose first prompt is ``first``: the most whose kernels stay within their limit.
 
-        The limit of a kernel is the quantum, and for reactive prompts the policy's ``reactive_kernel_s``.
+        The limit of a kernel is the quantum, for reactive prompts the policy's ``reactive_kernel_s``, and for
+        background prompts that can be interrupted that of :meth:`_interruptible_s`.
         """
         policy = self._policy
         if policy.chunk_tokens is not None:
             return policy.chunk_tokens
         past, left = first.computed_tokens, first.prefill_end - first.computed_tokens
-        within_quantum = self._graph.token_budget(past, left)
+        begins_block = past % self._graph.block_tokens == 0
+        longest_s = self._interruptible_s(first.level) if begins_block else None
+        if longest_s is not None:
+            return self._graph.token_budget(past, left, longest_s)
+        within_quantum = self._graph.token_budget(past, left, self._graph.quantum_s)
         if first.is_background or not policy.by_priority:
             return within_quantum
         longer = self._graph.token_budget(past, left, policy.reactive_kernel_s)

@@ -46,12 +46,18 @@ class BatchesInProgress:
         """Those of ``sequences`` that are in no batch, in order."""
         return [sequence for sequence in sequences if sequence not in self._batch_of]
 
-    def start(self, chunks: list[ScheduledChunk], stage: Stage, shape: BatchShape) -> Batch:
-        """Start a batch of ``chunks``, of ``shape``, whose sequences hold the blocks it writes to."""
+    def start(
+        self, chunks: list[ScheduledChunk], stage: Stage, shape: BatchShape, *, interruptible: bool = False
+    ) -> Batch:
+        """Start a batch of ``chunks``, of ``shape``, whose sequences hold the blocks it writes to.
+
+        For ``interruptible`` see :class:`Batch`.
+        """
         # A batch of decodes may have as many tokens as a static chunk, but begins where decodes may run.
         avoid = Role.PREFILL if stage is Stage.DECODE and not self._graph.decodes_split else None
         context = BatchContext(next(self._ids), None, shape, self._graph.kernels_for(shape, avoid=avoid))
-        batch = Batch(chunks, stage, min(chunk.sequence.level for chunk in chunks), context)
+        level = min(chunk.sequence.level for chunk in chunks)
+        batch = Batch(chunks, stage, level, context, interruptible=interruptible)
         self._batches.append(batch)
         for chunk in chunks:
             self._batch_of[chunk.sequence] = batch
@@ -96,16 +102,16 @@ class BatchesInProgress:
                 self._block_manager.release(sequence)
                 continue
             self._block_manager.abandon(sequence)
-            if batch.context.position > 0 and self._block_manager.rewind_to_block(sequence):
+            if batch.has_written and self._block_manager.rewind_to_block(sequence):
                 self._resume(sequence)
 
     def drop_unstarted(self) -> None:
-        """Drop batches of which no kernel has been launched.
+        """Drop batches of which no kernel has run.
 
         Their sequences are then in no batch, and the next :meth:`Scheduler.schedule` builds batches of them
         and of sequences that have arrived meanwhile.
         """
-        for batch in [b for b in self._batches if not b.context.position and b.running_on is None]:
+        for batch in [b for b in self._batches if not b.has_written and b.running_on is None]:
             self.drop(batch)
 
     def fail(self, batch: Batch, *, hung: bool) -> list[Sequence]:

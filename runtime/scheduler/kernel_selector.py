@@ -72,11 +72,14 @@ class KernelSelector:
         """Decide by the present costs of the graph."""
         self._costs.clear()
         # Where a block of a prompt beside decodes exceeds the quantum, prompts would wait until those end.
+        # Prompts that can be interrupted are computed in larger chunks, which decodes could not share: run
+        # once more, they would write keys and values that are quantised otherwise.
         graph, most = self._graph, self._max_batch_size
         smallest = BatchShape(graph.block_tokens + most - 1, most, 0, most)
         self._mixes = (
             self._policy.background_mixes
             and len(self._roles) == 1
+            and graph.interruptible_s is None
             and graph.longest_kernel_s(smallest) <= graph.quantum_s
         )
 
@@ -144,6 +147,8 @@ class KernelSelector:
 
         Batches in progress come before a new one; batches that wait for another XPU come last, rerouted.
         """
+        if level != REACTIVE_LEVEL and self._queues.has_urgent_work:
+            self._drop_longer_than_quantum()
         for stage in self._stages(level, now):
             in_progress = [batch for batch in self._batches if batch.level == level and batch.stage is stage]
             paused = [batch for batch in in_progress if batch.running_on is None]
@@ -161,6 +166,14 @@ class KernelSelector:
                 kernels = self._rerouted(batch) if role is Role.DECODE else None
                 if kernels is not None:
                     yield self._candidate(batch, kernels, role)
+
+    def _drop_longer_than_quantum(self) -> None:
+        """Drop the paused batches whose next kernel may be so long only while nothing is more urgent."""
+        paused = [batch for batch in self._batches if batch.interruptible and batch.running_on is None]
+        for batch in paused:
+            candidate = self._candidate(batch, batch.context.kernels, Role.DECODE)
+            if candidate.cost.seconds > self._graph.quantum_s:
+                self._batches.drop(batch)
 
     def _background_within_credit(self, role: Role) -> Iterator[_Candidate]:
         """Kernels on ``role``, within the earned time, of background batches that began on another XPU.
@@ -270,7 +283,7 @@ class KernelSelector:
         Nothing is copied or recomputed; a preempted batch resumes with its next kernel.
         """
         for batch in self._batches:
-            started = batch.context.position > 0 and batch.running_on is None
+            started = batch.has_written and batch.running_on is None
             if started and batch.level > level and not batch.preempted:
                 batch.preempted = True
                 self.preemptions += 1

@@ -47,6 +47,8 @@ class RequestQueues:
         self.update_costs()
         self.by_level: dict[int, FairQueue] = {}
         """The queue of each priority level, the most urgent level first."""
+        self.reactive_elsewhere = False
+        """Whether another engine on this machine has reactive work."""
         self.running: list[Sequence] = []
         """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
         self.promoted: set[Sequence] = set()
@@ -79,6 +81,11 @@ class RequestQueues:
         """Whether any sequence that is not background waits or runs."""
         waiting = self.by_level.get(REACTIVE_LEVEL)
         return bool(waiting) or any(not sequence.is_background for sequence in self.running)
+
+    @property
+    def has_urgent_work(self) -> bool:
+        """Whether anything on this machine is more urgent than background work."""
+        return self.reactive_elsewhere or self.has_reactive_work
 
     def in_serving_order(self, most: int) -> list[Sequence]:
         """Return at most ``most`` sequences: the running ones, then those that are served next."""

@@ -7,7 +7,9 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
   in the reactive decode batch up to B_max (§6.3, intra-XPU), and XPUs that reactive work does not use
   (inter-XPU). By aging (§6.5), background work that is promoted after some time gets every eighth kernel.
 - **Kernel-level preemption.** A batch is preempted between two of its kernels by not submitting the next one
-  (§6.2). Nothing is copied or computed again.
+  (§6.2). Nothing is copied or computed again. While nothing is more urgent, kernels of background prompts may
+  be longer than the quantum, where the caller can interrupt them: these are computed again, from their first
+  operation.
 - **Prefill and decode are separate batches** (§5.2), except in mixed batches of background work. Within a
   level prompts go first, so that the decode batch fills up, but they delay decodes no longer than the
   policy's gap.
@@ -300,6 +302,18 @@ class Scheduler:
             self._builder.evict_background_prompts()
         return None
 
+    def interrupt_kernel(self, role: Role) -> None:
+        """Note that the kernel on ``role``, of an :attr:`~Batch.interruptible` batch, ended unfinished.
+
+        It will be started again.
+        """
+        self._only_batch = None
+        batch = self._active.remove(role).batch
+        batch.running_on = None
+        batch.interrupted = True
+        if batch.all_finished:
+            self._batches.drop(batch)
+
     def fail_kernel(self, role: Role, *, hung: bool) -> list[Sequence]:
         """Note that the kernel on ``role`` failed, or ``hung`` and may write to its blocks at any time.
 
@@ -366,15 +380,20 @@ class Scheduler:
 
     # Decisions.
 
-    def schedule(self, now: float, *, background: bool = True) -> list[ScheduledKernel]:
+    def schedule(
+        self, now: float, *, background: bool = True, reactive_elsewhere: bool = False
+    ) -> list[ScheduledKernel]:
         """Start the next kernel on every idle XPU where one may run; the caller submits them.
 
-        ``background`` says whether kernels of background work may start.
+        ``background`` says whether kernels of background work may start, ``reactive_elsewhere`` whether
+        another engine on this machine has reactive work, which they would delay.
         """
+        self._queues.reactive_elsewhere = reactive_elsewhere
         self._block_manager.release_expired(now)
         self._queues.promote_aged(now)
         only = self._only_batch
-        if only is not None and only.running_on is None and (background or not only.is_background):
+        may_run = background and not reactive_elsewhere
+        if only is not None and only.running_on is None and (may_run or not only.is_background):
             if only.context.next_kernel is None:
                 only = self._builder.repeat(only)
             if only is not None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..heg.kernel import BatchInputs, StateAccess
 from ..heg.partition import SCORE_WINDOWS
 from ..model.paged import STATE_INPUTS
+from .inference_shapes import Shape
 
 _FIRST_LENGTH: Final = 64
 _KEPT_TENSORS: Final = 64
@@ -98,6 +99,8 @@ class BatchBuffers:
         self._scored = scored
         self.tokens = 0
         """Tokens of the loaded batch."""
+        self.shape: Shape = ()
+        """Of the loaded batch; see :class:`InferenceShapes`."""
         self.current = 0
         """Which of its two buffers the residual stream is in."""
         self.version = 0
@@ -122,6 +125,7 @@ class BatchBuffers:
         self._activations: dict[str, _GrowableTensor] = {}
         self._rows = 0
         self._tables: list[tuple[list[int], int]] = []
+        self._blocks = 0
         self._logits: _GrowableTensor | None = None
 
     def load(self, inputs: BatchInputs) -> None:
@@ -147,6 +151,7 @@ class BatchBuffers:
         self._write_tables(inputs.block_tables)
         if inputs.states:
             self._write_states(inputs.states)
+        self.shape = (self.tokens, len(inputs.past_lens), self._blocks, self._rows)
 
     def input(self, name: str) -> ov.Tensor:
         """Return the tensor of one of the loaded batch's inputs."""
@@ -211,6 +216,7 @@ class BatchBuffers:
         for table in tables:
             indices += table
             begins.append(len(indices))
+        self._blocks = len(indices)
         self._write("block_indices", indices)
         self._write("block_indices_begins", begins)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -17,6 +18,7 @@ from ..model.dynamic_quantization import quantization_properties
 from ..model.openvino_core import openvino_core, openvino_message, piece_properties
 from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
+from .inference_shapes import InferenceShapes
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
 _LOGITS: Final = "logits"
@@ -97,15 +99,22 @@ class CompiledKernels:
             for kind, models in pieces.items()
         }
         self._last_runs: dict[Piece, float] = {}
+        self._shapes: defaultdict[Piece, InferenceShapes] = defaultdict(InferenceShapes)
 
     def bind(self, kind: KernelKind, index: int, caches: Mapping[str, ov.Tensor]) -> BoundInference:
         """Create an inference of piece ``index`` of ``kind``, with these caches and state tables."""
         pieces = self._compiled[kind]
-        return BoundInference(pieces[index], activations_of(kind, index, len(pieces)), caches)
+        activations = activations_of(kind, index, len(pieces))
+        return BoundInference(pieces[index], activations, caches, self._shapes[kind, index])
+
+    def shapes(self, kind: KernelKind, index: int) -> InferenceShapes:
+        """Return the shapes that piece ``index`` of ``kind`` was run with."""
+        return self._shapes[kind, index]
 
     def replace(self, kind: KernelKind, index: int, compiled: ov.CompiledModel) -> None:
         """Replace piece ``index`` of ``kind``, which must not be running, by one that computes the same."""
         self._compiled[kind][index] = compiled
+        self._shapes.pop((kind, index), None)
         self._last_runs.pop((kind, index), None)
 
     def compiled(self, kind: KernelKind, index: int) -> ov.CompiledModel:
@@ -184,13 +193,18 @@ class BoundInference:
     """An infer request of one compiled piece, bound to the buffers of a batch and the caches of the arena."""
 
     def __init__(
-        self, compiled: ov.CompiledModel, outputs: Sequence[str], caches: Mapping[str, ov.Tensor]
+        self,
+        compiled: ov.CompiledModel,
+        outputs: Sequence[str],
+        caches: Mapping[str, ov.Tensor],
+        shapes: InferenceShapes,
     ) -> None:
         """Create the infer request and bind the caches to it.
 
         ``outputs`` names the activations that it writes to the buffers; none for the piece that ends in
-        logits.
+        logits. All inferences of a piece share ``shapes``, as they share its operations.
         """
+        self.shapes = shapes
         self._compiled = compiled  # a request does not keep memory that the model only refers to
         self.request = compiled.create_infer_request()
         self.seconds = float("inf")

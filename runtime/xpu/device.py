@@ -13,11 +13,12 @@ import openvino as ov
 
 from agentrt.errors import ConfigurationError, DeviceLostError, EngineFailedError
 
-from ..heg.kernel import BatchContext, GraphLoad, Kernel, KernelKind, Role
+from ..heg.kernel import BatchContext, BatchInputs, GraphLoad, Kernel, KernelKind, Role
 from ..model.openvino_core import openvino_core, openvino_message
 from .buffers import BatchBuffers, BufferPool
 from .compiled import BoundInference, CompiledKernels
 from .graph_loader import GraphLoader
+from .interrupt import Interrupt, Interrupted, wait_until
 from .process_memory import release_free_memory
 from .protocol import GraphLoaded, KernelDone
 from .watchdog import GRACE_S, Watchdog
@@ -63,6 +64,7 @@ class OpenVINOXPU:
         self._work: SimpleQueue[_Work | None] | None = None
         self._thread: threading.Thread | None = None
         self._watchdog = Watchdog()
+        self._interrupt = Interrupt()
 
     @property
     def role(self) -> Role:
@@ -94,6 +96,8 @@ class OpenVINOXPU:
         context: BatchContext,
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
+        *,
+        interruptible: bool = False,
     ) -> KernelDone | None:
         """See :meth:`XPU.run`."""
         self._prepare(context)
@@ -105,7 +109,15 @@ class OpenVINOXPU:
             if on_lost is not None:
                 on_lost()
 
-        return self._execute(kernel, context, timeout_s, on_lost=lost)
+        return self._execute(kernel, context, timeout_s, on_lost=lost, interruptible=interruptible)
+
+    def interrupt(self) -> None:
+        """See :meth:`XPU.interrupt`. OpenVINO heeds it between two operations."""
+        self._interrupt.request()
+
+    def allow_kernels(self) -> None:
+        """See :meth:`XPU.allow_kernels`."""
+        self._interrupt.clear()
 
     def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
         """See :meth:`XPU.load`."""
@@ -160,6 +172,7 @@ class OpenVINOXPU:
         timeout_s: float,
         *,
         on_lost: Callable[[], None] | None = None,
+        interruptible: bool = False,
     ) -> KernelDone | None:
         """Run ``kernel``, its quick pieces on this thread if ``on_lost`` is given. None if it hangs."""
         epoch = self._epoch
@@ -167,24 +180,65 @@ class OpenVINOXPU:
         started = time.perf_counter()
         deadline = started + min(timeout_s, _LONGEST_WAIT_S)
         error: Exception | None = None
+        interrupted = False
         try:
             for index in kernel.segments:
                 inference = self._inference(buffers, kernel.kind, index)
+                if not inference.shapes.allow(buffers.shape):
+                    self._settle(kernel.kind, index)
                 for begin in inference.runs(buffers):
                     inference.bind(buffers, begin)
                     self._running = (inference, buffers)
-                    if not self._infer(inference, deadline, on_lost) or self._epoch != epoch:
+                    if interruptible:
+                        ended = self._interrupt.infer(inference.request, deadline)
+                    else:
+                        ended = self._infer(inference, deadline, on_lost)
+                    if not ended or self._epoch != epoch:
                         return None
+                inference.shapes.end(buffers.shape)
                 context.logits = inference.finish(buffers)
                 if inference.scored:
                     context.scores += inference.scores()
+        except Interrupted as interruption:
+            interrupted = True
+            if interruption.started:
+                inference.shapes.interrupt(buffers.shape)
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
+            if self._running is not None:
+                self._running[0].shapes.interrupt(buffers.shape)
         if self._epoch == epoch:
             self._running = None
-        ended = time.perf_counter()
-        self.kernels.note_run(kernel.kind, kernel.segments, ended)
-        return KernelDone(context, kernel, self._role, started, ended, error)
+        at = time.perf_counter()
+        self.kernels.note_run(kernel.kind, kernel.segments, at)
+        return KernelDone(context, kernel, self._role, started, at, error, interrupted)
+
+    def _settle(self, kind: KernelKind, index: int) -> None:
+        """Run a piece in another shape than those of an interruption (see :class:`InferenceShapes`)."""
+        pieces = self.kernels
+        tokens, sequences, blocks, rows = pieces.shapes(kind, index).unlike()
+        last = tokens - sequences + 1
+        buffers = self._pool.take(
+            BatchInputs(
+                token_ids=[0] * tokens,
+                position_ids=[0] * tokens,
+                past_lens=[0] * sequences,
+                subsequence_begins=[*range(sequences), tokens],
+                block_tables=[[0]] * (sequences - 1) + [[0] * (blocks - sequences + 1)],
+                max_context_len=last,
+                sampled_rows=[0] * rows,
+            )
+        )
+        # Of one block, which is nobody's.
+        caches = {
+            name: ov.Tensor(cache.element_type, ov.Shape([1, *cache.shape[1:]]))
+            for name, cache in self.caches.items()
+        }
+        inference = pieces.bind(kind, index, caches)
+        inference.bind(buffers)
+        inference.request.infer(share_inputs=True)
+        inference.shapes.end(buffers.shape)
+        self._pool.give_back(buffers)
 
     def _infer(self, inference: BoundInference, deadline: float, on_lost: Callable[[], None] | None) -> bool:
         """Run one inference; return whether it has ended at ``deadline``. ``on_lost`` as in `_execute`."""
@@ -193,8 +247,7 @@ class OpenVINOXPU:
             ended = self._watchdog.infer(inference.request, deadline, on_lost)
         else:
             inference.request.start_async(share_inputs=True)
-            left_ms = max(0, int((deadline - begun) * 1e3)) + 1
-            ended = inference.request.wait_for(left_ms)
+            ended = wait_until(inference.request, deadline)
         inference.seconds = time.perf_counter() - begun
         return bool(ended)
 

@@ -17,6 +17,7 @@ from ..model.openvino_core import openvino_message
 from .buffers import BatchBuffers
 from .compiled import BoundInference, activations_of
 from .graph_store import GraphStore
+from .inference_shapes import InferenceShapes
 from .protocol import GraphLoaded
 
 _CLOSE_S: Final = 10.0
@@ -82,7 +83,7 @@ def load_graph(store: GraphStore, load: GraphLoad, groups: int) -> ov.CompiledMo
     """
     compiled = store.read(load)
     outputs = activations_of(KernelKind.TOKENS, load.group, groups)
-    inference = BoundInference(compiled, outputs, caches={})
+    inference = BoundInference(compiled, outputs, caches={}, shapes=InferenceShapes())
     tokens = inference.static_tokens
     assert tokens is not None, "graphs of op groups have static shapes"
     buffers = BatchBuffers(tokens)

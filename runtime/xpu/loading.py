@@ -27,7 +27,7 @@ from ..heg.store import MachineFigures, ProfileStore, fingerprint
 from ..model.directory import ModelDirectory
 from ..model.kv_layout import KVLayout
 from ..model.openvino_core import openvino_core
-from ..model.paged import read_paged_graph
+from ..model.paged import STATE_TABLES, read_paged_graph
 from ..opening import OnOpeningStep, OpeningStep, ignore_step
 from .buffers import BufferPool
 from .compiled import CompiledKernels
@@ -39,6 +39,10 @@ from .profiler import Profiler
 
 _BUSY_SPREAD: Final = 0.2
 """Spread of repeated timings from which they are unreliable: other programs took the processor."""
+
+_INTERRUPTIBLE_QUANTA: Final = 4
+"""Quanta in the longest kernel that can be interrupted. What it has computed until then is lost: half of it
+on the average, which is 50 ms for each question of a user by default."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -129,7 +133,8 @@ def build_model(
     Raises:
         ConfigurationError: a device refuses the properties, or there is too little memory.
     """
-    partition = Partition(read_paged_graph(directory), scored_layers=scored_layers)
+    model = read_paged_graph(directory)
+    partition = Partition(model, scored_layers=scored_layers)
     if not partition.complete:
         warnings.warn(
             f"the graph of {directory.graph} can be cut in front of {len(partition.seams)} of its "
@@ -145,6 +150,7 @@ def build_model(
         block_tokens=profile.block_tokens,
         max_chunk_tokens=max_chunk_tokens,
         quantum_s=quantum_s,
+        interruptible_s=_INTERRUPTIBLE_QUANTA * quantum_s if _can_be_interrupted(model, devices) else None,
     )
     _check_memory(graph.footprint_bytes, kv_bytes, available_memory())
     pool = BufferPool(math.lcm(graph.static_tokens or 1, graph.decode_tokens or 1), scored=scored_layers > 0)
@@ -169,6 +175,16 @@ def build_model(
     return LoadedModel(
         OpenVINOPlatform(platform, xpus, pool), graph, profile, KVLayout.of(kernels.models), vocabulary
     )
+
+
+def _can_be_interrupted(model: ov.Model, devices: Mapping[Role, Device]) -> bool:
+    """Whether a kernel of ``model`` on ``devices`` ends soon when it is cancelled, and can be run once more.
+
+    The CPU heeds a cancellation between two operations. The states of a hybrid model are updated in place.
+    """
+    if any(port.get_any_name().startswith(STATE_TABLES) for port in model.inputs):
+        return False
+    return len(devices) == 1 and all(device.name.startswith("CPU") for device in devices.values())
 
 
 def _check_memory(footprint: int, kv_bytes: int, available: int | None) -> None:

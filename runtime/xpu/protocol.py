@@ -21,6 +21,8 @@ class KernelDone(NamedTuple):
     ended: float
     error: Exception | None = None
     """Why it failed, if it did; the residual stream is then undefined, and the batch must be restarted."""
+    interrupted: bool = False
+    """Whether it was interrupted (:meth:`XPU.interrupt`); it can be run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,12 @@ class XPU(Protocol):
         context: BatchContext,
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
+        *,
+        interruptible: bool = False,
     ) -> KernelDone | None:
         """Run ``kernel`` as :meth:`submit` would and wait for it on the calling thread, without the GIL.
+
+        An ``interruptible`` kernel is one segment, and ends early after :meth:`interrupt`.
 
         For platforms of one XPU, whose engine has nothing else to do meanwhile: a decode kernel of the nano
         model takes 0.3 ms, and a callback that wakes another thread adds a quarter to it.
@@ -71,6 +77,15 @@ class XPU(Protocol):
                 ``on_lost`` was called on another thread, which continues with :meth:`rebuild`. By the time
                 this is raised the XPU no longer uses anything of this call.
         """
+
+    def interrupt(self) -> None:
+        """End an interruptible kernel that :meth:`run` runs, or runs next, as soon as the device can.
+
+        Until :meth:`allow_kernels` no further one starts. Thread-safe; does not block. Other kernels go on.
+        """
+
+    def allow_kernels(self) -> None:
+        """Let interruptible kernels start again. Call it on the thread that calls :meth:`run`."""
 
     def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
         """Start to load a graph while kernels run, and return at once.

@@ -176,6 +176,8 @@ class SimulatedXPU:
         context: BatchContext,
         timeout_s: float,
         on_lost: Callable[[], None] | None = None,
+        *,
+        interruptible: bool = False,
     ) -> KernelDone | None:
         """See :meth:`XPU.run`. Advances the clock until the kernel ends; no thread is ever lost."""
         ended: list[KernelDone] = []
@@ -187,6 +189,12 @@ class SimulatedXPU:
             self._clock.advance_to(deadline)
             return None
         return ended[0]
+
+    def interrupt(self) -> None:
+        """See :meth:`XPU.interrupt`. Does nothing: no time passes while a kernel runs."""
+
+    def allow_kernels(self) -> None:
+        """See :meth:`XPU.allow_kernels`."""
 
     def load(self, load: GraphLoad, on_done: Callable[[GraphLoaded], None]) -> None:
         """See :meth:`XPU.load`. Takes its estimated time, longer where it shares the memory."""

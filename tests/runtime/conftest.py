@@ -123,12 +123,12 @@ class Gate:
         self._open = False
         monkeypatch.setattr(xpu, "run", self._wait_and_run)
 
-    def _wait_and_run(self, *arguments: Any) -> Any:
+    def _wait_and_run(self, *arguments: Any, **how: Any) -> Any:
         self.steps.append(self._scheduler.batch_on(Role.DECODE).chunks)
         self._arrived.release()
         if not self._open:
             self._go.acquire()
-        return self.run(*arguments)
+        return self.run(*arguments, **how)
 
     def arrived(self) -> list[ScheduledChunk]:
         """Wait until the engine stops before its next kernel; return the chunks of the batch."""

@@ -156,7 +156,7 @@ def test_a_lost_device_ends_every_request(
     running, waiting = submit(runtime, 40), submit(runtime, 40, priority=Priority.PROACTIVE)
     gate.arrived()
 
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **how: object) -> None:
         raise DeviceLostError("CPU", "it was pulled out.")
 
     monkeypatch.setattr(gate, "run", broken)

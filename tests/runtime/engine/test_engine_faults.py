@@ -40,11 +40,11 @@ class Faulty:
         monkeypatch.setattr(self._xpu, "run", self.run)
         monkeypatch.setattr(self._xpu, "rebuild", self.rebuild)
 
-    def run(self, kernel: Any, context: Any, *watched: Any) -> KernelDone | None:
+    def run(self, kernel: Any, context: Any, *watched: Any, **how: Any) -> KernelDone | None:
         if self.hang:
             self.hang -= 1
             return None
-        done = self._run(kernel, context, *watched)
+        done = self._run(kernel, context, *watched, **how)
         if self.fail and done is not None:
             self.fail -= 1
             error = EngineFailedError("out of luck. Try again.")

@@ -26,8 +26,8 @@ class GroupedMachine(Machine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.wakes = 0
-        self.place = self.group.join(self._wake, self.policy.promoted_stride)
+        self.wakes = self.interrupts = 0
+        self.place = self.group.join(self._wake, self._interrupt, self.policy.promoted_stride)
         self.watch = lambda kernel: self.place.note_kernel(background=kernel.scheduled.batch.is_background)
 
     def background_may_run(self) -> bool:
@@ -37,6 +37,9 @@ class GroupedMachine(Machine):
 
     def _wake(self) -> None:
         self.wakes += 1
+
+    def _interrupt(self) -> None:
+        self.interrupts += 1
 
 
 def two_machines(**changes: Any) -> tuple[GroupedMachine, GroupedMachine]:
@@ -113,6 +116,20 @@ def test_promoted_work_gets_one_kernel_in_eight_of_another_model() -> None:
     assert len(reactive) > 5 * 7
     assert len(reactive) // 7 - 1 <= len(promoted) <= len(reactive) // 7 + 1
     assert not started_within(first, 0.0, 0.05)
+    finish(background, first, second)
+
+
+def test_reactive_work_interrupts_the_background_of_others_once() -> None:
+    first, second = two_machines()
+    background = first.add(16, Priority.PROACTIVE, answer=40)
+    for _ in range(3):
+        step(first, second)
+    assert (first.interrupts, second.interrupts) == (0, 0)
+    finish(second.add(8, answer=10), first, second)
+    assert (first.interrupts, second.interrupts) == (1, 0)
+    step(first, second)
+    finish(second.add(8, answer=10), first, second)
+    assert first.interrupts == 2
     finish(background, first, second)
 
 

@@ -31,7 +31,7 @@ def profile(*, xpus: int = 1, decode_share: float = 0.8) -> Profile:
         layers=LayerCosts(
             segment_s=0.0,
             entry_s=0.0,
-            layer=Curve(counts=(1, 8, 16), seconds=(0.001, 0.001, 0.016)),
+            layer=Curve(counts=(1, 8, 16, 128), seconds=(0.001, 0.001, 0.016, 0.128)),
             head=Curve(counts=(1,), seconds=(0.0,)),
             read_s=0.0,
             pair_s=0.0,
@@ -90,6 +90,8 @@ class Machine:
     share_sampled: bool = False
     decode_share: float = 0.8
     quantum_s: float = QUANTUM
+    interruptible_s: float | None = None
+    max_chunk_tokens: int = 16
     state_rows: int = 0
     """State rows of a hybrid model; what a kernel reads and writes there is checked."""
     watch: Callable[[Kernel], None] | None = None
@@ -100,8 +102,9 @@ class Machine:
             profile(xpus=self.xpus, decode_share=self.decode_share),
             tuple(range(LAYERS)),
             block_tokens=BLOCK,
-            max_chunk_tokens=16,
+            max_chunk_tokens=self.max_chunk_tokens,
             quantum_s=self.quantum_s,
+            interruptible_s=self.interruptible_s,
         )
         self.pool = BlockPool(self.blocks)
         self.state_pool = BlockPool(self.state_rows) if self.state_rows else None
@@ -175,6 +178,17 @@ class Machine:
         self.scheduler.take_dropped_contexts()
         self.scheduler.check_integrity()
         return decisions
+
+    def interrupt(self, after_s: float) -> Kernel:
+        """Start the next kernel, on the only XPU, and interrupt it ``after_s`` seconds later."""
+        self.schedule()
+        kernel = self.running.pop(Role.DECODE)
+        assert kernel.scheduled.batch.interruptible
+        assert len(kernel.scheduled.kernel.segments) == 1
+        self.now += after_s
+        self.scheduler.interrupt_kernel(Role.DECODE)
+        self.scheduler.check_integrity()
+        return kernel
 
     def step(self) -> Kernel | None:
         """Start the kernels that may start, and advance to the first end of a kernel."""

@@ -1,0 +1,199 @@
+"""Kernels of background prompts that may be longer than the quantum because they can be interrupted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentrt.priority import Priority
+from agentrt.runtime.scheduler.policy import POLICIES
+from agentrt.runtime.scheduler.sequence import SequenceState
+from tests.hypothesis_profiles import examples
+from tests.runtime.scheduler.machine import BLOCK, QUANTUM, Machine, policy
+
+PROMPT = 96
+"""Tokens that take more than a quantum in each of the four segments."""
+
+
+def machine(**settings: Any) -> Machine:
+    return Machine(interruptible_s=4 * QUANTUM, max_chunk_tokens=PROMPT, blocks=256, **settings)
+
+
+def test_kernels_of_background_prompts_alone_are_longer_than_the_quantum() -> None:
+    alone = machine()
+    alone.add(PROMPT, Priority.PROACTIVE)
+    (kernel,) = alone.schedule()
+    assert kernel.batch.interruptible
+    assert QUANTUM < kernel.cost.seconds <= 4 * QUANTUM
+
+
+def test_beside_reactive_work_they_keep_the_quantum() -> None:
+    """As does an aged prompt's kernel that goes before a reactive one."""
+    beside = machine(policy=policy(promote_after_s=0.0, promoted_stride=1))
+    beside.add(200, answer=40)
+    beside.add(PROMPT, Priority.PROACTIVE)
+    beside.batches()
+    background = [each.scheduled for each in beside.log if each.scheduled.batch.is_background]
+    prompts = [each for each in background if each.batch.context.shape.tokens > 1]
+    assert prompts
+    assert all(each.cost.seconds <= QUANTUM and not each.batch.interruptible for each in prompts)
+
+
+def test_beside_reactive_work_of_another_engine_they_keep_the_quantum() -> None:
+    two = machine()
+    two.add(PROMPT, Priority.PROACTIVE)
+    (kernel,) = two.scheduler.schedule(0.0, reactive_elsewhere=True)
+    assert not kernel.batch.interruptible
+    assert kernel.cost.seconds <= QUANTUM
+
+
+@pytest.mark.parametrize("kernels", [0, 1, 3])
+def test_an_interrupted_kernel_runs_again_after_what_is_more_urgent(kernels: int) -> None:
+    one = machine()
+    background = one.add(PROMPT, Priority.PROACTIVE)
+    for _ in range(kernels):
+        one.step()
+    interrupted = one.interrupt(0.01)
+    question = one.add(5, answer=2)
+    one.until(question)
+    assert one.scheduler.preemptions == background.preemptions == 1
+    again = one.step()
+    assert again is not None
+    assert again.scheduled.batch is interrupted.scheduled.batch
+    assert again.scheduled.kernel is interrupted.scheduled.kernel
+    one.until(background)
+
+
+def test_nothing_more_urgent_came() -> None:
+    """The question was cancelled before the engine knew of it."""
+    one = machine()
+    background = one.add(PROMPT, Priority.PROACTIVE)
+    interrupted = one.interrupt(0.01)
+    again = one.step()
+    assert again is not None
+    assert again.scheduled.kernel is interrupted.scheduled.kernel
+    one.until(background)
+    assert one.scheduler.preemptions == 0
+
+
+def test_a_paused_batch_with_long_kernels_is_built_anew_beside_reactive_work() -> None:
+    """Promoted work gets a kernel beside reactive work, which must not wait for longer than the quantum."""
+    one = machine(policy=policy(promote_after_s=0.05, promoted_stride=1))
+    background = one.add(PROMPT, Priority.PROACTIVE)
+    one.step()
+    interrupted = one.interrupt(0.02)
+    one.add(5, answer=60)
+    before = len(one.log)
+    one.until(background, first=True)
+    later = [
+        kernel.scheduled for kernel in one.log[before:] if background in kernel.scheduled.batch.sequences
+    ]
+    assert later[0].batch is not interrupted.scheduled.batch
+    assert all(each.cost.seconds <= QUANTUM for each in later)
+
+
+@pytest.mark.parametrize("kernels", [0, 1])
+def test_a_request_ends_whose_kernel_was_interrupted(kernels: int) -> None:
+    one = machine()
+    background = one.add(PROMPT, Priority.PROACTIVE)
+    for _ in range(kernels):
+        one.step()
+    one.interrupt(0.01)
+    one.scheduler.finish(background)
+    assert background.state is SequenceState.FINISHED
+    assert one.step() is None
+    assert one.pool.free == 256
+
+
+def test_a_request_ends_while_its_kernel_runs_that_is_interrupted_then() -> None:
+    one = machine()
+    background = one.add(PROMPT, Priority.PROACTIVE)
+    one.schedule()
+    one.scheduler.finish(background)
+    one.running.clear()
+    (role,) = one.scheduler.busy_roles
+    one.scheduler.interrupt_kernel(role)
+    assert one.step() is None
+    assert one.pool.free == 256
+
+
+def test_a_chunk_that_begins_inside_a_block_is_not_interrupted() -> None:
+    """Its keys are quantised with those before it in the block, and would be once more."""
+    one = machine()
+    sequence = one.add(3, Priority.PROACTIVE, answer=4, given=PROMPT)
+    one.until(sequence)
+    given = [each.scheduled for each in one.log if each.chunks[0].length > BLOCK]
+    first = given[0]
+    assert not first.batch.interruptible
+    assert first.cost.seconds <= QUANTUM
+    assert any(each.batch.interruptible for each in given), "behind the first whole block they are"
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "agent-xpu"])
+def test_schemes_that_do_not_preempt_between_kernels_interrupt_none(name: str) -> None:
+    one = machine(policy=POLICIES[name])
+    one.add(PROMPT, Priority.PROACTIVE)
+    one.batches()
+    assert not any(kernel.scheduled.batch.interruptible for kernel in one.log)
+
+
+STEP = st.one_of(
+    st.tuples(st.just("kernels"), st.integers(1, 6)),
+    st.tuples(st.just("interrupt"), st.floats(0, 0.09)),
+    st.tuples(st.just("reactive"), st.integers(1, 60)),
+    st.tuples(st.just("proactive"), st.integers(1, 300)),
+    st.tuples(st.just("cancel"), st.integers(0, 5)),
+)
+
+
+@pytest.mark.hypothesis
+@examples(150)
+@given(
+    steps=st.lists(STEP, max_size=25),
+    blocks=st.sampled_from([100, 140, 500]),
+    given_tokens=st.sampled_from([0, 9]),
+)
+def test_everything_is_served_whatever_is_interrupted(
+    steps: list[tuple[str, Any]], blocks: int, given_tokens: int
+) -> None:
+    one = Machine(
+        interruptible_s=4 * QUANTUM,
+        max_chunk_tokens=PROMPT,
+        blocks=blocks,
+        policy=policy(promote_after_s=0.3),
+    )
+    alive = []
+    for action, value in steps:
+        if action == "kernels":
+            for _ in range(value):
+                one.step()
+        elif action == "interrupt":
+            (*_, kernel) = one.schedule() or (None,)
+            one.running.clear()
+            if kernel is None:
+                continue
+            urgent = one.scheduler.has_reactive_work
+            if kernel.batch.interruptible and len(kernel.kernel.segments) == 1:
+                assert not urgent or kernel.cost.seconds <= QUANTUM
+                one.now += min(value, kernel.cost.seconds)
+                one.scheduler.interrupt_kernel(kernel.role)
+                continue
+            # It runs to its end.
+            one.running[kernel.role] = one.log[-1]
+            one.step()
+        elif action == "cancel":
+            if alive:
+                one.scheduler.finish(alive.pop(value % len(alive)))
+        else:
+            priority = Priority.REACTIVE if action == "reactive" else Priority.PROACTIVE
+            alive.append(one.add(value, priority, answer=3, given=given_tokens, app=b"app"))
+        one.scheduler.check_integrity()
+    one.batches(50_000)
+    assert (one.scheduler.num_running, one.scheduler.num_waiting) == (0, 0)
+    for kernel in one.log:
+        batch = kernel.scheduled.batch
+        if batch.is_background and not batch.interruptible:
+            assert kernel.scheduled.cost.seconds <= max(QUANTUM, one.graph.indivisible_s(300)) + 1e-9

@@ -178,7 +178,8 @@ def test_only_what_was_seen_is_saved(page: Any, server: Running, tmp_path: Path)
     wait(page, "document.getElementById('save').disabled")
     page.get_by_role("button", name="Back to live").click()
     wait(page, "!document.getElementById('save').disabled")
-    # The time of another server goes back. In one step: the next frame of this one may be on its way.
+    # The time of another server goes back. In one step: the next frame of this one may be on its way, or the
+    # first one behind the replay.
     kept = page.evaluate(
         "frame => { live.stream.close(); live.receive(JSON.stringify(frame)); return live.recorder.frames }",
         frame() | {"t": 0.5},

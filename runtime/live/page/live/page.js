@@ -61,9 +61,7 @@ class LivePage {
       return; // cut off by the end of the stream
     }
     if (!Number.isFinite(frame?.t)) return;
-    // Another server has a time of its own.
-    if (this.state.t !== null && frame.t < this.state.t) this.recorder.clear();
-    this.recorder.add(line);
+    this.recorder.add(line, frame.t);
     const first = this.state.t === null;
     this.state.apply(frame);
     this.clock.hear(frame.t, performance.now());

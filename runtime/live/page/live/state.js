@@ -233,9 +233,13 @@ class Recorder {
     this.frames = [];
     this.first = 0;
     this.characters = 0;
+    this.t = -Infinity;
   }
 
-  add(line) {
+  // Another server, which may come also after a replay, has a time of its own and is recorded anew.
+  add(line, t) {
+    if (t < this.t) this.clear();
+    this.t = t;
     this.frames.push(line);
     this.characters += line.length;
     while (this.characters > this.most && this.first < this.frames.length) {

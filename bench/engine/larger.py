@@ -13,12 +13,11 @@ from ..common.bench_model import BenchModel
 from ..common.report import Cell, Table
 from .sides import EngineSide, Settings, SideName
 from .speeds import (
-    ANSWERS,
-    BATCH,
     COLUMNS,
     DECODE,
     Rates,
     Work,
+    answers_of,
     compare,
     least_ratio,
     warm_sides,
@@ -26,6 +25,8 @@ from .speeds import (
 )
 from .step import measure_decode_step
 
+BATCHES: Final = (8, 16)
+"""Answers at once."""
 CACHE_GIB: Final = 1
 """Of agentrt and of openvino_genai's batching; LLMPipeline with its defaults chooses for itself."""
 GROUP: Final = 128
@@ -91,7 +92,8 @@ def measure_larger(
             at_group = replace(plan, repetitions=work.repetitions_at_group)
             grouped = compare(sides, at_group, model.prompts(4), progress)
     decoded = statistics.median(next(each.agentrt for each in rates if each.what == DECODE))
-    headline = {"decode": DECODE, "prefill": next(iter(plan.prefills)), "batch8": ANSWERS}
+    headline = {"decode": DECODE, "prefill": next(iter(plan.prefills))}
+    headline |= {f"batch{batch}": answers_of(batch) for batch in plan.batches}
     genai = {f"{name}{_VS_GENAI}": least_ratio(rates, what, _GENAI) for name, what in headline.items()}
     best = {f"{name}{_VS_BEST}": least_ratio(rates, what) for name, what in headline.items()}
     figures = {
@@ -140,7 +142,7 @@ def _sides(
 
     def warm_up(side: EngineSide) -> None:
         side.time_one(made.take(words_for(prefill_tokens(model)[-1], side, made)), 32)
-        side.time_batch([made.take(10) for _ in range(BATCH)], 8)
+        side.time_batch([made.take(10) for _ in range(max(BATCHES))], 8)
 
     made = model.prompts(1)
     models = dict.fromkeys(_OPENVINO, str(model.path))
@@ -158,6 +160,7 @@ def _plan(model: BenchModel, side: EngineSide, work: LargerWork) -> Work:
         decode_tokens=work.decode_tokens,
         batch_words=words_for(BATCH_PROMPT_TOKENS, side, made),
         batch_tokens=work.batch_tokens,
+        batches=BATCHES,
     )
 
 

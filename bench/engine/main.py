@@ -17,7 +17,7 @@ from ..common.report import BenchReport, Table
 from . import larger, nano
 from .cuts import COMPARED, EXACT, Agreement, agreement_table, compare_cuts
 from .greedy import PROMPTS, greedy_equal_prompts
-from .speeds import BATCH, Work
+from .speeds import Work
 
 _LARGER: Final = "0.5 B"
 _SHAPE: Final = HALF_BILLION
@@ -106,7 +106,7 @@ def _nano_method(threads: int, work: Work) -> str:
         "the median of the ratios within a repetition. No prompt occurs twice, so that no cache helps. "
         "Prefill is the whole call for one token: chat template, tokenizer, model, detokenizer. Decode is "
         f"from the first token to the last of {work.decode_tokens}, by each engine's own clock. Answers are "
-        f"{BATCH} prompts at once with {work.batch_tokens} tokens each, from the call to the last answer. "
+        f"{nano.BATCH} prompts at once with {work.batch_tokens} tokens each, from the call to the last one. "
         "Figures are those at OpenVINO's own precisions, prefill for the longer prompt; greedy tokens are "
         "compared at f32."
     )
@@ -134,12 +134,13 @@ def _llama_cpp_method(model: BenchModel) -> str:
     if model.gguf is None:
         return ""
     return (
-        " but llama.cpp's server (xllamacpp, eight sequences in one f16 cache, decode by its own clock), "
+        " but llama.cpp's server (xllamacpp, 16 sequences in one f16 cache, decode by its own clock), "
         "which has the GGUF file itself"
     )
 
 
 def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
+    batches = " or ".join(map(str, larger.BATCHES))
     grouped = (
         f" ({work.repetitions_at_group} with dynamic quantization groups of {larger.GROUP})"
         if work.repetitions_at_group
@@ -154,7 +155,7 @@ def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
         f"going first{grouped}; a figure is the median of the ratios within a repetition, to whichever of "
         "the two does better, or for *_vs_best_peer of all peers. Prompts have about the tokens that the "
         f"table says, {larger.DECODE_PROMPT_TOKENS} before {work.decode_tokens} decode steps and "
-        f"{larger.BATCH_PROMPT_TOKENS} before each of {BATCH} answers of {work.batch_tokens}; the prefill "
+        f"{larger.BATCH_PROMPT_TOKENS} before each of {batches} answers of {work.batch_tokens}; the prefill "
         f"figure is that of {prefills[0]}. Peak memory is VmHWM after all that, beside "
         "openvino_genai_batching's, or the least of all peers'. rest_between_steps_ms is the median "
         "time of a decoded token in which no kernel of agentrt runs, in the same process. The bandwidth "

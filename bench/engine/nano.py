@@ -12,20 +12,25 @@ from ..common.report import Cell, Table
 from .greedy import PROMPTS, count_equal
 from .sides import EngineSide, Settings, SideName
 from .speeds import (
-    ANSWERS,
-    BATCH,
     COLUMNS,
     DECODE,
     Rates,
     Work,
+    answers_of,
     compare,
     least_ratio,
     warm_sides,
 )
 
 PREFILLS: Final = {"prefill, 100 words": 100, "prefill, 400 words": 400}
-QUICK: Final = Work(15, PREFILLS, decode_words=100, decode_tokens=256, batch_words=20, batch_tokens=96)
-FULL: Final = Work(31, PREFILLS, decode_words=100, decode_tokens=512, batch_words=20, batch_tokens=192)
+BATCH: Final = 8
+"""Answers at once."""
+QUICK: Final = Work(
+    15, PREFILLS, decode_words=100, decode_tokens=256, batch_words=20, batch_tokens=96, batches=(BATCH,)
+)
+FULL: Final = Work(
+    31, PREFILLS, decode_words=100, decode_tokens=512, batch_words=20, batch_tokens=192, batches=(BATCH,)
+)
 _SIDES: Final[tuple[SideName, SideName]] = ("agentrt", "openvino_genai")
 
 
@@ -58,7 +63,7 @@ def measure_nano(work: Work, threads: int, progress: Callable[[str], None]) -> N
 
 
 def _ratios(speeds: list[Rates], work: Work) -> dict[str, float]:
-    headline = {"decode": DECODE, "prefill": list(work.prefills)[-1], "batch8": ANSWERS}
+    headline = {"decode": DECODE, "prefill": list(work.prefills)[-1], "batch8": answers_of(BATCH)}
     return {name: least_ratio(speeds, what) for name, what in headline.items()}
 
 

@@ -25,7 +25,7 @@ SideName: TypeAlias = Literal["agentrt", "openvino_genai", "openvino_genai_batch
 :func:`continuous_batching`, ``llama_cpp`` llama.cpp's server, which opens a GGUF file and has precisions of
 its own."""
 
-_LLAMA_CPP_SEQUENCES: Final = 8
+_LLAMA_CPP_SEQUENCES: Final = 16
 _LLAMA_CPP_CONTEXT: Final = 4096
 """Tokens of all sequences together, which share one cache."""
 

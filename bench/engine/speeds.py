@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,10 +13,7 @@ from ..common.prompts import Prompts
 from ..common.report import Cell
 from .sides import EngineSide, Settings, SideName
 
-BATCH: Final = 8
-"""Answers at once."""
 DECODE: Final = "decode, one stream"
-ANSWERS: Final = f"answers, batch of {BATCH}"
 _FEW_WORDS: Final = 30
 _MANY_WORDS: Final = 150
 
@@ -31,6 +29,8 @@ class Work:
     decode_tokens: int
     batch_words: int
     batch_tokens: int
+    batches: tuple[int, ...]
+    """Answers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,11 @@ class Rates:
 
 COLUMNS: Final = ("precision", "what", "agentrt", "beside", "its", "ratio")
 """Of :meth:`Rates.row`."""
+
+
+def answers_of(batch: int) -> str:
+    """Return what the workload of ``batch`` answers at once is called."""
+    return f"answers, batch of {batch}"
 
 
 def least_ratio(rates: Sequence[Rates], what: str, opponents: str = "") -> float:
@@ -88,7 +93,7 @@ def words_for(tokens: int, side: EngineSide, prompts: Prompts) -> int:
 def compare(
     sides: Mapping[SideName, EngineSide], work: Work, prompts: Prompts, progress: Callable[[str], None]
 ) -> list[Rates]:
-    """Return prefill rates in the order of the work, then decode, then batch; one row per opponent."""
+    """Return prefill rates in the order of the work, then decode, then batches; one row per opponent."""
 
     def prefill(side: EngineSide, prompt: str) -> float:
         timed = side.time_one(prompt, 1)
@@ -98,12 +103,15 @@ def compare(
         timed = side.time_one(prompt, work.decode_tokens)
         return (timed.new_tokens - 1) / timed.decode_s
 
-    def batch(side: EngineSide, prompt: str) -> float:
-        batched = [f"{number} {prompt}" for number in range(BATCH)]
-        return BATCH * work.batch_tokens / side.time_batch(batched, work.batch_tokens)
+    def answers(batch: int, side: EngineSide, prompt: str) -> float:
+        batched = [f"{number} {prompt}" for number in range(batch)]
+        return batch * work.batch_tokens / side.time_batch(batched, work.batch_tokens)
 
     plan = [(what, words, prefill) for what, words in work.prefills.items()]
-    plan += [(DECODE, work.decode_words, decode), (ANSWERS, work.batch_words, batch)]
+    plan.append((DECODE, work.decode_words, decode))
+    plan += [
+        (answers_of(batch), work.batch_words, functools.partial(answers, batch)) for batch in work.batches
+    ]
     compared: list[Rates] = []
     for what, words, measure in plan:
         progress(f"  {what}")

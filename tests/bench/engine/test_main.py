@@ -23,7 +23,7 @@ from agentrt.bench.engine.cuts import EXACT, ForwardPasses
 from agentrt.bench.engine.greedy import PROMPTS
 from agentrt.bench.engine.nano import NanoResult
 from agentrt.bench.engine.sides import EngineSide, Settings, Timed
-from agentrt.bench.engine.speeds import ANSWERS, COLUMNS, DECODE, Rates, least_ratio, words_for
+from agentrt.bench.engine.speeds import COLUMNS, DECODE, Rates, answers_of, least_ratio, words_for
 from agentrt.bench.engine.step import DecodeStep, Operation, _operations
 from agentrt.errors import ModelNotFoundError
 
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.bench
 TINY = ModelShape("qwen2", 3, 64, 128, 2, 1, 512)
 NANO = BenchModel.of("nano", "nano", RandomWords)
 RATIOS = ("decode", "prefill", "batch8")
+OF_LARGER = (*RATIOS, "batch16")
 
 
 def test_figures_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +66,7 @@ def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.Monk
     assert {name: figures.pop(f"nano_{name}_ratio_vs_openvino_genai") for name in RATIOS} == ratios
     assert figures.pop("greedy_equal_prompts") == 50
     assert figures.pop("logits_max_abs_diff_cut") == 0
-    for name in RATIOS:
+    for name in OF_LARGER:
         assert figures.pop(f"{name}_ratio_vs_openvino_genai") > 0
     assert 0 < figures.pop("decode_bandwidth_fraction") < 1
     assert figures.pop("rest_between_steps_ms") > 0
@@ -77,7 +78,7 @@ def test_the_whole_bench_on_a_larger_model_that_is_tiny(monkeypatch: pytest.Monk
     _, speeds, memory, step, agreement = report.tables
     assert {row[3] for row in speeds.rows} == {"openvino_genai", "openvino_genai_batching"}
     assert {row[0] for row in speeds.rows} == {"OpenVINO's choice", "groups of 128"}
-    assert len(speeds.rows) == 2 * 2 * 4
+    assert len(speeds.rows) == 2 * 2 * 5
     assert [row[0] for row in memory.rows] == ["agentrt", "openvino_genai", "openvino_genai_batching"]
     parts = {str(row[0]) for row in step.rows}
     assert {"between operations", "all of OpenVINO", "a step"} <= parts
@@ -94,7 +95,7 @@ def test_a_given_model_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(greedy, "PROMPTS", 4)
     report = engine.run(quick=True, workloads=None, progress=lambda line: None, model="nano")
     assert report.figures.keys() - {"peak_rss_ratio_vs_openvino_genai"} == {
-        *(f"{name}_ratio_vs_openvino_genai" for name in RATIOS),
+        *(f"{name}_ratio_vs_openvino_genai" for name in OF_LARGER),
         "greedy_equal_prompts",
         "decode_bandwidth_fraction",
         "rest_between_steps_ms",
@@ -104,7 +105,7 @@ def test_a_given_model_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     assert report.figures["logits_max_abs_diff_cut"] == 0
     speeds, *_ = report.tables
     # nano's context has no room for the longer prompt.
-    assert {row[1] for row in speeds.rows} == {"prefill, 100 tokens", DECODE, ANSWERS}
+    assert {row[1] for row in speeds.rows} == {"prefill, 100 tokens", DECODE, answers_of(8), answers_of(16)}
     assert "nano in the same OpenVINO directory" in report.method
 
 
@@ -117,11 +118,11 @@ def test_a_gguf_file_is_measured_beside_llama_cpp(tmp_path: Path, monkeypatch: p
     file = tmp_path / "tiny.gguf"
     write_random_gguf(file, TINY)
     report = engine.run(quick=True, workloads=None, progress=lambda line: None, model=str(file))
-    for name in RATIOS:
+    for name in OF_LARGER:
         best = report.figures[f"{name}_ratio_vs_best_peer"]
         assert 0 < best <= report.figures[f"{name}_ratio_vs_openvino_genai"]
     speeds, memory, *_ = report.tables
-    assert len([row for row in speeds.rows if row[3] == "llama_cpp"]) == 3
+    assert len([row for row in speeds.rows if row[3] == "llama_cpp"]) == 4
     assert memory.rows[-1][0] == "llama_cpp"
     assert "llama.cpp's server" in report.method
 

@@ -56,8 +56,8 @@ class Batch:
     interruptible: bool = False
     """Whether a kernel of it may be interrupted and run once more: its chunks begin with their blocks, so
     that keys and values are written as before."""
-    interrupted: bool = False
-    """Whether a kernel of it was, so that it has written to its blocks even if it is at its first kernel."""
+    interrupted_at: int | None = None
+    """The place of the kernel that was interrupted last, by which the batch has written to its blocks."""
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -72,7 +72,7 @@ class Batch:
     @property
     def has_written(self) -> bool:
         """Whether kernels of it have run, so that it has written keys and values."""
-        return self.context.position > 0 or self.interrupted
+        return self.context.position > 0 or self.interrupted_at is not None
 
     @property
     def promoted(self) -> bool:

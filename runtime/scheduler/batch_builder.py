@@ -192,13 +192,13 @@ class BatchBuilder:
     def _interruptible_s(self, level: int) -> float | None:
         """Longest kernel of new prompt chunks of ``level`` while nothing is more urgent than they are.
 
-        None if a more urgent request could not interrupt it, or is there already.
+        None if a more urgent request could not interrupt it, is there, or was until a short time ago.
         """
         policy = self._policy
         interrupted = policy.by_priority and policy.preemption is Preemption.KERNEL and not policy.time_share
-        if level == REACTIVE_LEVEL or not interrupted or self._queues.has_urgent_work:
-            return None
-        return self._graph.interruptible_s
+        queues = self._queues
+        calm = not queues.has_urgent_work and self._now - queues.last_urgent >= policy.calm_s
+        return self._graph.interruptible_s if level > REACTIVE_LEVEL and interrupted and calm else None
 
     def _begin_blocks(self, chunks: Iterable[ScheduledChunk]) -> bool:
         """Whether each chunk begins with a KV block; see :attr:`Batch.interruptible`."""

@@ -64,6 +64,10 @@ class Policy:
     reactive_kernel_s: float = 0.1
     """Longest kernel of a reactive prompt, in seconds: the paper's bound on prefill kernels (§6.2)."""
 
+    calm_s: float = 0.5
+    """Seconds without reactive work until kernels of background prompts may be so long that they have to be
+    interrupted. Where reactive requests come more often, more would be lost than gained."""
+
     time_share: bool = False
     """Reactive and proactive work alternate kernel by kernel (Fig. 4b)."""
 

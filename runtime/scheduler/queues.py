@@ -49,6 +49,8 @@ class RequestQueues:
         """The queue of each priority level, the most urgent level first."""
         self.reactive_elsewhere = False
         """Whether another engine on this machine has reactive work."""
+        self.last_urgent = float("-inf")
+        """When :attr:`has_urgent_work` was true last."""
         self.running: list[Sequence] = []
         """Sequences that hold blocks, sorted by :attr:`Sequence.order`."""
         self.promoted: set[Sequence] = set()

@@ -305,13 +305,14 @@ class Scheduler:
     def interrupt_kernel(self, role: Role) -> None:
         """Note that the kernel on ``role``, of an :attr:`~Batch.interruptible` batch, ended unfinished.
 
-        It will be started again.
+        It will be started again, or its batch is built anew, of shorter kernels, if that was so before.
         """
         self._only_batch = None
         batch = self._active.remove(role).batch
         batch.running_on = None
-        batch.interrupted = True
-        if batch.all_finished:
+        again = batch.interrupted_at == batch.context.position
+        batch.interrupted_at = batch.context.position
+        if again or batch.all_finished:
             self._batches.drop(batch)
 
     def fail_kernel(self, role: Role, *, hung: bool) -> list[Sequence]:
@@ -397,6 +398,8 @@ class Scheduler:
             if only.context.next_kernel is None:
                 only = self._builder.repeat(only)
             if only is not None:
+                if not only.is_background:
+                    self._queues.last_urgent = now
                 self._only_batch = only
                 return [self._selector.select_next(only, now)]
         scheduled = self._select_kernels(now, background=background)
@@ -416,6 +419,8 @@ class Scheduler:
 
     def _select_kernels(self, now: float, *, background: bool) -> list[ScheduledKernel]:
         """Select kernels for idle XPUs until none may run."""
+        if self._queues.has_urgent_work:
+            self._queues.last_urgent = now
         self._builder.begin_round(now)
         if self._loads is not None:
             self._loads.begin_round()

@@ -5,15 +5,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime
+from agentrt.runtime.engine.engine_group import EngineGroup
+from agentrt.runtime.scheduler.policy import POLICIES
 from tests.runtime.engine.test_engine import submit
 
 LONG = [300 + token % 400 for token in range(1600)]
 QUESTIONS = [[400 + token % 50 for token in range(length)] for length in (1, 9, 40, 200)]
+
+
+@pytest.fixture(autouse=True)
+def _always_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often questions come, kernels are long enough to be interrupted."""
+    monkeypatch.setitem(POLICIES, "agent-xpu", replace(POLICIES["agent-xpu"], calm_s=0.0))
 
 
 @pytest.mark.parametrize("precision", ["f32", "u8"])
@@ -55,8 +64,6 @@ def test_background_requests_interrupt_nothing(open_runtime: Callable[..., Local
 
 
 def test_models_of_a_group_interrupt_each_other(open_runtime: Callable[..., LocalRuntime]) -> None:
-    from agentrt.runtime.engine.engine_group import EngineGroup
-
     group = EngineGroup()
     first = open_runtime(group=group, prefill_chunk_tokens=2048)
     second = open_runtime(group=group)

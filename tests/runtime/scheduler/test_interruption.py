@@ -95,6 +95,47 @@ def test_a_paused_batch_with_long_kernels_is_built_anew_beside_reactive_work() -
     assert all(each.cost.seconds <= QUANTUM for each in later)
 
 
+def test_a_kernel_that_is_interrupted_twice_is_not_tried_a_third_time() -> None:
+    one = machine()
+    background = one.add(PROMPT, Priority.PROACTIVE)
+    one.step()
+    first = one.interrupt(0.02)
+    second = one.interrupt(0.02)
+    assert second.scheduled.batch is first.scheduled.batch
+    one.add(2, answer=1)
+    one.step()
+    before = len(one.log)
+    one.until(background)
+    assert all(each.scheduled.batch is not first.scheduled.batch for each in one.log[before:])
+
+
+@pytest.mark.parametrize("between_s", [0.03, 0.1, 0.3])
+def test_frequent_questions_do_not_starve_a_prompt(between_s: float) -> None:
+    """Without aging: kernels keep the quantum until no question has come for a while."""
+    one = machine(policy=policy(promote_after_s=float("inf")))
+    background = one.add(4 * PROMPT, Priority.PROACTIVE)
+    interruptions, asked = 0, 0.0
+    while background not in one.first:
+        (decision,) = one.scheduler.schedule(one.now)
+        seconds = decision.cost.seconds
+        if decision.batch.interruptible and one.now < asked + between_s < one.now + seconds:
+            one.now = asked + between_s
+            one.scheduler.interrupt_kernel(decision.role)
+            interruptions += 1
+        else:
+            one.now += seconds
+            completed = one.scheduler.complete_kernel(decision.role, one.now)
+            for chunk in completed.chunks if completed else ():
+                if chunk.samples:
+                    one._sample(chunk)
+        if one.now >= asked + between_s:
+            asked = one.now
+            one.add(2, answer=1)
+        one.scheduler.check_integrity()
+        assert one.now < 20
+    assert interruptions <= 3
+
+
 @pytest.mark.parametrize("kernels", [0, 1])
 def test_a_request_ends_whose_kernel_was_interrupted(kernels: int) -> None:
     one = machine()

@@ -73,7 +73,7 @@ class RuntimeConfig(Settings, strict=True):
     """Target for the longest kernel, in seconds: how long a proactive kernel may delay a reactive request.
 
     On a CPU, kernels of proactive prompts take up to four times as long while no request is reactive. One
-    that arrives interrupts them.
+    that arrives interrupts them. A kernel is never less than a piece of the model with a block of tokens.
     """
 
     promote_after_s: float | None = Field(default=None, gt=0)

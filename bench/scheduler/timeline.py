@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ _COLOURS: Final = {
 def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
     """Draw the result of :meth:`Trace.to_chrome`: a lane for each XPU, a bar for each kernel.
 
+    Bars of interrupted kernels are empty.
+
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
@@ -41,17 +44,23 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
         figure = figure_type(figsize=(9, 0.9 + 0.7 * max(1, len(order))), layout="constrained")
         axes = figure.add_subplot()
         shown = set()
-        for (who, stage), colour in _COLOURS.items():
+        for ((who, stage), colour), interrupted in itertools.product(_COLOURS.items(), (False, True)):
+            name = f"{who} {stage}" + ", interrupted" * interrupted
+            style: dict[str, Any] = {"facecolors": colour, "linewidth": 0}
+            if interrupted:
+                style = {"facecolors": "none", "edgecolors": colour, "linewidth": 1}
             for lane, track in enumerate(order):
                 bars = [
                     (event["ts"] / 1e3, event["dur"] / 1e3)
                     for event in events
-                    if event["tid"] == track and event["name"].startswith(f"{who} {stage} ")
+                    if event["tid"] == track
+                    and event["name"].startswith(f"{who} {stage} ")
+                    and event["args"].get("interrupted", False) is interrupted
                 ]
                 if bars:
-                    label = None if (who, stage) in shown else f"{who} {stage}"
-                    shown.add((who, stage))
-                    axes.broken_barh(bars, (lane - 0.35, 0.7), facecolors=colour, linewidth=0, label=label)
+                    label = None if name in shown else name
+                    shown.add(name)
+                    axes.broken_barh(bars, (lane - 0.35, 0.7), label=label, **style)
         axes.set_yticks(range(len(order)), [lanes[track] for track in order])
         axes.invert_yaxis()
         axes.set_xlabel("ms")

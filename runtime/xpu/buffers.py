@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ..heg.kernel import BatchInputs, StateAccess
 from ..heg.partition import SCORE_WINDOWS
 from ..model.paged import STATE_INPUTS
-from .inference_shapes import Shape
 
 _FIRST_LENGTH: Final = 64
 _KEPT_TENSORS: Final = 64
@@ -99,8 +98,6 @@ class BatchBuffers:
         self._scored = scored
         self.tokens = 0
         """Tokens of the loaded batch."""
-        self.shape: Shape = ()
-        """Of the loaded batch; see :class:`InferenceShapes`."""
         self.current = 0
         """Which of its two buffers the residual stream is in."""
         self.version = 0
@@ -123,15 +120,15 @@ class BatchBuffers:
         self._max_context_len = ov.Tensor(longest, shared_memory=True)
         self._longest = longest.data
         self._activations: dict[str, _GrowableTensor] = {}
-        self._rows = 0
+        self.rows = 0
+        """Rows of logits of the loaded batch."""
         self._tables: list[tuple[list[int], int]] = []
-        self._blocks = 0
         self._logits: _GrowableTensor | None = None
 
     def load(self, inputs: BatchInputs) -> None:
         """Start a batch: write its inputs."""
         self.current = 0
-        self._rows = len(inputs.sampled_rows)
+        self.rows = len(inputs.sampled_rows)
         if self.tokens != len(inputs.token_ids):
             self.tokens = len(inputs.token_ids)
             self.version += 1
@@ -151,7 +148,6 @@ class BatchBuffers:
         self._write_tables(inputs.block_tables)
         if inputs.states:
             self._write_states(inputs.states)
-        self.shape = (self.tokens, len(inputs.past_lens), self._blocks, self._rows)
 
     def input(self, name: str) -> ov.Tensor:
         """Return the tensor of one of the loaded batch's inputs."""
@@ -180,7 +176,7 @@ class BatchBuffers:
         """Return the tensor ``[logits rows, …]`` of the logits, with the type and row shape of ``port``."""
         if self._logits is None:
             self._logits = _GrowableTensor(port.get_element_type(), _row_of(port), first_length=1)
-        return self._logits.tensor(self._rows)
+        return self._logits.tensor(self.rows)
 
     def _activation(self, name: str, port: ov.Output) -> _GrowableTensor:
         growing = self._activations.get(name)
@@ -216,7 +212,6 @@ class BatchBuffers:
         for table in tables:
             indices += table
             begins.append(len(indices))
-        self._blocks = len(indices)
         self._write("block_indices", indices)
         self._write("block_indices_begins", begins)
 

@@ -15,10 +15,11 @@ from agentrt.errors import ConfigurationError
 from ..heg.kernel import Kernel, KernelKind
 from ..heg.partition import ATTENDED, HIDDEN, KEYS, QUERIES, VALUES
 from ..model.dynamic_quantization import quantization_properties
+from ..model.gather_sampled_rows import SAMPLED_ROWS
 from ..model.openvino_core import openvino_core, openvino_message, piece_properties
 from ..model.paged import CACHES, STATE_TABLES
 from .buffers import BatchBuffers
-from .inference_shapes import InferenceShapes
+from .inference_shapes import InferenceShapes, Shape
 
 _ACTIVATIONS: Final = (ATTENDED, QUERIES, KEYS, VALUES)
 _LOGITS: Final = "logits"
@@ -222,6 +223,7 @@ class BoundInference:
         written = outputs or (_LOGITS,)
         self._outputs = list(zip(range(len(written)), written, compiled.outputs, strict=False))
         self._writes_stream = HIDDEN in outputs
+        self._samples = any(name == SAMPLED_ROWS for _, name, _ in self._inputs)
         self._scores = range(len(written), len(compiled.outputs))
         self.scored = bool(self._scores)
         """Whether it puts out attention scores."""
@@ -230,6 +232,10 @@ class BoundInference:
         self._version = self._current = self._begin = -1
         self._bound_inputs: list[ov.Tensor | None] = [None] * len(compiled.inputs)
         self._bound_outputs: list[ov.Tensor | None] = [None] * len(written)
+
+    def shape(self, buffers: BatchBuffers) -> Shape:
+        """Return what the shapes of its operations depend on; see :class:`InferenceShapes`."""
+        return (buffers.tokens, buffers.rows) if self._samples else (buffers.tokens,)
 
     def runs(self, buffers: BatchBuffers) -> Sequence[int]:
         """Return the first rows of the runs that compute the batch in ``buffers``.

@@ -184,7 +184,7 @@ class OpenVINOXPU:
         try:
             for index in kernel.segments:
                 inference = self._inference(buffers, kernel.kind, index)
-                if not inference.shapes.allow(buffers.shape):
+                if not inference.shapes.allow(inference.shape(buffers)):
                     self._settle(kernel.kind, index)
                 for begin in inference.runs(buffers):
                     inference.bind(buffers, begin)
@@ -195,18 +195,19 @@ class OpenVINOXPU:
                         ended = self._infer(inference, deadline, on_lost)
                     if not ended or self._epoch != epoch:
                         return None
-                inference.shapes.end(buffers.shape)
+                inference.shapes.end(inference.shape(buffers))
                 context.logits = inference.finish(buffers)
                 if inference.scored:
                     context.scores += inference.scores()
         except Interrupted as interruption:
             interrupted = True
             if interruption.started:
-                inference.shapes.interrupt(buffers.shape)
+                inference.shapes.interrupt(inference.shape(buffers))
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
             if self._running is not None:
-                self._running[0].shapes.interrupt(buffers.shape)
+                running, _ = self._running
+                running.shapes.interrupt(running.shape(buffers))
         if self._epoch == epoch:
             self._running = None
         at = time.perf_counter()
@@ -215,18 +216,16 @@ class OpenVINOXPU:
 
     def _settle(self, kind: KernelKind, index: int) -> None:
         """Run a piece in another shape than those of an interruption (see :class:`InferenceShapes`)."""
-        pieces = self.kernels
-        tokens, sequences, blocks, rows = pieces.shapes(kind, index).unlike()
-        last = tokens - sequences + 1
+        tokens, *rows = self.kernels.shapes(kind, index).unlike()
         buffers = self._pool.take(
             BatchInputs(
                 token_ids=[0] * tokens,
-                position_ids=[0] * tokens,
-                past_lens=[0] * sequences,
-                subsequence_begins=[*range(sequences), tokens],
-                block_tables=[[0]] * (sequences - 1) + [[0] * (blocks - sequences + 1)],
-                max_context_len=last,
-                sampled_rows=[0] * rows,
+                position_ids=list(range(tokens)),
+                past_lens=[0],
+                subsequence_begins=[0, tokens],
+                block_tables=[[0]],
+                max_context_len=tokens,
+                sampled_rows=[0] * sum(rows),
             )
         )
         # Of one block, which is nobody's.
@@ -234,10 +233,10 @@ class OpenVINOXPU:
             name: ov.Tensor(cache.element_type, ov.Shape([1, *cache.shape[1:]]))
             for name, cache in self.caches.items()
         }
-        inference = pieces.bind(kind, index, caches)
+        inference = self.kernels.bind(kind, index, caches)
         inference.bind(buffers)
         inference.request.infer(share_inputs=True)
-        inference.shapes.end(buffers.shape)
+        inference.shapes.end(inference.shape(buffers))
         self._pool.give_back(buffers)
 
     def _infer(self, inference: BoundInference, deadline: float, on_lost: Callable[[], None] | None) -> bool:

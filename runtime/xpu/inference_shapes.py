@@ -6,7 +6,8 @@ import itertools
 from typing import Final, TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
-"""The lengths of a piece's inputs that differ between batches: tokens, sequences, blocks, logits rows."""
+"""The lengths that the shapes of a piece's operations depend on: tokens, and logits rows where it has them.
+Attention alone reads inputs of other lengths, as they are at each run."""
 
 _MOST: Final = 8
 """Interruptions after which a piece is settled in any case."""
@@ -53,13 +54,8 @@ class InferenceShapes:
             for length, before, interrupted in zip(shape, earlier, self.last, strict=True)
         )
 
-    def unlike(self) -> tuple[int, int, int, int]:
+    def unlike(self) -> Shape:
         """Return a small shape of an interrupted piece, with no length that would not be prepared anew."""
         assert self.last is not None
-        tokens, sequences, blocks, rows = map(set, zip(*self._earlier, self.last, strict=True))
-
-        def unseen(least: int, lengths: set[int]) -> int:
-            return next(length for length in itertools.count(least) if length not in lengths)
-
-        count = unseen(1, sequences)
-        return unseen(count, tokens), count, unseen(count, blocks), unseen(1, rows)
+        seen = zip(*self._earlier, self.last, strict=True)
+        return tuple(next(each for each in itertools.count(1) if each not in lengths) for lengths in seen)

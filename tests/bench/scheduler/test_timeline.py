@@ -52,6 +52,14 @@ def test_a_trace_becomes_a_picture(tmp_path: Path, ending: str) -> None:
         assert (tmp_path / "again.svg").read_bytes() == content, "the same trace, the same file"
 
 
+def test_interrupted_kernels_are_empty_bars(tmp_path: Path) -> None:
+    interrupted = event(1, "proactive prefill #0", 600) | {"args": {"interrupted": True}}
+    timeline.draw_trace({"traceEvents": [*TRACE["traceEvents"], interrupted]}, tmp_path / "trace.svg")
+    drawn = (tmp_path / "trace.svg").read_text()
+    assert "proactive prefill, interrupted" in drawn
+    assert "fill: none; stroke: #2c5f8a" in drawn
+
+
 def report(*tables: Table) -> BenchReport:
     return BenchReport(bench="scheduler", machine=describe_machine(), figures={}, tables=tables, method="so")
 

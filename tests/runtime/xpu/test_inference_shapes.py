@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentrt.runtime.xpu.inference_shapes import InferenceShapes, Shape
 from tests.hypothesis_profiles import examples
 
-LENGTHS = st.tuples(*[st.integers(1, 3)] * 4)
+LENGTHS = st.tuples(*[st.integers(1, 3)] * 2)
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Plugin:
 @pytest.mark.hypothesis
 @examples(500)
 @given(
-    reads=st.lists(st.frozensets(st.integers(0, 3), min_size=1), min_size=1, max_size=6),
+    reads=st.lists(st.frozensets(st.integers(0, 1), min_size=1), min_size=1, max_size=6),
     inferences=st.lists(
         st.tuples(LENGTHS, st.one_of(st.none(), st.tuples(st.integers(0, 6), st.integers(0, 6)))), max_size=20
     ),
@@ -55,7 +55,7 @@ def test_no_operation_computes_with_another_shape_than_its_inputs(
     for shape, interruption in inferences:
         if not shapes.allow(shape):
             settling = shapes.unlike()
-            assert settling[0] >= settling[1] <= settling[2], "a token and a block for each sequence"
+            assert max(settling) <= 11, "a few tokens, in one block"
             plugin.infer(settling)
             shapes.end(settling)
             assert shapes.allow(shape)
@@ -69,19 +69,19 @@ def test_no_operation_computes_with_another_shape_than_its_inputs(
 
 def test_only_what_an_interruption_can_have_left_is_avoided() -> None:
     shapes = InferenceShapes()
-    assert shapes.allow((1, 1, 1, 1))
-    shapes.end((1, 1, 9, 1))
-    shapes.interrupt((288, 1, 18, 0))
-    assert shapes.allow((288, 1, 18, 0)), "the same once more"
-    assert shapes.allow((57, 1, 2, 2))
-    assert not shapes.allow((1, 1, 2, 2)), "as many tokens as before"
-    assert not shapes.allow((57, 1, 2, 1)), "as many rows"
-    shapes.end((57, 1, 2, 2))
-    assert shapes.allow((1, 1, 2, 1))
+    assert shapes.allow((1, 1))
+    shapes.end((1, 1))
+    shapes.interrupt((288, 0))
+    assert shapes.allow((288, 0)), "the same once more"
+    assert shapes.allow((57, 2))
+    assert not shapes.allow((1, 2)), "as many tokens as before"
+    assert not shapes.allow((57, 1)), "as many rows"
+    shapes.end((57, 2))
+    assert shapes.allow((1, 1))
 
 
 def test_many_interruptions_are_not_remembered_for_ever() -> None:
     shapes = InferenceShapes()
     for tokens in range(1, 20):
-        shapes.interrupt((tokens, 1, 1, 1))
-    assert not shapes.allow((100, 100, 100, 100))
+        shapes.interrupt((tokens, 1))
+    assert not shapes.allow((100, 100))

@@ -66,9 +66,12 @@ def test_an_interrupted_kernel_computes_the_same_when_it_runs_again(loaded: Load
 
 def test_other_batches_compute_the_same_in_between(loaded: LoadedModel) -> None:
     """Also those with as many tokens as the last one before the interruption (:class:`InferenceShapes`)."""
-    pieces = [Piece(LONG[:tokens], table=range(60, 63)) for tokens in (1, 1, 20, 20, 7, 90)]
+    lengths = [(1,), (1,), (20,), (20,), (7,), (90,), (10, 10), (1, 19), (1, 1), (7, 1, 12)]
+    batches = [
+        [Piece(LONG[:tokens], table=range(60 + at, 63)) for at, tokens in enumerate(each)] for each in lengths
+    ]
     longest = Piece(LONG[:1900], table=range(60))
-    expected, *others = [forward(loaded, each) for each in (longest, *pieces)]
+    expected, *others = [forward(loaded, *each) for each in ([longest], *batches)]
     xpu = loaded.platform.xpus[Role.DECODE]
     rng = random.Random(0)
     interrupted = 0
@@ -82,8 +85,8 @@ def test_other_batches_compute_the_same_in_between(loaded: LoadedModel) -> None:
             xpu.allow_kernels()
             interrupted += done.interrupted
             for _ in range(3 if done.interrupted else 0):
-                other = rng.randrange(len(pieces))
-                np.testing.assert_array_equal(forward(loaded, pieces[other]), others[other])
+                other = rng.randrange(len(batches))
+                np.testing.assert_array_equal(forward(loaded, *batches[other]), others[other])
         assert context.logits is not None
         np.testing.assert_array_equal(context.logits, expected)
         loaded.platform.release(context)

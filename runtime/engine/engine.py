@@ -424,8 +424,6 @@ class Engine:
         )
         if done is None:
             self._kernel_hung(role)
-        elif done.interrupted:
-            self._kernel_interrupted(done)
         else:
             self._kernel_done(done)
 
@@ -460,11 +458,14 @@ class Engine:
         if done.error is not None:
             self._kernel_failed(done.role, done.error)
             return
-        self._kernels += 1
         self._progress = done.ended
         self._reclaimed = False
         for trace in self._outputs.traces:
             trace.record(done, self._scheduler.batch_on(done.role))
+        if done.interrupted:
+            self._scheduler.interrupt_kernel(done.role)
+            return
+        self._kernels += 1
         if self._profile is not None and self._ran_as_estimated(done):
             self._profile.observe(done.role, done.kernel, done.context.shape, done.ended - done.started)
         batch = self._scheduler.complete_kernel(done.role, done.ended)
@@ -478,13 +479,6 @@ class Engine:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
             self._next_reclaim = done.ended + _RECLAIM_AFTER_S
             self._platform.reclaim(_RECLAIM_AFTER_S)
-
-    def _kernel_interrupted(self, done: KernelDone) -> None:
-        self._progress = done.ended
-        self._reclaimed = False
-        for trace in self._outputs.traces:
-            trace.record(done, self._scheduler.batch_on(done.role))
-        self._scheduler.interrupt_kernel(done.role)
 
     def _ran_as_estimated(self, done: KernelDone) -> bool:
         """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""

@@ -205,7 +205,7 @@ class OpenVINOXPU:
                 inference.shapes.interrupt(inference.shape(buffers))
         except RuntimeError as fault:
             error = self._error_of(kernel, fault)
-            if self._running is not None:
+            if interruptible and self._running is not None:  # others may have states, and cannot be settled
                 running, _ = self._running
                 running.shapes.interrupt(running.shape(buffers))
         if self._epoch == epoch:

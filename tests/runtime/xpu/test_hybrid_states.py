@@ -13,11 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from agentrt.errors import ConfigurationError, ModelFormatError
-from agentrt.runtime.heg.kernel import StateAccess
+from agentrt.runtime.heg.kernel import Role, StateAccess
 from agentrt.runtime.heg.partition import Partition
 from agentrt.runtime.model.directory import ModelDirectory
 from agentrt.runtime.model.openvino_core import openvino_core
 from agentrt.runtime.model.paged import read_paged_graph
+from agentrt.runtime.xpu import device
 from agentrt.runtime.xpu.kv_arena import KVArena
 from agentrt.runtime.xpu.layer_sample import LayerSample
 from agentrt.runtime.xpu.loading import LoadedModel
@@ -78,6 +79,25 @@ def test_chunks_decodes_and_batches_have_the_same_logits(pair: Pair) -> None:
         np.testing.assert_array_equal(found, expected)
     alone = forward(pair[0], piece(0, 88, ZERO_STATE, 0))
     np.testing.assert_allclose(whole[-1][0], alone[0], atol=1e-5)
+
+
+def test_former_lengths_are_computed_after_a_fault(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(inference: ov.InferRequest, deadline: float) -> bool:
+        inference.wait()
+        raise RuntimeError("out of luck")
+
+    _, cut = pair
+    expected = forward(cut, piece(0, 50, ZERO_STATE, 0))
+    monkeypatch.setattr(device, "_QUICK_S", 0.0)
+    monkeypatch.setattr(device, "wait_until", fail)
+    failing = begin(cut, piece(0, 83, ZERO_STATE, 1))
+    kernel = failing.next_kernel
+    assert kernel is not None
+    done = cut.platform.xpus[Role.DECODE].run(kernel, failing, 30)
+    assert done is not None
+    assert done.error is not None
+    monkeypatch.undo()
+    np.testing.assert_array_equal(forward(cut, piece(0, 50, ZERO_STATE, 2)), expected)
 
 
 def test_a_paused_batch_goes_on_beside_others(pair: Pair) -> None:

@@ -8,7 +8,7 @@ import secrets
 import socket
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
@@ -24,6 +24,19 @@ METRICS_READER: Final = "@metrics"
 """The name of tokens that read ``/metrics`` and nothing else, in place of an app's."""
 
 _MIN_CHARACTERS: Final = 16
+
+_NO_PAIR: Final = (
+    f"not an app's name and a token of at least {_MIN_CHARACTERS} ASCII characters, separated by a space. "
+    "Correct each."
+)
+
+_NO_APP: Final = (
+    f"no app. Names that begin with @ are agentrt's own, of which there is {METRICS_READER}; give each app "
+    "another name."
+)
+
+_MAX_LINES_SHOWN: Final = 10
+"""Wrong lines of a token file that an error names."""
 
 
 class Tokens:
@@ -67,7 +80,7 @@ class Tokens:
         """
         if not os.path.lexists(path):
             _create(path)
-        pairs = list(_pairs(path, _read(path)))
+        pairs = _pairs(path, _read(path))
         if all(app == METRICS_READER for app, _ in pairs):
             raise ConfigurationError(f"{path} holds no token of an app. Delete it, and it is created afresh.")
         try:
@@ -136,22 +149,30 @@ def _read(path: Path) -> str:
         raise ConfigurationError(f"the token file {path} cannot be used: {error}.") from error
 
 
-def _pairs(path: Path, text: str) -> Iterator[tuple[str, str]]:
+def _pairs(path: Path, text: str) -> list[tuple[str, str]]:
+    pairs = []
+    faults: dict[str, list[int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2 or len(words[1]) < _MIN_CHARACTERS or not words[1].isascii():
-            raise ConfigurationError(
-                f"{path}, line {number} is not an app's name and a token of at least "
-                f"{_MIN_CHARACTERS} ASCII characters, separated by a space. Correct it."
-            )
-        if words[0].startswith("@") and words[0] != METRICS_READER:
-            raise ConfigurationError(
-                f"{path}, line {number}: {words[0]} is no app. Names that begin with @ are agentrt's own, of "
-                f"which there is {METRICS_READER}; give the app another name."
-            )
-        yield words[0], words[1]
+            faults.setdefault(_NO_PAIR, []).append(number)
+        elif words[0].startswith("@") and words[0] != METRICS_READER:
+            faults.setdefault(_NO_APP, []).append(number)
+        else:
+            pairs.append((words[0], words[1]))
+    if faults:
+        found = " ".join(f"{_lines(numbers)}: {fault}" for fault, numbers in faults.items())
+        raise ConfigurationError(f"{path}, {found}")
+    return pairs
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """Return "line 3", or "lines 3, 5, 8", of many only the first."""
+    shown = ", ".join(map(str, numbers[:_MAX_LINES_SHOWN]))
+    more = len(numbers) - _MAX_LINES_SHOWN
+    return f"line{'s' * (len(numbers) > 1)} {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _digest(token: str) -> bytes:

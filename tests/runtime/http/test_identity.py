@@ -49,6 +49,29 @@ def test_a_token_file_without_valid_lines(tmp_path: Path, content: str) -> None:
         Tokens.read(path)
 
 
+def test_every_wrong_line_of_a_token_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text(
+        f"notes secret-a\nmail {'b' * 16}\n# app\n\ndigest secret-b\n@notes {'c' * 16}\n@mail {'d' * 16}\n"
+    )
+    for read in (Tokens.read, owner_token):
+        with pytest.raises(
+            ConfigurationError,
+            match=r"tokens, lines 1, 5: not an app's name .* lines 6, 7: no app",
+        ) as caught:
+            read(path)
+        assert not any(word in str(caught.value) for word in ("secret", "b" * 16, "c" * 16, "d" * 16))
+    path.write_text("app short\n" * 5_000)
+    with pytest.raises(
+        ConfigurationError, match="lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4990 more: not an app"
+    ):
+        Tokens.read(path)
+    path.write_text(f"mail {'b' * 16}\nnotes short\n")
+    with pytest.raises(ConfigurationError, match="tokens, line 2: not an app"):
+        Tokens.read(path)
+
+
 def test_a_token_file_that_cannot_be_used(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.touch(0o600)

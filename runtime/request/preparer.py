@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -15,8 +17,8 @@ from agentrt.priority import Priority, current_priority
 
 from ..context.table.table import ContextTable
 from .options import GenerationOptions, Prompt
-from .preparation import Preparation
-from .processor import InputProcessor
+from .preparation import Preparation, unprepared
+from .processor import InputProcessor, as_deadline
 from .request import Request
 from .validation import as_app
 
@@ -36,11 +38,18 @@ class RequestPreparer:
         self._threads = FairThreads("agentrt-prepare")
 
     def prepare(
-        self, messages: Prompt, options: GenerationOptions, cancellation: Cancellation | None = None
+        self,
+        messages: Prompt,
+        options: GenerationOptions,
+        arrived: float | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Request:
-        """Return the checked request, which names its context. Blocks: see :class:`Preparation`."""
+        """Return the checked request, which names its context. Blocks: see :class:`Preparation`.
+
+        ``arrived`` is when the request was made; None is now.
+        """
         native_calls.check()
-        request = self._processor.process(messages, Preparation(cancellation), **options)
+        request = self._processor.process(messages, Preparation(cancellation, arrived=arrived), **options)
         if request.context_id or request.session is not None:
             request = self._limit_to_context(request)
         if request.session is not None:
@@ -48,9 +57,18 @@ class RequestPreparer:
         return request
 
     async def aprepare(self, messages: Prompt, options: GenerationOptions) -> Request:
-        """Return the request of :meth:`prepare` without blocking the event loop."""
-        prepare = functools.partial(self.prepare, messages, options)
-        return await self.run(prepare, options.get("app", ""), options.get("priority"))
+        """Return the request of :meth:`prepare` without blocking the event loop.
+
+        Its deadline counts from now, also while it waits for a thread.
+        """
+        prepare = functools.partial(self.prepare, messages, options, time.perf_counter())
+        try:
+            async with asyncio.timeout(as_deadline(options.get("deadline_s"))) as limit:
+                return await self.run(prepare, options.get("app", ""), options.get("priority"))
+        except TimeoutError:
+            if limit.expired():
+                raise unprepared() from None
+            raise
 
     async def run(self, work: Callable[[Cancellation], T], app: str, priority: Priority | None = None) -> T:
         """Return what ``work`` returns, on a thread that inherits the priority. Apps take turns.

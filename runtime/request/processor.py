@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,9 +132,10 @@ class InputProcessor:
         Raises:
             InvalidRequestError: a field is wrong or there is no such option; ``field`` names it.
             PromptTooLongError: the prompt leaves no room for a single token of the answer.
+            DeadlineExceededError: the deadline has passed.
         """
-        arrived = time.perf_counter()
         preparation = preparation or Preparation()
+        preparation.deadline_s = as_deadline(deadline_s)
         _check_names(sampling)
         checked_messages = [] if isinstance(messages, RawPrompt) else check_messages(messages)
         checked_tools = check_tools(tools)
@@ -165,8 +165,8 @@ class InputProcessor:
             end_tokens=self._end_tokens(params),
             max_total_tokens=self._max_total_tokens(len(prompt), params),
             context_length=self._context_length,
-            arrived=arrived,
-            deadline_s=_as_deadline(deadline_s),
+            arrived=preparation.arrived,
+            deadline_s=preparation.deadline_s,
             predicted_token_ids=self._predicted_tokens(check_prediction(prediction), preparation),
             prefix_salt=self._salts.salt_for(as_app(app)),
             public_salt=self._salts.shared,
@@ -267,7 +267,12 @@ def _as_session(session: object) -> str | None:
     return session
 
 
-def _as_deadline(seconds: object) -> float | None:
+def as_deadline(seconds: object) -> float | None:
+    """Return the option ``deadline_s``.
+
+    Raises:
+        InvalidRequestError: it is no positive number.
+    """
     if seconds is None:
         return None
     if not is_finite(seconds) or seconds <= 0:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from agentrt.concurrency.fair_threads import Cancellation
-from agentrt.errors import InvalidRequestError, PromptTooLongError
-from agentrt.runtime import LocalRuntime
+from agentrt.errors import DeadlineExceededError, InvalidRequestError, PromptTooLongError
+from agentrt.runtime import EngineStatistics, LocalRuntime
 from agentrt.runtime.model import tokenizer as tokenizer_module
 from agentrt.runtime.request.preparation import Preparation
 
@@ -38,6 +43,70 @@ def test_a_cancelled_request_ends() -> None:
     cancellation.cancel()
     with pytest.raises(CancelledError):
         preparation.check()
+
+
+def test_a_request_past_its_deadline_ends() -> None:
+    preparation = Preparation(arrived=time.perf_counter() - 1000)
+    preparation.check()
+    preparation.deadline_s = 2000.0
+    preparation.check()
+    preparation.deadline_s = 999.0
+    with pytest.raises(DeadlineExceededError, match="Allow more time"):
+        preparation.check()
+
+
+def test_a_request_past_its_deadline_does_not_reach_the_engine(
+    runtime: LocalRuntime, before: EngineStatistics
+) -> None:
+    with pytest.raises(DeadlineExceededError, match="while its prompt was prepared"):
+        runtime.generate([{"role": "user", "content": "Hello!"}], deadline_s=1e-9)
+    assert runtime.statistics().engine.failed == before.failed
+
+
+@asynccontextmanager
+async def no_free_thread(runtime: LocalRuntime, app: str) -> AsyncIterator[None]:
+    """Occupy all threads that an app may have for its requests."""
+    occupied, done = threading.Semaphore(0), threading.Event()
+
+    def work(_: Cancellation) -> None:
+        occupied.release()
+        done.wait(60)
+
+    tasks = [asyncio.create_task(runtime._preparer.run(work, app)) for _ in range(2)]
+    try:
+        for _ in tasks:
+            assert await asyncio.to_thread(occupied.acquire, timeout=30)
+        yield
+    finally:
+        done.set()
+        await asyncio.gather(*tasks)
+
+
+def test_a_deadline_passes_while_the_request_waits_for_a_thread(runtime: LocalRuntime) -> None:
+    async def main() -> None:
+        async with no_free_thread(runtime, "notes"), asyncio.timeout(30):
+            with pytest.raises(DeadlineExceededError, match="or waited for that"):
+                await runtime.agenerate([{"role": "user", "content": "Hello!"}], app="notes", deadline_s=0.01)
+
+    asyncio.run(main())
+
+
+def test_a_request_arrives_when_it_is_made(runtime: LocalRuntime) -> None:
+    async def main() -> None:
+        async with no_free_thread(runtime, "notes"):
+            prompt = [{"role": "user", "content": "Hello!"}]
+            waiting = asyncio.create_task(runtime._preparer.aprepare(prompt, {"app": "notes"}))
+            await asyncio.sleep(0)
+            prepared_after = time.perf_counter()
+        assert (await waiting).arrived < prepared_after
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("deadline_s", [0, -1, float("nan"), "soon", True])
+def test_a_deadline_that_is_none(runtime: LocalRuntime, deadline_s: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"deadline_s.*is not a time in the future"):
+        asyncio.run(runtime.agenerate([{"role": "user", "content": "Hello!"}], deadline_s=deadline_s))
 
 
 @pytest.fixture

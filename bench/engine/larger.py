@@ -11,7 +11,7 @@ from typing import Final
 
 from ..common.bench_model import BenchModel
 from ..common.report import Cell, Table
-from .sides import EngineSide, Settings, SideName
+from .sides import Cache, EngineSide, Settings, SideName
 from .speeds import (
     COLUMNS,
     DECODE,
@@ -27,8 +27,9 @@ from .step import measure_decode_step
 
 BATCHES: Final = (8, 16)
 """Answers at once."""
-CACHE_GIB: Final = 1
-"""Of agentrt and of openvino_genai's batching; LLMPipeline with its defaults chooses for itself."""
+CACHE_TOKENS: Final = 4096
+"""Of the KV caches of all sides but LLMPipeline with its defaults, which chooses for itself. llama.cpp's
+server allocates its whole cache when it starts, and agentrt keeps past prompts in what it has."""
 GROUP: Final = 128
 """The dynamic quantization group of the rows beside OpenVINO's choice."""
 PREFILL_TOKENS: Final = (512, 2048)
@@ -73,10 +74,11 @@ def measure_larger(
 ) -> LargerResult:
     """Compare the engines on ``model``; its profiles are kept in the folder ``profiles``."""
     name, path = model.title, model.path
-    usual = Settings(cache_gib=CACHE_GIB, profile_folder=profiles)
     progress(f"{name}: profile, then the operations of a decode step")
     # First: a side that had to measure the profile itself would count the memory for that.
-    step = measure_decode_step(path, usual.runtime_config(), past=DECODE_PROMPT_TOKENS, steps=STEPS)
+    config = Settings(profile_folder=profiles).runtime_config()
+    step = measure_decode_step(path, config, past=DECODE_PROMPT_TOKENS, steps=STEPS)
+    usual = Settings(cache=Cache(CACHE_TOKENS, step.cache_bytes(CACHE_TOKENS)), profile_folder=profiles)
     progress(f"{name}: speed at OpenVINO's own precisions")
     with _sides(model, usual, peers=True) as sides:
         plan = _plan(model, sides["agentrt"], work)

@@ -148,11 +148,12 @@ def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
     )
     return (
         " All sides leave threads and precisions to OpenVINO. agentrt has its default configuration but for "
-        f"a cache of {larger.CACHE_GIB} GiB, and cuts the model by a profile measured now. Beside it, each "
-        "in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: LLMPipeline "
-        "over the continuous batching pipeline with 256 tokens a step, split prompts, at most 16 sequences, "
-        f"no prefix cache and as large a cache. {work.repetitions} repetitions, the engines taking turns at "
-        f"going first{grouped}; a figure is the median of the ratios within a repetition, to whichever of "
+        f"a KV cache of {larger.CACHE_TOKENS:,} tokens, and cuts the model by a profile measured now. Beside "
+        "it, each in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: "
+        "LLMPipeline over the continuous batching pipeline with 256 tokens a step, split prompts, at most 16 "
+        "sequences, no prefix cache and as large a cache. "
+        f"{work.repetitions} repetitions, the engines taking turns at going first{grouped}; "
+        "a figure is the median of the ratios within a repetition, to whichever of "
         "the two does better, or for *_vs_best_peer of all peers. Prompts have about the tokens that the "
         f"table says, {larger.DECODE_PROMPT_TOKENS} before {work.decode_tokens} decode steps and "
         f"{larger.BATCH_PROMPT_TOKENS} before each of {batches} answers of {work.batch_tokens}; the prefill "

@@ -26,8 +26,17 @@ SideName: TypeAlias = Literal["agentrt", "openvino_genai", "openvino_genai_batch
 its own."""
 
 _LLAMA_CPP_SEQUENCES: Final = 16
-_LLAMA_CPP_CONTEXT: Final = 4096
-"""Tokens of all sequences together, which share one cache."""
+_GENAI_BLOCK_TOKENS: Final = 32
+"""Of openvino_genai's KV blocks on a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A KV cache of one size for all sides."""
+
+    tokens: int
+    bytes: int
+    """Of as many tokens, as agentrt stores them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +47,8 @@ class Settings:
     inference_precision: Literal["f32"] | None = None
     kv_cache_precision: Literal["f32"] | None = None
     dynamic_quantization_group_size: int | None = None
-    cache_gib: int | None = None
-    """Size of the KV cache; None is each side's own. LLMPipeline grows its own as it needs it."""
+    cache: Cache | None = None
+    """The KV cache; None is each side's own. LLMPipeline grows its own as it needs it."""
     profile_folder: Path | None = None
     """Where agentrt looks for the model's profile."""
 
@@ -57,9 +66,9 @@ class Settings:
             constrain_tool_calls=False,  # the other side says what the model says, valid or not
             tool_prompt="native",  # the other side has the model's chat template only
         )
-        if self.cache_gib is None:
+        if self.cache is None:
             return config
-        return config.model_copy(update={"memory_bytes": self.cache_gib * 2**30})
+        return config.model_copy(update={"memory_bytes": self.cache.bytes})
 
     def device_properties(self) -> dict[str, Any]:
         """As OpenVINO properties."""
@@ -175,7 +184,10 @@ class _OpenVINOGenAI:
 
 class _OpenVINOGenAIBatching(_OpenVINOGenAI):
     def _scheduling(self, settings: Settings) -> dict[str, Any]:
-        return {"scheduler_config": continuous_batching(settings.cache_gib or 0)}
+        scheduler = continuous_batching(0)
+        if settings.cache is not None:
+            scheduler.num_kv_blocks = -(-settings.cache.tokens // _GENAI_BLOCK_TOKENS)
+        return {"scheduler_config": scheduler}
 
 
 class _LlamaCpp:
@@ -184,10 +196,11 @@ class _LlamaCpp:
             share_one_cache(parameters)
             parameters.cache_ram_mib = 0  # no prompt occurs twice
 
+        assert settings.cache is not None, "llama.cpp's server allocates its cache when it starts"
         self._server = LlamaCppServer(
             model,
             settings.threads or describe_machine().usable_cores,
-            _LLAMA_CPP_CONTEXT,
+            settings.cache.tokens,
             sequences=_LLAMA_CPP_SEQUENCES,
             configure=configure,
         )

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import openvino as ov
 
     from agentrt.runtime import RuntimeConfig
+    from agentrt.runtime.model.kv_layout import KVLayout
 
 _SMALL: Final = 0.01
 """Kinds of operations that take less than this share of a step are one row, unless they read weights."""
 _WARM_UP: Final = 5
+_STEPS_IN_TURN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class DecodeStep:
     """Longest first."""
     bandwidth: float
     """What the machine reads from memory, bytes a second."""
+    layout: KVLayout
+    """How keys and values are stored."""
+
+    def cache_bytes(self, tokens: int) -> int:
+        """Return the bytes of a KV cache for ``tokens`` tokens."""
+        return -(-tokens // self.layout.block_tokens) * self.layout.block_bytes
 
     def bandwidth_fraction(self, steps_per_second: float) -> float:
         """Return the share of the machine's memory bandwidth that ``steps_per_second`` uses."""
@@ -119,10 +127,14 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
         _decode(model, past, _WARM_UP)
         return model
 
-    inference_s = _decode(warm(), past + _WARM_UP, steps)
-    counting = warm(PERF_COUNT=True)
+    plain, counting = warm(), warm(PERF_COUNT=True)
     before = counting.counters()
-    counted_s = _decode(counting, past + _WARM_UP, steps)
+    # In turns: the machine's speed changes within the time that one of them takes.
+    inference_s = counted_s = 0.0
+    for done in range(0, steps, _STEPS_IN_TURN):
+        turn = min(_STEPS_IN_TURN, steps - done)
+        inference_s += _decode(plain, past + _WARM_UP + done, turn)
+        counted_s += _decode(counting, past + _WARM_UP + done, turn)
     operations = _operations(
         before, counting.counters(), _weights(counting.models), warm_up=1 + _WARM_UP, steps=steps
     )
@@ -130,21 +142,22 @@ def measure_decode_step(path: Path, config: RuntimeConfig, *, past: int, steps: 
     return DecodeStep(
         segments=len(bounds),
         bytes=profile.layers * profile.layer_bytes + profile.head_bytes + kv,
-        inference_s=inference_s,
-        counted_s=counted_s,
+        inference_s=inference_s / steps,
+        counted_s=counted_s / steps,
         operations=operations,
         # No busy moment may make the machine look slower than it is.
         bandwidth=max(profile.bandwidth, measure_read_bandwidth()),
+        layout=plain.layout,
     )
 
 
 def _decode(model: Pieces, past: int, steps: int) -> float:
-    """Return the mean seconds of ``steps`` decode steps after ``past`` tokens."""
+    """Return the seconds of ``steps`` decode steps after ``past`` tokens."""
     seconds = 0.0
     for step in range(steps):
         model.forward([1], past + step, rows=1)
         seconds += model.seconds
-    return seconds / steps
+    return seconds
 
 
 def _operations(

@@ -24,7 +24,7 @@ from .source import Source
 Progress = Callable[[float], None]
 """Called with the share of the weights that is converted, from 0 to 1."""
 
-_CONVERSION: Final = 5
+_CONVERSION: Final = 6
 """Part of the directory's name. Increase it when the result of a conversion changes."""
 _CONFIG: Final = "config.json"
 """Written last, with the size of each other file: a directory whose files have these sizes is complete."""

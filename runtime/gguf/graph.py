@@ -8,6 +8,7 @@ is, and the paged-attention transformation accepts it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,13 +19,25 @@ from numpy.typing import NDArray
 from agentrt.errors import ModelFormatError
 
 from .file_format import Tensor
+from .fused_columns import MAX_FUSED_COLUMNS
 from .hyperparameters import Activation, Hyperparameters, Layer, Rope
 from .quantisation import QUANTISED
 from .sliding_windows import state_sliding_windows
-from .weights_file import Matrix, WeightsFile
+from .weights_file import Matrix, Rows, WeightsFile
 
 _UNUSED: Final = ("rope_factors_long.weight", "rope_factors_short.weight", "rope_freqs.weight")
 """Tensors that need not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """A linear layer of a model: the tensors ``NAME.weight`` and, in some models, ``NAME.bias``."""
+
+    name: str
+    width: int
+    """Rows of its matrix."""
+    order: NDArray[np.intp] | None = None
+    """Where each row is in the file; None where they are in order."""
 
 
 class GraphBuilder:
@@ -108,13 +121,12 @@ class GraphBuilder:
     def _feed_forward(self, state: ov.Output, block: str) -> ov.Output:
         width = self._tensor(f"{block}.ffn_down.weight", (self._model.hidden, None)).shape[1]
         if f"{block}.ffn_gate.weight" in self._tensors:
-            gate = self._linear(state, f"{block}.ffn_gate", width)
-            up = self._linear(state, f"{block}.ffn_up", width)
+            gates = [_Linear(f"{block}.ffn_gate", width), _Linear(f"{block}.ffn_up", width)]
+            gate, up = self._linears(state, gates)
         else:
-            both = self._linear(state, f"{block}.ffn_up", 2 * width)
-            gate, up = opset.split(both, opset.constant(-1), 2).outputs()
+            gate, up = _split(self._linear(state, _Linear(f"{block}.ffn_up", 2 * width)), [width, width])
         activated = opset.multiply(_activated(gate, self._model.activation), up).output(0)
-        return self._linear(activated, f"{block}.ffn_down", self._model.hidden)
+        return self._linear(activated, _Linear(f"{block}.ffn_down", self._model.hidden))
 
     def _attention(self, state: ov.Output, index: int, layer: Layer) -> ov.Output:
         model, block = self._model, f"blk.{index}"
@@ -140,7 +152,7 @@ class GraphBuilder:
             _integers(0, 0, model.heads * model.head_size),
             True,
         )
-        return self._linear(flat.output(0), f"{block}.attn_output", model.hidden)
+        return self._linear(flat.output(0), _Linear(f"{block}.attn_output", model.hidden))
 
     def _query_key_value(self, state: ov.Output, block: str) -> list[ov.Output]:
         """Queries, keys and values, each ``[sequences, tokens, heads, head size]``."""
@@ -148,14 +160,16 @@ class GraphBuilder:
         heads = (model.heads, model.key_value_heads, model.key_value_heads)
         widths = [count * model.head_size for count in heads]
         if f"{block}.attn_qkv.weight" in self._tensors:
-            whole = self._linear(state, f"{block}.attn_qkv", sum(widths))
-            parts = opset.variadic_split(whole, opset.constant(-1), _integers(*widths)).outputs()
+            parts = _split(self._linear(state, _Linear(f"{block}.attn_qkv", sum(widths))), widths)
         else:
             orders = (self._half_order(heads[0]), self._half_order(heads[1]), None)
-            parts = [
-                self._linear(state, f"{block}.attn_{name}", width, order)
-                for name, width, order in zip("qkv", widths, orders, strict=True)
-            ]
+            parts = self._linears(
+                state,
+                [
+                    _Linear(f"{block}.attn_{name}", width, order)
+                    for name, width, order in zip("qkv", widths, orders, strict=True)
+                ],
+            )
         return [
             opset.reshape(part, _integers(0, 0, count, model.head_size), True).output(0)
             for part, count in zip(parts, heads, strict=True)
@@ -235,15 +249,41 @@ class GraphBuilder:
             )
         return self._rotations[rope]
 
-    def _linear(
-        self, state: ov.Output, name: str, width: int, order: NDArray[np.intp] | None = None
-    ) -> ov.Output:
+    def _linear(self, state: ov.Output, linear: _Linear) -> ov.Output:
+        (projected,) = self._linears(state, [linear])
+        return projected
+
+    def _linears(self, state: ov.Output, linears: Sequence[_Linear]) -> list[ov.Output]:
+        """Return what each of ``linears`` makes of ``state``.
+
+        Those that :mod:`~agentrt.runtime.model.fuse_matmuls` would fuse are one matrix in the file: weights
+        that it concatenates are in memory once more for as long as the model is open.
+        """
         columns = state.get_partial_shape()[-1].get_length()
-        projected = project(state, self._matrix(f"{name}.weight", (width, columns), order))
-        if f"{name}.bias" not in self._tensors:
-            return projected
-        bias = self._vector(f"{name}.bias", width)
-        return opset.add(projected, opset.constant(bias if order is None else bias[order])).output(0)
+        rows = [
+            Rows(self._weight(f"{each.name}.weight", (each.width, columns)), each.order) for each in linears
+        ]
+        biases = [self._bias(each) for each in linears]
+        widths = [each.width for each in linears]
+        layouts = {self._weights.layout(part.tensor) for part in rows}
+        if len(layouts) > 1 or len({bias is None for bias in biases}) > 1 or sum(widths) > MAX_FUSED_COLUMNS:
+            return [self._project(state, [part], [bias]) for part, bias in zip(rows, biases, strict=True)]
+        whole = self._project(state, rows, biases)
+        return [whole] if len(widths) == 1 else _split(whole, widths)
+
+    def _project(
+        self, state: ov.Output, rows: Sequence[Rows], biases: Sequence[NDArray[np.float32] | None]
+    ) -> ov.Output:
+        projected = project(state, self._weights.matrix(*rows))
+        added = [bias for bias in biases if bias is not None]
+        return opset.add(projected, opset.constant(np.concatenate(added))).output(0) if added else projected
+
+    def _bias(self, linear: _Linear) -> NDArray[np.float32] | None:
+        name = f"{linear.name}.bias"
+        if name not in self._tensors:
+            return None
+        bias = self._vector(name, linear.width)
+        return bias if linear.order is None else bias[linear.order]
 
     def _norm(self, state: ov.Output, name: str, width: int) -> ov.Output:
         """Root mean square norm over the last dimension."""
@@ -259,14 +299,17 @@ class GraphBuilder:
     def _head_norm(self, heads: ov.Output, name: str) -> ov.Output:
         return self._optional_norm(heads, name, self._model.head_size)
 
-    def _matrix(self, name: str, shape: tuple[int, int], order: NDArray[np.intp] | None = None) -> Matrix:
+    def _matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
+        return self._weights.matrix(Rows(self._weight(name, shape)))
+
+    def _weight(self, name: str, shape: tuple[int, int]) -> Tensor:
         tensor = self._tensor(name, shape)
         if tensor.type not in QUANTISED and tensor.type.name not in ("F32", "F16", "BF16"):
             raise ModelFormatError(
                 f"its tensor {name!r} has the type {tensor.type.name}, which no model uses for weights. "
                 "Download the file again, or another quantisation of the model."
             )
-        return self._weights.matrix(self._tensors.pop(name), order)
+        return self._tensors.pop(name)
 
     def _vector(self, name: str, length: int) -> NDArray[np.float32]:
         self._tensor(name, (length,))
@@ -306,6 +349,11 @@ def _input(name: str, shape: Sequence[int], type: ov.Type = ov.Type.i64) -> ov.o
 
 def _integers(*values: int) -> ov.Node:
     return opset.constant(np.array(values, np.int64))
+
+
+def _split(value: ov.Output, widths: Sequence[int]) -> list[ov.Output]:
+    parts: list[ov.Output] = opset.variadic_split(value, opset.constant(-1), _integers(*widths)).outputs()
+    return parts
 
 
 def _scaled(value: ov.Output, factor: float) -> ov.Output:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -40,6 +40,15 @@ and as much again for each step of their arithmetic."""
 _ALIGNMENT: Final = 64
 _PLAIN: Final = {Type.F32: ov.Type.f32, Type.F16: ov.Type.f16, Type.BF16: ov.Type.bf16}
 _PREFIX: Final = "weights."
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a matrix: those of a tensor ``[rows, columns]``."""
+
+    tensor: Tensor
+    order: NDArray[np.intp] | None = None
+    """Row ``order[i]`` of the tensor becomes row ``i``; None leaves them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,50 +89,64 @@ class WeightsFile:
         self._count(tensor.size)
         return values
 
-    def matrix(self, tensor: Tensor, order: NDArray[np.intp] | None = None) -> Matrix:
-        """Write ``tensor`` and return it as nodes. Row ``order[i]`` of the tensor becomes row ``i``."""
-        plain = _PLAIN.get(tensor.type)
-        if plain is None:
-            four_bits = self._keep_four_bits and tensor.type in FOUR_BITS
-            return self._four_bits(tensor, order) if four_bits else self._eight_bits(tensor, order)
-        part = self._part(tensor.shape, plain)
-        for rows in self._pieces(tensor, order):
-            part.append(rows)
+    def matrix(self, *parts: Rows) -> Matrix:
+        """Write a matrix that consists of the rows of ``parts``, and return it as nodes.
+
+        The parts have the same number of columns and the same :meth:`layout`.
+        """
+        layout = self.layout(parts[0].tensor)
+        if layout == ov.Type.i8:
+            return self._eight_bits(parts)
+        if isinstance(layout, Type):
+            return self._four_bits(parts, layout)
+        values = self._part(_shape(parts), layout)
+        for part in parts:
+            for rows in self._pieces(part):
+                values.append(rows)
         return Matrix(
-            part.values if plain == ov.Type.f32 else opset.convert(part.values, ov.Type.f32).output(0)
+            values.values if layout == ov.Type.f32 else opset.convert(values.values, ov.Type.f32).output(0)
         )
 
-    def _eight_bits(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Matrix:
-        rows, columns = tensor.shape
+    def layout(self, tensor: Tensor) -> ov.Type | Type:
+        """Return how the weights of ``tensor`` are stored: a type of OpenVINO, or that of codes of 4 bits."""
+        if self._keep_four_bits and tensor.type in FOUR_BITS:
+            return tensor.type
+        return _PLAIN.get(tensor.type, ov.Type.i8)
+
+    def _eight_bits(self, parts: Sequence[Rows]) -> Matrix:
+        rows, columns = _shape(parts)
         group = eight_bit_group(columns)
         codes = self._part((rows, columns // group, group), ov.Type.i8)
         scales = self._scales(rows, columns // group, 1)
-        for piece in self._pieces(tensor, order):
-            found = to_eight_bits(np.asarray(dequantize(piece, tensor.type), np.float32))
-            codes.append(found.codes)
-            scales.append(found.scales)
+        for part in parts:
+            for piece in self._pieces(part):
+                found = to_eight_bits(np.asarray(dequantize(piece, part.tensor.type), np.float32))
+                codes.append(found.codes)
+                scales.append(found.scales)
         return Matrix(_weights(codes, scales, rows, columns))
 
-    def _four_bits(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Matrix:
-        rows, columns = tensor.shape
+    def _four_bits(self, parts: Sequence[Rows], type: Type) -> Matrix:
+        rows, columns = _shape(parts)
         groups = columns // FOUR_BIT_GROUP
         codes = self._part((rows, groups, FOUR_BIT_GROUP), ov.Type.i4)
         scales = self._scales(rows, groups, 1)
-        offsets = self._scales(rows, groups) if FOUR_BITS[tensor.type].has_offsets else None
-        for piece in self._pieces(tensor, order):
-            found = unpack_four_bits(tensor.type, piece)
-            codes.append(pack_nibbles(found.codes))
-            scales.append(found.scales)
-            if offsets is not None and found.offsets is not None:
-                offsets.append(found.offsets)
+        offsets = self._scales(rows, groups) if FOUR_BITS[type].has_offsets else None
+        for part in parts:
+            for piece in self._pieces(part):
+                found = unpack_four_bits(type, piece)
+                codes.append(pack_nibbles(found.codes))
+                scales.append(found.scales)
+                if offsets is not None and found.offsets is not None:
+                    offsets.append(found.offsets)
         return Matrix(_weights(codes, scales, rows, columns), None if offsets is None else offsets.values)
 
     def _scales(self, *shape: int) -> _Part:
         # Of scales in float16 the CPU plugin would keep a second copy in float32 for as long as it runs.
         return self._part(shape, ov.Type.f32)
 
-    def _pieces(self, tensor: Tensor, order: NDArray[np.intp] | None) -> Iterator[NDArray[np.uint8]]:
-        """Yield the rows of ``tensor`` in ``order``, some at a time."""
+    def _pieces(self, part: Rows) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of ``part``, some at a time, as bytes of its tensor's type."""
+        tensor, order = part.tensor, part.order
         rows = math.prod(tensor.shape[:-1])
         step = max(1, _PIECE_WEIGHTS // tensor.shape[-1])
         for begin in range(0, rows, step):
@@ -159,6 +182,11 @@ class _Part:
         self.stream.seek(self.at)
         self.stream.write(np.ascontiguousarray(data).data)
         self.at += data.nbytes
+
+
+def _shape(parts: Sequence[Rows]) -> tuple[int, int]:
+    """Return the rows of all ``parts`` together, and their columns."""
+    return sum(part.tensor.shape[0] for part in parts), parts[0].tensor.shape[1]
 
 
 def _weights(codes: _Part, scales: _Part, rows: int, columns: int) -> ov.Output:

@@ -4,6 +4,9 @@ A decode step runs hundreds of small matmuls, and threads synchronise before and
 matmuls synchronise once, and each output column is computed as before. Wide matmuls, such as an MLP's gates
 in all but the smallest models, are not fused: they gain little, and splitting their result costs a prefill
 more than fusing saves.
+
+OpenVINO keeps the concatenated weights beside the copy that it computes with. Conversions of GGUF files have
+fused weights in the file, so that nothing is left to concatenate.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as opset
 
-_MAX_COLUMNS: Final = 4096
-"""The most columns of a fused matmul."""
+from ..gguf.fused_columns import MAX_FUSED_COLUMNS
+
 _WHOLE_BYTES: Final = (ov.Type.u8, ov.Type.i8, ov.Type.f16, ov.Type.f32)
 """Element types of constants that can be concatenated: one element is a whole number of bytes."""
 
@@ -43,7 +46,7 @@ def _fuse(matmuls: Sequence[ov.Node]) -> None:
     columns = [matmul.get_output_partial_shape(0)[-1].get_length() for matmul in matmuls]
     attributes = matmuls[0].get_attributes()
     alike = attributes["transpose_b"] and all(matmul.get_attributes() == attributes for matmul in matmuls)
-    if not alike or sum(columns) > _MAX_COLUMNS:
+    if not alike or sum(columns) > MAX_FUSED_COLUMNS:
         return
     weights = _concatenate([matmul.input_value(1) for matmul in matmuls], columns, 0)
     if weights is None:

@@ -22,10 +22,11 @@ from agentrt.bench.engine import main as engine
 from agentrt.bench.engine.cuts import EXACT, ForwardPasses
 from agentrt.bench.engine.greedy import PROMPTS
 from agentrt.bench.engine.nano import NanoResult
-from agentrt.bench.engine.sides import EngineSide, Settings, Timed
+from agentrt.bench.engine.sides import Cache, EngineSide, Settings, Timed
 from agentrt.bench.engine.speeds import COLUMNS, DECODE, Rates, answers_of, least_ratio, words_for
 from agentrt.bench.engine.step import DecodeStep, Operation, _operations
 from agentrt.errors import ModelNotFoundError
+from agentrt.runtime.model.kv_layout import KVLayout
 
 pytestmark = pytest.mark.bench
 
@@ -216,7 +217,7 @@ def test_where_a_step_goes_adds_up() -> None:
         Operation("RMS", 5, 0.00004, 0),
         Operation("RoPE", 4, 0.00003, 0),
     )
-    step = DecodeStep(1, 410_000_000, 0.0085, 0.009, operations, bandwidth=82e9)
+    step = DecodeStep(1, 410_000_000, 0.0085, 0.009, operations, 82e9, KVLayout((), 32))
     assert step.bandwidth_fraction(100.0) == pytest.approx(0.5)
     rows = {row[0]: row[1:] for row in step.table("some", 0.01, 0.0015).rows}
     assert rows["2 x FullyConnected 4 to 8"] == (8.0, 400.0, 50.0)
@@ -232,7 +233,7 @@ def test_a_side_finds_the_profile_that_the_decode_step_was_measured_with(tmp_pat
     from agentrt.bench.engine.step import measure_decode_step
     from agentrt.runtime.nano import MODEL_DIRECTORY
 
-    settings = Settings(cache_gib=1, profile_folder=tmp_path)
+    settings = Settings(cache=Cache(1024, 2**26), profile_folder=tmp_path)
     step = measure_decode_step(MODEL_DIRECTORY, settings.runtime_config(), past=40, steps=4)
     measured = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
     assert measured
@@ -242,16 +243,17 @@ def test_a_side_finds_the_profile_that_the_decode_step_was_measured_with(tmp_pat
     # It reads all weights but the embedding, which is as large as the head, and little beside them.
     weights = MODEL_DIRECTORY.joinpath("openvino_model.bin").stat().st_size
     assert weights / 2 < step.bytes < 1.5 * weights
+    assert step.cache_bytes(step.layout.block_tokens + 1) == 2 * step.layout.block_bytes
     matrices = sum(each.bytes for each in step.operations)
     assert 0.5 * step.bytes < matrices < 1.5 * step.bytes
 
 
 def test_settings_are_the_same_for_both_sides() -> None:
-    settings = Settings(2, "f32", "f32", 128, cache_gib=1)
+    settings = Settings(2, "f32", "f32", 128, cache=Cache(1024, 2**26))
     config = settings.runtime_config()
     ours = {name: value for name, value in config.device_properties().items() if name != "PERFORMANCE_HINT"}
     assert ours == settings.device_properties()
-    assert config.memory_bytes == 2**30
+    assert config.memory_bytes == 2**26
     assert Settings().device_properties() == {}
 
 

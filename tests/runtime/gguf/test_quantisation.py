@@ -22,7 +22,7 @@ from agentrt.runtime.gguf.quantisation import (
     to_eight_bits,
     unpack_four_bits,
 )
-from agentrt.runtime.gguf.weights_file import WeightsFile, write_graph
+from agentrt.runtime.gguf.weights_file import Rows, WeightsFile, write_graph
 
 ROWS, COLUMNS = 24, 512
 ROUNDING = 3e-7
@@ -76,19 +76,18 @@ def test_openvino_multiplies_with_the_same_weights(
     with graph.with_suffix(".bin").open("w+b") as stream:
         weights = WeightsFile(stream, keep_four_bits=keep_four_bits)
         state = opset.parameter([-1, -1, COLUMNS], ov.Type.f32)
-        result = project(state.output(0), weights.matrix(tensor, order))
+        result = project(state.output(0), weights.matrix(Rows(tensor, order), Rows(tensor)))
         write_graph(ov.Model([opset.result(result)], [state, *weights.parameters]), graph, stream)
     stored = {str(node.get_element_type()) for node in weights.parameters}
     assert ("<Type: 'int4_t'>" in stored) == (keep_four_bits and type in FOUR_BITS)
     exact = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
     compiled = ov.Core().compile_model(graph, "CPU", exact)
     activations = random.standard_normal((1, 3, COLUMNS)).astype(np.float32)
-    if order is not None:
-        expected = expected[order]
+    expected = np.concatenate([expected if order is None else expected[order], expected])
     wanted = activations.astype(np.float64) @ expected.T
     off = 1e-5 * np.abs(wanted).max() * np.ones_like(wanted)
     if type in QUANTISED and not (keep_four_bits and type in FOUR_BITS):
-        largest = np.abs(expected.reshape(ROWS, -1, 128)).max(axis=2).repeat(128, axis=1)
+        largest = np.abs(expected.reshape(2 * ROWS, -1, 128)).max(axis=2).repeat(128, axis=1)
         off += np.abs(activations) @ (largest / 254).T
     assert np.all(np.abs(compiled([activations])[0] - wanted) <= off)
 

@@ -28,6 +28,10 @@ _CONVERSION: Final = 6
 """Part of the directory's name. Increase it when the result of a conversion changes."""
 _CONFIG: Final = "config.json"
 """Written last, with the size of each other file: a directory whose files have these sizes is complete."""
+_CONTENT: Final = "content"
+"""Entry of the config: a digest of what was converted."""
+_NUMBER: Final = "conversion"
+"""Entry of the config: the :data:`_CONVERSION` of then."""
 _SAMPLES: Final = 64
 _SAMPLE_BYTES: Final = 64 * 2**10
 _UNFINISHED: Final = ".converting-"
@@ -58,7 +62,8 @@ def convert_gguf(
 
     Other processes find a complete directory or none. A second process that opens the same model waits for
     the first and uses its result. A directory with a file that is missing or has another size than when it
-    was written is deleted and converted again. What killed processes have left of any model is deleted.
+    was written is deleted and converted again, and a new conversion replaces those of the same files by
+    older versions of this package. What killed processes have left of any model is deleted.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted, or the disk is full.
@@ -66,7 +71,8 @@ def convert_gguf(
     file = source.headers[0].file
     cache = cache_folder or default_cache_folder()
     try:
-        fingerprint = _fingerprint(source.headers)
+        content = _content(source.headers)
+        fingerprint = _fingerprint(content)
         remove_interrupted(cache)
         directory = _complete_directory(cache, fingerprint)
         if directory is None:
@@ -74,7 +80,8 @@ def convert_gguf(
             with file_lock(cache / f"{_LOCK}{fingerprint}"):
                 directory = _complete_directory(cache, fingerprint)
                 if directory is None:
-                    directory = _convert(source, cache, fingerprint, progress)
+                    directory = _convert(source, cache, content, progress)
+                    _remove_superseded(cache, content)
         with contextlib.suppress(OSError):
             os.utime(directory)
     except ModelFormatError as error:
@@ -106,10 +113,7 @@ def remove_cached_model(model: CachedModel) -> None:
     Raises:
         OSError: it cannot be deleted.
     """
-    fingerprint = model.path.name.rpartition("-")[2]
-    with file_lock(model.path.with_name(f"{_LOCK}{fingerprint}")):
-        (model.path / _CONFIG).unlink(missing_ok=True)  # first: without it the directory is incomplete
-        shutil.rmtree(model.path)
+    _remove(model.path)
 
 
 def remove_interrupted(cache_folder: Path | None = None) -> None:
@@ -132,8 +136,29 @@ def default_cache_folder() -> Path:
     return models_folder()
 
 
-def _convert(source: Source, cache: Path, fingerprint: str, progress: Progress) -> Path:
-    """Write and return the directory of ``source``. The caller holds the lock of ``fingerprint``."""
+def _remove(directory: Path, *, wait: bool = True) -> None:
+    """Delete a conversion. Unless it is to ``wait``, one that a process is converting is an OSError."""
+    fingerprint = directory.name.rpartition("-")[2]
+    with file_lock(directory.with_name(f"{_LOCK}{fingerprint}"), wait=wait):
+        (directory / _CONFIG).unlink(missing_ok=True)  # first: without it the directory is incomplete
+        shutil.rmtree(directory)
+
+
+def _remove_superseded(cache: Path, content: str) -> None:
+    """Delete the conversions of ``content`` by older versions of this package, if the system allows it.
+
+    Called behind a new conversion only: an older version that is still used converts once more, and stays.
+    """
+    for config in cache.glob(f"*/{_CONFIG}"):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            found = json.loads(config.read_text(encoding="utf-8"))
+            if found.get(_CONTENT) == content and found.get(_NUMBER) < _CONVERSION:
+                _remove(config.parent, wait=False)
+
+
+def _convert(source: Source, cache: Path, content: str, progress: Progress) -> Path:
+    """Write and return the directory of ``source``. The caller holds the lock of its fingerprint."""
+    fingerprint = _fingerprint(content)
     directory = cache / f"{source.name}-{fingerprint}"
     unfinished = cache / f"{_UNFINISHED}{fingerprint}"
     # Of a process that was interrupted, of an older version of this package, or damaged.
@@ -146,7 +171,9 @@ def _convert(source: Source, cache: Path, fingerprint: str, progress: Progress) 
 
     unfinished.mkdir()
     try:
-        write_model(source, unfinished, unfinished / _CONFIG, progress)
+        write_model(
+            source, unfinished, unfinished / _CONFIG, progress, {_CONTENT: content, _NUMBER: _CONVERSION}
+        )
         unfinished.rename(directory)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -192,14 +219,19 @@ def _last_line(error: Exception) -> str:
     return f"{lines[-1].rstrip('.')}." if lines else f"{type(error).__name__}."
 
 
-def _fingerprint(headers: Sequence[Header]) -> str:
-    """Hash the headers, samples of the weights, and the versions of what converts them.
+def _fingerprint(content: str) -> str:
+    """Hash ``content`` and the versions of what converts it."""
+    tokenizers = importlib.metadata.version("openvino-tokenizers")
+    return hashlib.sha256(f"{_CONVERSION} {tokenizers} {content}".encode()).hexdigest()[:32]
+
+
+def _content(headers: Sequence[Header]) -> str:
+    """Hash the headers and samples of the weights.
 
     Training and quantisation change weights everywhere, so that samples from all over a file distinguish
     models without reading gigabytes on each open.
     """
-    tokenizers = importlib.metadata.version("openvino-tokenizers")
-    digest = hashlib.sha256(f"{_CONVERSION} {tokenizers}".encode())
+    digest = hashlib.sha256()
     for header in headers:
         size = header.file.stat().st_size
         digest.update(str(size).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,18 @@ from .tokenizer import Vocabulary, build_tokenizer
 from .weights_file import WeightsFile, write_graph
 
 
-def write_model(source: Source, target: Path, config: Path, progress: Callable[[float], None]) -> None:
+def write_model(
+    source: Source,
+    target: Path,
+    config: Path,
+    progress: Callable[[float], None],
+    entries: Mapping[str, object],
+) -> None:
     """Write the model directory of ``source`` to the empty folder ``target``, ``config`` of it at last.
 
-    ``config`` states the size of each other file, by which an incomplete directory is found; the digests of
-    the graphs are in ``SHA256SUMS``. At no time is more than a piece of one tensor in memory. Everything is
-    on disk when this returns.
+    ``config`` has ``entries``, and states the size of each other file, by which an incomplete directory is
+    found; the digests of the graphs are in ``SHA256SUMS``. At no time is more than a piece of one tensor in
+    memory. Everything is on disk when this returns.
 
     Raises:
         ModelFormatError: the model is damaged or of a kind that cannot be converted. The message says what is
@@ -49,6 +55,7 @@ def write_model(source: Source, target: Path, config: Path, progress: Callable[[
         "max_position_embeddings": model.context_length,
         "eos_token_id": _end_tokens(vocabulary),
         "converted_from": source.name,
+        **entries,
     }
     description["files"] = {file.name: file.stat().st_size for file in sorted(target.iterdir())}
     config.write_text(json.dumps(description, indent=1), encoding="utf-8")

@@ -72,7 +72,7 @@ def test_answers_follow_a_schema(runtime: LocalRuntime) -> None:
 def test_conversion_takes_little_memory(file: Path, tmp_path: Path) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = peak_mib()
-    write_model(read_source(file), tmp_path, tmp_path / "config.json", lambda share: None)
+    write_model(read_source(file), tmp_path, tmp_path / "config.json", lambda share: None, {})
     assert peak_mib() - before < 300
 
 

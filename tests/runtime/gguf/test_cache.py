@@ -19,6 +19,7 @@ from agentrt.bench.common.random_gguf import CHAT_TEMPLATE, ModelShape, write_ra
 from agentrt.errors import ModelFormatError
 from agentrt.runtime.checksums import CHECKSUMS, check_files, read_checksums
 from agentrt.runtime.file_lock import file_lock
+from agentrt.runtime.gguf import cache as gguf_cache
 from agentrt.runtime.gguf import conversion, disk_errors
 from agentrt.runtime.gguf.cache import cached_models, convert_gguf, remove_cached_model
 from agentrt.runtime.gguf.source import read_source
@@ -387,6 +388,34 @@ def test_cached_models_are_listed_and_removed(file: Path, tmp_path: Path) -> Non
     assert cached_models(cache) == models[1:]
     convert_gguf(read_source(other), cache)
     assert [model.converted_from for model in cached_models(cache)] == ["Other", "Tiny-Q8_0"]
+
+
+def test_a_conversion_replaces_those_of_older_versions(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "Other.gguf"
+    write_random_gguf(other, SHAPE, seed=1)
+    cache = tmp_path / "cache"
+    former, of_another_file = (convert_gguf(read_source(path), cache) for path in (file, other))
+    with monkeypatch.context() as newer:
+        newer.setattr(gguf_cache, "_CONVERSION", gguf_cache._CONVERSION + 1)
+        latest = convert_gguf(read_source(file), cache)
+        assert visible(cache) == sorted([latest.name, of_another_file.name])
+        assert convert_gguf(read_source(file), cache) == latest
+    # The older version converts once more, and both keep what they have.
+    assert convert_gguf(read_source(file), cache) == former
+    assert visible(cache) == sorted([former.name, latest.name, of_another_file.name])
+
+
+def test_a_conversion_that_another_version_writes_is_left_alone(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = convert_gguf(read_source(file), tmp_path)
+    fingerprint = former.name.rpartition("-")[2]
+    monkeypatch.setattr(gguf_cache, "_CONVERSION", gguf_cache._CONVERSION + 1)
+    with file_lock(tmp_path / f".lock-{fingerprint}"):
+        latest = convert_gguf(read_source(file), tmp_path)
+    assert visible(tmp_path) == sorted([former.name, latest.name])
 
 
 def test_memory_is_bounded_by_a_piece_of_a_tensor(tmp_path: Path) -> None:

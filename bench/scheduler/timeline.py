@@ -31,7 +31,7 @@ _COLOURS: Final = {
 def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
     """Draw the result of :meth:`Trace.to_chrome`: a lane for each XPU, a bar for each kernel.
 
-    Bars of interrupted kernels are empty.
+    Bars of interrupted kernels are empty, those of promoted requests hatched.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -44,11 +44,15 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
         figure = figure_type(figsize=(9, 0.9 + 0.7 * max(1, len(order))), layout="constrained")
         axes = figure.add_subplot()
         shown = set()
-        for ((who, stage), colour), interrupted in itertools.product(_COLOURS.items(), (False, True)):
-            name = f"{who} {stage}" + ", interrupted" * interrupted
+        for ((who, stage), colour), interrupted, promoted in itertools.product(
+            _COLOURS.items(), (False, True), (False, True)
+        ):
+            name = f"{who} {stage}" + ", interrupted" * interrupted + ", promoted" * promoted
             style: dict[str, Any] = {"facecolors": colour, "linewidth": 0}
             if interrupted:
                 style = {"facecolors": "none", "edgecolors": colour, "linewidth": 1}
+            if promoted:
+                style |= {"hatch": "////", "edgecolors": colour if interrupted else "white"}
             for lane, track in enumerate(order):
                 bars = [
                     (event["ts"] / 1e3, event["dur"] / 1e3)
@@ -56,6 +60,7 @@ def draw_trace(trace: Mapping[str, Any], picture: Path) -> None:
                     if event["tid"] == track
                     and event["name"].startswith(f"{who} {stage} ")
                     and event["args"].get("interrupted", False) is interrupted
+                    and event["args"].get("promoted", False) is promoted
                 ]
                 if bars:
                     label = None if name in shown else name

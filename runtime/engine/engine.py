@@ -461,7 +461,7 @@ class Engine:
         self._progress = done.ended
         self._reclaimed = False
         for trace in self._outputs.traces:
-            trace.record(done, self._scheduler.batch_on(done.role))
+            trace.record(done, self._scheduler.kernel_on(done.role))
         if done.interrupted:
             self._scheduler.interrupt_kernel(done.role)
             return

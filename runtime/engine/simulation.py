@@ -147,7 +147,7 @@ class Simulation:
         self._dispatch()
 
     def _kernel_done(self, done: KernelDone) -> None:
-        self.trace.record(done, self.scheduler.batch_on(done.role))
+        self.trace.record(done, self.scheduler.kernel_on(done.role))
         batch = self.scheduler.complete_kernel(done.role, done.ended)
         for chunk in batch.chunks if batch is not None else ():
             if chunk.samples and chunk.sequence.state is not SequenceState.FINISHED:

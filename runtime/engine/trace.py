@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from agentrt.priority import Priority
 
 from ..heg.kernel import Role
-from ..scheduler.batch import Batch
+from ..scheduler.active_kernels import ScheduledKernel
 from ..xpu.protocol import KernelDone
 
 T = TypeVar("T")
@@ -42,6 +42,8 @@ class TracedKernel:
     tokens: int
     interrupted: bool = False
     """Whether it ended early for a reactive request, and is run again later."""
+    promoted: bool = False
+    """Whether one of its requests was promoted when it started: by its age, or half of its deadline."""
 
     @property
     def priority(self) -> str:
@@ -113,9 +115,9 @@ class Trace:
         """Record calls that were answered from the tool cache."""
         self._answers.append(answer)
 
-    def record(self, done: KernelDone, batch: Batch) -> None:
-        """Record a kernel of ``batch`` that has ended, or was interrupted."""
-        sequences = batch.sequences
+    def record(self, done: KernelDone, scheduled: ScheduledKernel) -> None:
+        """Record a kernel that has ended, or was interrupted."""
+        sequences = scheduled.batch.sequences
         self._kernels.append(
             TracedKernel(
                 role=done.role,
@@ -125,11 +127,12 @@ class Trace:
                 index=done.kernel.index,
                 kernel_count=len(done.context.kernels),
                 kind=done.kernel.kind.value,
-                stage=batch.stage.value,
+                stage=scheduled.batch.stage.value,
                 reactive=any(sequence.priority is Priority.REACTIVE for sequence in sequences),
                 request_ids=tuple(sequence.request_id for sequence in sequences),
                 tokens=done.context.shape.tokens,
                 interrupted=done.interrupted,
+                promoted=scheduled.promoted,
             )
         )
 
@@ -171,6 +174,7 @@ def _event(kernel: TracedKernel, track: int, begin: float) -> dict[str, Any]:
             "requests": list(kernel.request_ids),
             "tokens": kernel.tokens,
             **({"interrupted": True} if kernel.interrupted else {}),
+            **({"promoted": True} if kernel.promoted else {}),
         },
     }
 

@@ -31,6 +31,8 @@ class ScheduledKernel(NamedTuple):
     cost: KernelCost
     started: float
     """Seconds on the platform's clock."""
+    promoted: bool
+    """Whether a sequence of ``batch`` was promoted when it started."""
 
 
 class ActiveKernels:

@@ -266,13 +266,15 @@ class KernelSelector:
         batch.running_on = role
         batch.preempted = False
         batch.context.kernels = kernels
-        scheduled = ScheduledKernel(batch, kernels[batch.context.position], role, cost, now)
+        promoted = self._queues.promoted
+        scheduled = ScheduledKernel(
+            batch, kernels[batch.context.position], role, cost, now, bool(promoted) and batch.promoted
+        )
         self._active.add(scheduled)
         self._last_level = self._last_level_on[role] = batch.level
         credit = self._background_credit_s[role]
         credit += cost.seconds * (-1 if batch.is_background else self._policy.background_share)
         self._background_credit_s[role] = min(max(credit, 0.0), self._graph.quantum_s)
-        promoted = self._queues.promoted
         promoted_served = not promoted or batch.is_background or promoted.issubset(batch.sequences)
         self._kernels_since_promoted = 0 if promoted_served else self._kernels_since_promoted + 1
         return scheduled

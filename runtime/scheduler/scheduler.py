@@ -191,9 +191,9 @@ class Scheduler:
         """The XPUs on which kernels are running."""
         return [kernel.role for kernel in self._active]
 
-    def batch_on(self, role: Role) -> Batch:
-        """The batch whose kernel runs on ``role``, which is busy."""
-        return self._active[role].batch
+    def kernel_on(self, role: Role) -> ScheduledKernel:
+        """The kernel that runs on ``role``, which is busy."""
+        return self._active[role]
 
     def hang_timeout_s(self, cost: KernelCost) -> float:
         """Seconds after which a kernel of ``cost`` counts as hung."""

@@ -124,7 +124,7 @@ class Gate:
         monkeypatch.setattr(xpu, "run", self._wait_and_run)
 
     def _wait_and_run(self, *arguments: Any, **how: Any) -> Any:
-        self.steps.append(self._scheduler.batch_on(Role.DECODE).chunks)
+        self.steps.append(self._scheduler.kernel_on(Role.DECODE).batch.chunks)
         self._arrived.release()
         if not self._open:
             self._go.acquire()

@@ -60,6 +60,17 @@ def test_interrupted_kernels_are_empty_bars(tmp_path: Path) -> None:
     assert "fill: none; stroke: #2c5f8a" in drawn
 
 
+def test_kernels_of_promoted_requests_are_hatched(tmp_path: Path) -> None:
+    plain, hatched = tmp_path / "plain.svg", tmp_path / "hatched.svg"
+    timeline.draw_trace(TRACE, plain)
+    promoted = event(1, "proactive prefill #0", 600) | {"args": {"promoted": True}}
+    timeline.draw_trace({"traceEvents": [*TRACE["traceEvents"], promoted]}, hatched)
+    drawn = hatched.read_text()
+    assert "proactive prefill, promoted" in drawn
+    assert "<pattern" in drawn
+    assert "<pattern" not in plain.read_text()
+
+
 def report(*tables: Table) -> BenchReport:
     return BenchReport(bench="scheduler", machine=describe_machine(), figures={}, tables=tables, method="so")
 

@@ -134,6 +134,21 @@ def test_a_trace_opens_in_perfetto(tmp_path: Path) -> None:
     assert {event["cat"] for event in chunks} == {"reactive", "proactive"}
 
 
+@pytest.mark.parametrize("machine", ["core-ultra-5-125h", "core-ultra-5-125h-cpu"])
+def test_a_trace_tells_the_kernels_of_promoted_requests(machine: str) -> None:
+    simulated = simulation(replace(Policy(), promote_after_s=0.5), machine)
+    simulated.submit(SimulatedRequest(900, 40, Priority.PROACTIVE))
+    for at in (0.1, 0.7):
+        simulated.submit(SimulatedRequest(300, 20, Priority.REACTIVE), at)
+    simulated.run()
+    kernels = simulated.trace.kernels
+    aged = [kernel for kernel in kernels if "request-0" in kernel.request_ids and kernel.started >= 0.5]
+    assert [kernel for kernel in kernels if kernel.promoted] == aged
+    assert 0 < len(aged) < len([kernel for kernel in kernels if "request-0" in kernel.request_ids])
+    events = [event for event in simulated.trace.to_chrome()["traceEvents"] if event["ph"] == "X"]
+    assert [event["args"].get("promoted", False) for event in events] == [each.promoted for each in kernels]
+
+
 def test_a_trace_drops_the_oldest_kernels() -> None:
     simulated = mixed(Policy())
     short = Trace(limit=10)

@@ -26,7 +26,7 @@ def beside(running: float, level: int) -> ActiveKernels:
     """The table of one kernel on the DECODE XPU, of a batch of ``level``."""
     active = ActiveKernels(Policy())
     batch = Batch([], Stage.DECODE, level, BatchContext(0, None, BatchShape(1, 1, 0, 1), (KERNEL,)))
-    active.add(ScheduledKernel(batch, KERNEL, Role.DECODE, cost(running), 0.0))
+    active.add(ScheduledKernel(batch, KERNEL, Role.DECODE, cost(running), 0.0, promoted=False))
     return active
 
 

@@ -173,7 +173,11 @@ def build_model(
     kernels = xpus[Role.DECODE].kernels
     vocabulary = kernels.logits.get_partial_shape()[2].get_length()
     return LoadedModel(
-        OpenVINOPlatform(platform, xpus, pool), graph, profile, KVLayout.of(kernels.models), vocabulary
+        OpenVINOPlatform(platform, xpus, pool, directory.graph.with_suffix(".bin")),
+        graph,
+        profile,
+        KVLayout.of(kernels.models),
+        vocabulary,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import openvino as ov
@@ -15,6 +16,7 @@ from ..heg.kernel import BatchContext, Role
 from ..model.openvino_core import openvino_core
 from .buffers import BatchBuffers, BufferPool
 from .device import OpenVINOXPU
+from .process_memory import release_file_pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,12 @@ def find_platform(name: str) -> tuple[str, Mapping[Role, Device]]:
 class OpenVINOPlatform:
     """OpenVINO XPUs over one arena. A :class:`Platform`."""
 
-    def __init__(self, name: str, xpus: Mapping[Role, OpenVINOXPU], pool: BufferPool) -> None:
-        """``pool`` is the buffer pool that all ``xpus`` share."""
+    def __init__(self, name: str, xpus: Mapping[Role, OpenVINOXPU], pool: BufferPool, weights: Path) -> None:
+        """``pool`` is the buffer pool of all ``xpus``, ``weights`` the file of the model's weights."""
         self._name = name
         self._xpus = dict(xpus)
         self._pool = pool
+        self._weights = weights
 
     @property
     def name(self) -> str:
@@ -115,9 +118,13 @@ class OpenVINOPlatform:
             self._pool.give_back(buffers)
 
     def reclaim(self, idle_s: float) -> None:
-        """See :meth:`Platform.reclaim`."""
+        """See :meth:`Platform.reclaim`. Pages of the weights' file are released, too.
+
+        OpenVINO reads the embedding of each token from there, and with it the system loads its surroundings.
+        """
         for xpu in self._xpus.values():
             xpu.reclaim(idle_s)
+        release_file_pages(self._weights)
 
     def close(self) -> None:
         """See :meth:`Platform.close`."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import EngineFailedError
-from agentrt.runtime import LocalRuntime, RuntimeConfig
+from agentrt.runtime import LocalRuntime, RawPrompt, RuntimeConfig
 from agentrt.runtime.nano import MODEL_DIRECTORY
 from agentrt.runtime.xpu.device import OpenVINOXPU
 from agentrt.runtime.xpu.process_memory import release_file_pages
@@ -57,6 +57,17 @@ def test_a_loaded_model_keeps_few_pages_of_its_file() -> None:
     with LocalRuntime.open("nano", RuntimeConfig(memory_bytes=2**22)) as runtime:
         assert resident(weights) < weights.stat().st_size / 4
         assert runtime.statistics().engine.kernels == 0, "no request was submitted"
+
+
+@linux
+def test_pages_of_embeddings_are_released_with_idle_memory() -> None:
+    weights = MODEL_DIRECTORY / "openvino_model.bin"
+    with LocalRuntime.open("nano", RuntimeConfig(memory_bytes=2**22)) as runtime:
+        opened = resident(weights)
+        runtime.generate(RawPrompt(list(range(0, 2048, 8))), max_tokens=1)
+        read = resident(weights)
+        runtime._platform.reclaim(0.0)
+        assert resident(weights) <= opened < read
 
 
 @pytest.mark.parametrize("static_tokens", [None, 32])

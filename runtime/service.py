@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import logging
 import os
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, aclosing, closing, contextmanager
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Self, Unpack
 
-from agentrt.calls import ToolCallFormat, detect_tool_call_format
 from agentrt.concurrency.fair_threads import Cancellation
 from agentrt.concurrency.handover import Handover
 from agentrt.concurrency.native_calls import native_calls
-from agentrt.errors import (
-    ModelFormatError,
-    RuntimeClosedError,
-)
+from agentrt.errors import RuntimeClosedError
 
-from .config import RuntimeConfig, check_config
-from .context.block_pool import BlockPool
+from .assembly import assemble_runtime
+from .config import RuntimeConfig
 from .context.saved_contexts import SavedContexts
 from .context.store.store import ContextStore
 from .context.table.table import ContextTable
-from .context_service.compression import SCORED_LAYERS
-from .context_service.kept_contexts import KeptContexts
-from .context_service.opening import open_contexts
 from .context_service.service import ContextService
-from .drafting.drafter_selector import AppDrafterSelector, DrafterSelector
-from .engine.engine import Engine
+from .drafting.drafter_selector import DrafterSelector
 from .engine.engine_group import EngineGroup
 from .engine.engine_request import OutputListener
 from .engine.engine_status import EngineStatus
 from .engine.trace import Trace
-from .heg.refinement import ProfileRefiner
-from .heg.store import ProfileStore
-from .model.converted import conversion_errors
-from .model.directory import ModelDirectory, open_model_directory
-from .model.tokenizer import Tokenizer
-from .model.weights_check import WeightsCheck, check_weights
 from .opening import OnOpeningStep, OpeningStep, ignore_step
 from .output.generation import Generation, GenerationEvent
 from .output.generation_span import GenerationSpan, generation_span
@@ -50,22 +34,12 @@ from .output.stream import GenerationStream
 from .request.options import GenerationOptions, Message, Prompt
 from .request.preparation import Preparation
 from .request.preparer import RequestPreparer
-from .request.processor import InputProcessor
 from .request.request import Request
 from .request.validation import as_app, check_tokens
-from .scheduler.scheduler import Scheduler
 from .statistics import RuntimeStatistics
 from .toolcache.drafter import ToolCacheDrafter
 from .toolcache.outputs import ToolOutputs
-from .toolcache.renderer import ToolTurnRenderer
 from .toolcache.tool_turn import ToolTurn
-from .xpu.kv_arena import KVArena
-from .xpu.loading import load_model
-from .xpu.warm_up import warm_up, warm_up_attention
-
-T = TypeVar("T")
-
-_log: Final = logging.getLogger(__name__)
 
 
 class LocalRuntime(AbstractContextManager["LocalRuntime"]):
@@ -102,122 +76,37 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         context_store: ContextStore | None = None,
     ) -> None:
         """Load ``model``; see :meth:`open`."""
-        check_config(config)
-        directory = open_model_directory(
-            model, progress=lambda share: on_step(OpeningStep("converting", share))
-        )
-        with conversion_errors(directory.conversion):
-            loaded = load_model(
-                directory,
-                platform=config.platform,
-                properties=config.device_properties(),
-                max_chunk_tokens=config.prefill_chunk_tokens,
-                quantum_s=config.quantum_s,
-                kv_bytes=config.cache_bytes,
-                profile_folder=config.profile_folder,
-                npu_decoding=config.npu_decoding,
-                scored_layers=0 if config.context_compression is None else SCORED_LAYERS,
-                on_step=on_step,
-            )
-        try:
-            with conversion_errors(directory.conversion):
-                self._tokenizer = Tokenizer(
-                    directory, loaded.vocabulary_size, tool_prompt=config.tool_prompt == "auto"
-                )
-            arena = KVArena(loaded.layout, loaded.platform, config.memory_bytes)
-            weights = directory.graph.with_suffix(".bin")
-            warm_up(loaded.platform, loaded.graph, arena.blocks, weights)
-            self._pool = BlockPool(arena.blocks)
-            self._state_pool = BlockPool(arena.state_rows) if arena.state_rows else None
-            self._arena = arena
-            self._platform = loaded.platform
-            self._kept = open_contexts(
-                config, directory, loaded, arena, self._tokenizer, context_store, on_step
-            )
-            if self._kept.longest_context:
-                longest = min(arena.capacity_tokens, directory.context_length) - arena.block_tokens
-                stored = self._kept.longest_context * arena.block_tokens
-                warm_up_attention(loaded.platform, loaded.graph, max(0, min(stored, longest)), weights)
-            self._salts = self._kept.salts
-            self._contexts_owner = (_files_of(directory), config, loaded.layout, loaded.platform.name)
-            if contexts is not None and contexts.owner == self._contexts_owner and self._kept.store is None:
-                self._restore(contexts)
-            self.config = config
-            self.memory_bytes = loaded.graph.footprint_bytes + arena.memory_bytes + self._kept.memory_bytes
-            """Bytes of the weights, of the activations of the longest chunk, and of all keys and values."""
-            self.model_id = directory.model_id
-            self.context_length = directory.context_length
-            """Maximum number of tokens of prompt and answer together."""
-            self.context_table = (
-                ContextTable(config.contexts_per_app, self._kept.store)
-                if context_table is None
-                else context_table
-            )
-            """The contexts of all apps; :meth:`bind` gives an app its own."""
-            self._kept.forget_deleted(self.context_table)
-            self.max_context_tokens = min(
-                self.context_length, config.max_context_tokens or self.context_length
-            )
-            """Maximum number of tokens of one context."""
-            self.call_format = (
-                ToolCallFormat.JSON_MESSAGE
-                if self._tokenizer.writes_tool_prompt
-                else detect_tool_call_format(self._tokenizer.chat_template, directory.model_id)
-            )
-            """Format in which the model is expected to write tool calls; None if it takes no tools."""
-            self._renderer = ToolTurnRenderer(self._tokenizer, self.call_format)
-            self._vocabulary_size = loaded.vocabulary_size
-            self._input_processor = InputProcessor(
-                self._tokenizer,
-                model_id=self.model_id,
-                call_format=self.call_format,
-                constrain_calls=config.constrain_tool_calls,
-                context_length=self.context_length,
-                arena_tokens=arena.capacity_tokens,
-                memory_bytes=config.memory_bytes,
-                vocabulary_size=loaded.vocabulary_size,
-                salts=self._salts,
-            )
-            self._preparer = RequestPreparer(
-                self._input_processor, self.context_table, self.max_context_tokens
-            )
-            self._scheduler = Scheduler(
-                self._pool,
-                loaded.graph,
-                config.scheduling(),
-                max_batch_size=config.max_batch_size,
-                share_sampled=not arena.quantised_keys,
-                state_pool=self._state_pool,
-                swapper=self._kept.swapper,
-            )
-            selector = AppDrafterSelector.open(
-                self._tokenizer,
-                # The state of a hybrid model behind a rejected token could not be taken back.
-                verifies_drafts=self._state_pool is None,
-                drafts=config.drafts,
-                history_folder=config.history_folder,
-            )
-            self.drafter_selector: DrafterSelector = selector
-            """What selects the drafters of each request. Another one may take its place at any time."""
-            self._engine = Engine(
-                loaded.platform,
-                self._scheduler,
-                loaded.vocabulary_size,
-                arena.block_tokens,
-                self._tokenizer.detokenizer,
-                group,
-                ProfileRefiner(loaded.profile, ProfileStore(config.profile_folder)),
-                self._kept.swapper,
-            )
-        except BaseException:  # Ctrl-C, too, leaves neither threads nor memory behind
-            loaded.platform.close()
-            if hasattr(self, "_kept"):
-                self._kept.close()
-            raise
+        parts = assemble_runtime(model, config, on_step, group, contexts, context_table, context_store)
         # Closes when nothing refers to the runtime any more, and at the latest before the interpreter exits
         # under the engine thread.
-        check = check_weights(directory, functools.partial(_stop_damaged, self._engine))
-        self._finalizer = weakref.finalize(self, _close, self._engine, selector, self._kept, check)
+        self._finalizer = weakref.finalize(self, parts.close)
+        self.config = config
+        self.memory_bytes = parts.footprint_bytes + parts.arena.memory_bytes + parts.kept.memory_bytes
+        """Bytes of the weights, of the activations of the longest chunk, and of all keys and values."""
+        self.model_id = parts.model_id
+        self.context_length = parts.context_length
+        """Maximum number of tokens of prompt and answer together."""
+        self.context_table = parts.context_table
+        """The contexts of all apps; :meth:`bind` gives an app its own."""
+        self.max_context_tokens = min(self.context_length, config.max_context_tokens or self.context_length)
+        """Maximum number of tokens of one context."""
+        self.call_format = parts.call_format
+        """Format in which the model is expected to write tool calls; None if it takes no tools."""
+        self.drafter_selector: DrafterSelector = parts.drafter_selector
+        """What selects the drafters of each request. Another one may take its place at any time."""
+        self._vocabulary_size = parts.vocabulary_size
+        self._tokenizer = parts.tokenizer
+        self._renderer = parts.renderer
+        self._input_processor = parts.input_processor
+        self._preparer = RequestPreparer(parts.input_processor, parts.context_table, self.max_context_tokens)
+        self._engine = parts.engine
+        self._scheduler = parts.scheduler
+        self._platform = parts.platform
+        self._arena = parts.arena
+        self._pool = parts.pool
+        self._state_pool = parts.state_pool
+        self._kept = parts.kept
+        self._contexts_owner = parts.contexts_owner
 
     @classmethod
     def open(
@@ -303,7 +192,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         # Without their states the blocks of a hybrid model are of no use.
         saved = bool(caches) and self._state_pool is None and self._kept.store is None
         blocks = self._pool.cached_blocks() if saved else {}
-        return SavedContexts.save(self._salts, self._contexts_owner, blocks, caches)
+        return SavedContexts.save(self._kept.salts, self._contexts_owner, blocks, caches)
 
     def __exit__(self, *error: object) -> None:
         """Close the runtime."""
@@ -455,16 +344,6 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
                 raise
         return self._events(messages, options, request)
 
-    def _restore(self, contexts: SavedContexts) -> None:
-        """Fill the prefix cache, before the engine starts. What cannot be read is computed again."""
-        try:
-            contexts.read_into(self._arena.rows(self._platform), self._pool.restore(contexts.block_hashes))
-        except OSError as error:
-            _log.warning("The contexts of the model cannot be read and are computed again: %s", error)
-            self._pool = BlockPool(self._arena.blocks)
-        else:
-            self._salts = self._kept.salts = contexts.salts
-
     def _events(
         self, messages: Prompt, options: GenerationOptions, request: Request
     ) -> Generator[GenerationEvent, None, None]:
@@ -496,7 +375,7 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
         """Start one answer and return once the request is checked and accepted; read its events next."""
         with self._span(messages, options, stream=True) as span:
             request = await self._preparer.aprepare(messages, options)
-            tools = self._answerable_tools(request)
+            tools = request.answerable_tools
             tool_outputs = ToolOutputs(
                 tools,
                 tokenize=self._renderer.tokenize_call,
@@ -542,34 +421,3 @@ class LocalRuntime(AbstractContextManager["LocalRuntime"]):
             )
         pending.output.add_done_callback(selected.add_answer)
         return pending
-
-    def _answerable_tools(self, request: Request) -> Sequence[Mapping[str, Any]]:
-        """Return the tools whose calls the tool cache may answer.
-
-        There are none if the request must return a call: behind an answered one the model would have to make
-        another.
-        """
-        if request.call_format is None or request.tool_choice is None or request.tool_choice.required:
-            return ()
-        return request.tool_choice.tools
-
-
-def _files_of(directory: ModelDirectory) -> tuple[object, ...]:
-    """What changes when the model of a directory is replaced."""
-    files = [(file, file.stat()) for file in (directory.graph, directory.graph.with_suffix(".bin"))]
-    return tuple((file, status.st_size, status.st_mtime_ns) for file, status in files)
-
-
-def _stop_damaged(engine: Engine, error: ModelFormatError) -> None:
-    """Answer no more requests: answers of damaged weights would look like answers."""
-    _log.error("%s", error)
-    engine.fail(error)
-
-
-def _close(engine: Engine, selector: AppDrafterSelector, kept: KeptContexts, check: WeightsCheck) -> None:
-    if native_calls.forked:
-        return  # the threads, files and locks are the parent's
-    check.stop()
-    engine.close()
-    selector.close()  # behind the engine, which ends all answers
-    kept.close()

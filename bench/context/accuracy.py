@@ -191,10 +191,10 @@ class _Scorer:
         """The stored chunks of the whole blocks of ``tokens``, in order."""
         from agentrt.runtime.context.block_hashes import BlockHashes
 
-        store = self._runtime._kept.store
+        store, salts = self._runtime._kept.store, self._runtime._kept.salts
         assert store is not None
         size = self._model.layout.block_tokens
-        hashes = BlockHashes(self._runtime._salts.salt_for(app), size).compute(tokens, len(tokens) // size)
+        hashes = BlockHashes(salts.salt_for(app), size).compute(tokens, len(tokens) // size)
         locations = (store.locate(app, block_hash) for block_hash in hashes)
         found = itertools.takewhile(lambda location: location is not None, locations)
         return tuple(store.read(location) for location in found if location is not None)

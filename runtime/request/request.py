@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agentrt.calls import CallFinished, MessageParser, ToolCall, ToolCallFormat, ToolDefinitions
 from agentrt.errors import InvalidRequestError
@@ -72,6 +74,17 @@ class Request:
         parser = MessageParser(self.call_format, tools, held_to_grammar=self.calls_held_to_grammar)
         events = parser.feed(text) + parser.close()
         return tuple(event.call for event in events if isinstance(event, CallFinished))
+
+    @property
+    def answerable_tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools whose calls the tool cache may answer.
+
+        There are none if the request must return a call: behind an answered one the model would have to make
+        another.
+        """
+        if self.call_format is None or self.tool_choice is None or self.tool_choice.required:
+            return ()
+        return self.tool_choice.tools
 
     def grammar_error(self) -> InvalidRequestError | None:
         """Return the error of a grammar that became too complex before the answer was complete, else None."""

@@ -36,7 +36,7 @@ def wait_until_loaded(runtime: LocalRuntime, app: str) -> None:
     histories = selector.histories
     assert histories is not None
     assert histories._saver is not None
-    histories.of(runtime._salts.salt_for(app), app)
+    histories.of(runtime._kept.salts.salt_for(app), app)
     loaded = threading.Event()
     histories._saver.load(app, lambda _: loaded.set())  # after what was to be loaded before
     assert loaded.wait(WAIT_S)

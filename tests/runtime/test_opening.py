@@ -58,15 +58,16 @@ def test_an_interrupted_opening_leaves_no_thread(tmp_path: Path, step: str) -> N
     assert not [thread.name for thread in left if thread.is_alive()]
 
 
+@pytest.mark.parametrize("part", ["Scheduler", "Engine", "check_weights"])
 def test_an_opening_that_fails_at_last_leaves_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     before = set(threading.enumerate())
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentrt.runtime.service.Scheduler", interrupt)
+    monkeypatch.setattr(f"agentrt.runtime.assembly.{part}", interrupt)
     config = RuntimeConfig(threads=1, profile_folder=tmp_path, prefill_chunk_tokens=64)
     with pytest.raises(KeyboardInterrupt):
         LocalRuntime.open("nano", config)

@@ -49,7 +49,7 @@ def test_chunks_are_those_of_the_first_blocks_in_order() -> None:
         read=lambda location: location,
     )
     scorer: Any = object.__new__(accuracy._Scorer)
-    scorer._runtime = SimpleNamespace(_kept=SimpleNamespace(store=store), _salts=salts)
+    scorer._runtime = SimpleNamespace(_kept=SimpleNamespace(store=store, salts=salts))
     scorer._model = SimpleNamespace(layout=SimpleNamespace(block_tokens=4))
     assert scorer._stored("text", tokens) == (hashes[0], hashes[1]), "up to the first that is missing"
     assert scorer._stored("other text", tokens) == ()

@@ -18,7 +18,7 @@ from agentrt.errors import (
     RuntimeClosedError,
 )
 from agentrt.priority import Priority
-from agentrt.runtime import LocalRuntime, service
+from agentrt.runtime import LocalRuntime, assembly
 from agentrt.runtime.context.store.store import ContextStore
 from agentrt.runtime.context.swap import chunk_loader
 from agentrt.runtime.context.swap.costs import LinearCost
@@ -59,7 +59,7 @@ def test_opening_warms_up_for_the_longest_stored_context(
     opened: Callable[..., LocalRuntime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warmed: list[int] = []
-    monkeypatch.setattr(service, "warm_up_attention", lambda *arguments: warmed.append(arguments[2]))
+    monkeypatch.setattr(assembly, "warm_up_attention", lambda *arguments: warmed.append(arguments[2]))
     with opened() as runtime:
         runtime.generate(FIRST, max_tokens=40, app="notes")
         runtime.generate(FIRST[1:], max_tokens=4, app="mail")

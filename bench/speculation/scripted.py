@@ -86,6 +86,14 @@ class Script:
 
         return look
 
+    def generate(self) -> None:
+        """Take the time of one of the model's answers."""
+        time.sleep(GENERATION_S)
+
+    async def agenerate(self) -> None:
+        """Take the time of one of the model's answers."""
+        await asyncio.sleep(GENERATION_S)
+
     def declared(self, tool: Tool, **options: Unpack[SpeculableKeywords]) -> Tool:
         """Return a tool, declared speculable with these options if the run is speculative."""
         return speculable(tool, **options) if self.speculative else tool
@@ -156,7 +164,7 @@ def async_client(script: Script) -> AsyncOpenAI:
     ids = itertools.count()
 
     async def answer(request: httpx2.Request) -> httpx2.Response:
-        await asyncio.sleep(GENERATION_S)
+        await script.agenerate()
         return _response(script, request, f"call_{next(ids)}")
 
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
@@ -170,7 +178,7 @@ def client_of_repeated_ids(script: Script, *, final_tool: str | None = None) -> 
     """
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        time.sleep(GENERATION_S)
+        script.generate()
         return _response(script, request, "call_0", final_tool)
 
     http = httpx2.Client(transport=httpx2.MockTransport(answer))
@@ -219,9 +227,9 @@ class ScriptedChat(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        time.sleep(GENERATION_S)
+        self.script.generate()
         return self._answer(messages)
 
     async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        await asyncio.sleep(GENERATION_S)
+        await self.script.agenerate()
         return self._answer(messages)

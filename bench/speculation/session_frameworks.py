@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,7 +12,7 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.turns.session import SpeculationSession
 
 from .langchain_frameworks import run_created
-from .scripted import GENERATION_S, SCHEMA, Script
+from .scripted import SCHEMA, Script
 
 MakeCall = Callable[[ToolCall], Any]
 
@@ -59,7 +58,7 @@ async def _loop(
     for made in range(script.turns):
         call = script.call(made)
         assert call is not None
-        await _generate(session, messages, [call])
+        await _generate(script, session, messages, [call])
         messages.append({"role": "assistant", "content": f"calls {call.name}"})
         messages.append({"role": "user", "content": _text(await make_call(call))})
     script.transcript = messages
@@ -67,13 +66,16 @@ async def _loop(
 
 
 async def _generate(
-    session: SpeculationSession | None, messages: Sequence[dict[str, Any]], calls: Sequence[ToolCall]
+    script: Script,
+    session: SpeculationSession | None,
+    messages: Sequence[dict[str, Any]],
+    calls: Sequence[ToolCall],
 ) -> None:
     if session is None:
-        await asyncio.sleep(GENERATION_S)
+        await script.agenerate()
         return
     with session.turn(messages, [SCHEMA]) as turn:
-        await asyncio.sleep(GENERATION_S)
+        await script.agenerate()
         turn.bind(calls)
 
 

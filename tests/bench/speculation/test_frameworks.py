@@ -13,7 +13,7 @@ from agentrt.reports.report import SpeculationReport
 from agentrt.testing import run_in_virtual_time
 from agentrt.turns.session import SpeculationSession
 
-pytestmark = pytest.mark.usefixtures("prediction_is_free")
+pytestmark = pytest.mark.usefixtures("prediction_is_free", "answers_wait_for_drafts")
 
 
 RESULTS = {
@@ -89,7 +89,7 @@ async def run_past_the_session(script: Script) -> SpeculationReport | None:
             call = script.call(made)
             assert call is not None
             with session.turn(history, [SCHEMA]) as turn:
-                await asyncio.sleep(0.05)
+                await script.agenerate()
                 turn.bind([call])
             script.runs.append("not claimed")
         script.transcript = ["done"]

@@ -52,6 +52,28 @@ def test_keys_leave_a_replay(page: Any, server: Running, tmp_path: Path) -> None
     wait(page, "live.state.t !== null")
 
 
+def test_pause_stops_a_replay(page: Any, server: Running, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"agentrt_live": 1, "frames": [frame(), frame() | {"t": 9000.0}]}))
+    open_live(page, server)
+    page.set_input_files("#file", file)
+    wait(page, "live.player !== null && live.player.t > 0")
+    pause = page.locator("#pause")
+    pause.click()
+    assert page.evaluate("live.player.playing") is False
+    wait(page, "document.getElementById('play').textContent === 'Play'")
+    assert (pause.inner_text(), pause.get_attribute("aria-pressed")) == ("Go on", "true")
+    page.evaluate("live.seek(5000)")
+    assert page.evaluate("live.now(0)") == 5000, "what is shown follows a seek"
+    pause.click()
+    wait(page, "live.player.t > 5000")
+    assert pause.inner_text() == "Pause"
+    pause.click()
+    page.click("#leave")
+    wait(page, "live.state.t !== null")
+    assert (pause.inner_text(), pause.get_attribute("aria-pressed")) == ("Pause", "false")
+
+
 def test_a_trace_of_kernels_replays(page: Any, runtime: LocalRuntime, tmp_path: Path) -> None:
     with runtime.record_trace() as trace:
         generation = runtime.generate(HELLO, max_tokens=20, app=HOSTILE)

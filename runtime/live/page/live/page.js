@@ -86,7 +86,7 @@ class LivePage {
       byId("token").value = "";
       this.connect();
     });
-    byId("pause").addEventListener("click", () => this.pause(!this.paused));
+    byId("pause").addEventListener("click", () => (this.player ? this.play() : this.pause(!this.paused)));
     byId("save").addEventListener("click", () => this.save());
     byId("file").addEventListener("change", (event) => this.replay(event.target.files[0]));
     byId("leave").addEventListener("click", () => this.leave());
@@ -113,9 +113,13 @@ class LivePage {
     this.pausedAt = this.now(performance.now());
     // Also where they are not open yet: the page forgets them during a long pause.
     if (wanted) this.tables.showKernels(this.state, this.pausedAt);
-    byId("pause").setAttribute("aria-pressed", String(wanted));
-    setText(byId("pause"), wanted ? "Go on" : "Pause");
+    this.showPause(wanted);
     this.changed = true;
+  }
+
+  showPause(paused) {
+    byId("pause").setAttribute("aria-pressed", String(paused));
+    setText(byId("pause"), paused ? "Go on" : "Pause");
   }
 
   save() {
@@ -151,6 +155,7 @@ class LivePage {
 
   leave() {
     this.player = null;
+    this.showPause(false);
     byId("player").hidden = true;
     byId("file").focus(); // what had it is hidden
     this.state.clear();
@@ -268,6 +273,7 @@ class LivePage {
     setText(byId("position"), `${this.player.t.toFixed(1)} of ${this.player.duration.toFixed(1)} s`);
     setText(byId("play"), this.player.playing ? "Playing" : "Play");
     byId("play").setAttribute("aria-pressed", String(this.player.playing));
+    this.showPause(!this.player.playing);
   }
 
   // Whether any kernel is in the time shown.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ from agentrt.runtime.live.frames import Frames
 
 _COUNTED: Final = ("drafts", "claims", "misses", "wasted", "saved_s")
 _MOST_RECENT: Final = 100
+_LAST_FRAMES_S: Final = 5.0
+"""How long the end of a runtime waits for its last frames; two of them usually take 0.4 s."""
 
 
 class SpeculationLog:
@@ -74,6 +76,9 @@ class DemoPage:
         """Show nothing yet."""
         self.speculation = SpeculationLog()
         self._models: tuple[PooledModel, ...] = ()
+        self._feed: LiveFeed | None = None
+        self._begun = 0
+        self._frame_begins = threading.Condition()
 
     @contextmanager
     def watching(self, runtime: LocalRuntime) -> Iterator[None]:
@@ -81,6 +86,7 @@ class DemoPage:
         self._models = (PooledModel.of(runtime),)
         try:
             yield
+            self._wait_for_last_frame()
         finally:
             self._models = ()
 
@@ -89,7 +95,8 @@ class DemoPage:
         """Serve the page on a free port of this machine until the block ends: its address, and its token."""
         tokens, token = Tokens.mint()
         config = ListenConfig(port=0, tokens=tokens, drain_s=0)
-        app = create_live_app(LiveFeed(lambda: Frames(lambda: self._models, self.speculation.take)), config)
+        self._feed = LiveFeed(lambda: Frames(self._shown, self.speculation.take))
+        app = create_live_app(self._feed, config)
         with bind(config) as listener:
             server = make_server(app, config)
             thread = threading.Thread(target=server.run, args=([listener],), name="agentrt-live", daemon=True)
@@ -99,3 +106,18 @@ class DemoPage:
             finally:
                 server.should_exit = True
                 thread.join()
+
+    def _shown(self) -> Sequence[PooledModel]:
+        """Return what the frame that begins now shows; the one before has been made."""
+        with self._frame_begins:
+            self._begun += 1
+            self._frame_begins.notify_all()
+        return self._models
+
+    def _wait_for_last_frame(self) -> None:
+        """Wait until a frame that begins from now on has been made, if a page is open."""
+        if self._feed is None or not self._feed.pages:
+            return
+        with self._frame_begins:
+            made = self._begun + 2
+            self._frame_begins.wait_for(lambda: self._begun >= made, _LAST_FRAMES_S)

@@ -24,6 +24,9 @@ from agentrt.examples.demo.page import DemoPage, SpeculationLog
 from agentrt.examples.demo.run import run_demo
 from agentrt.examples.demo.view import PlainView
 from agentrt.reports import AheadKept, CallClaimed, CallMissed, DraftArrived, SpeculationWasted
+from agentrt.runtime import LocalRuntime
+from agentrt.runtime.live.names import short_id
+from tests.runtime.http.serving import until
 
 
 @pytest.mark.real_model
@@ -68,6 +71,32 @@ def test_it_shows_the_engine_and_the_speculation(tmp_path: Path) -> None:
     recent = [each for frame in frames for each in frame["speculation"]["recent"]]
     assert {"search_mail", "read_mail"} <= {each["tool"] for each in recent}
     assert "roof repair" not in json.dumps(frames)
+
+
+@pytest.mark.real_model
+def test_what_a_runtime_did_last_is_shown() -> None:
+    frames: list[dict[str, Any]] = []
+    page = DemoPage()
+
+    def read(address: str, token: str) -> None:
+        headers = {"authorization": f"Bearer {token}"}
+        with httpx.stream("GET", f"{address}live/events", headers=headers, timeout=60) as response:
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    frames.append(json.loads(line[6:]))
+
+    answered = []
+    with page.served() as (address, token), LocalRuntime.open("nano") as runtime:
+        reader = threading.Thread(target=read, args=(address, token))
+        reader.start()
+        for _ in range(3):
+            until(lambda: bool(frames) and not frames[-1]["models"])
+            with page.watching(runtime):
+                until(lambda: bool(frames[-1]["models"]))
+                answered.append(runtime.generate([{"role": "user", "content": "Hello!"}], max_tokens=1).id)
+    reader.join(30)
+    ended = [row["id"] for frame in frames for model in frame["models"] for row in model["ended"]]
+    assert ended == [short_id(each) for each in answered]
 
 
 def test_what_is_counted() -> None:

@@ -33,6 +33,8 @@ class _Wait:
     last_s: float
     due: float
     """When the first token is expected. :data:`_NEVER` if that time has passed."""
+    compared: bool
+    """Whether the estimate is by what earlier requests, or its own work, have taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ class Expectation:
             reactive: deque(maxlen=_OUTCOMES) for reactive in (True, False)
         }
         self._waits: dict[str, _Wait] = {}
+        self.uncompared: frozenset[str] = frozenset()
+        """The requests whose time is not known because one was estimated, too short, before any of its
+        priority had its first token."""
         self._looked: float | None = None
 
     def seconds(
@@ -76,8 +81,9 @@ class Expectation:
         """
         self._learn([*ended, *requests])
         work_s, waits = 0.0, {}
-        latest = {True: now, False: now}
+        latest = {True: (now, True), False: (now, True)}
         expected: dict[str, float | None] = {}
+        uncompared = []
         for each in requests:
             work_s += each.prefill_left_s
             if each.first_token is not None:
@@ -86,12 +92,14 @@ class Expectation:
             waits[each.request_id] = wait = (
                 self._continued(each, wait, work_s, now) if wait else self._new(each, work_s, now)
             )
-            latest[each.reactive] = max(latest[each.reactive], wait.due)
+            latest[each.reactive] = max(latest[each.reactive], (wait.due, wait.compared), key=_due)
             if each.reactive:
-                latest[False] = max(latest.values())
-            due = latest[each.reactive]
+                latest[False] = max(latest[True], latest[False], key=_due)
+            due, compared = latest[each.reactive]
             expected[each.request_id] = None if due == _NEVER else due - now
-        self._waits, self._looked = waits, now
+            if due == _NEVER and not compared:
+                uncompared.append(each.request_id)
+        self._waits, self._looked, self.uncompared = waits, now, frozenset(uncompared)
         return expected
 
     def _learn(self, requests: Iterable[RequestStatus | TracedRequest]) -> None:
@@ -117,7 +125,8 @@ class Expectation:
         begun = now if self._looked is None else max(request.arrived, self._looked)
         since = request.arrived if self._looked is None else begun
         due = since + self._corrected(work_s, reactive=request.reactive)
-        return _Wait(begun, work_s, work_s, work_s, due if due > now else _NEVER)
+        compared = bool(self._outcomes[request.reactive])
+        return _Wait(begun, work_s, work_s, work_s, due if due > now else _NEVER, compared)
 
     def _continued(self, request: RequestStatus, wait: _Wait, work_s: float, now: float) -> _Wait:
         if work_s < wait.least_s:
@@ -129,9 +138,14 @@ class Expectation:
                 if self._outcomes[request.reactive]:
                     left_s = min(left_s, self._corrected(work_s, reactive=request.reactive))
                 wait.due = now + left_s
+                wait.compared = True
         else:
             wait.due += max(0.0, work_s - wait.last_s)  # has come before it since
         wait.last_s = work_s
         if wait.due <= now:
             wait.due = _NEVER
         return wait
+
+
+def _due(expected: tuple[float, bool]) -> float:
+    return expected[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, TypeAlias
 
@@ -33,6 +33,7 @@ MAX_KERNELS: Final = 500
 MAX_ENDED: Final = 100
 _STARVED: Final = "reactive requests go first"
 _LATE: Final = "later than expected"
+_UNCOMPARED: Final = "too little seen yet"
 _TRACE_LIMIT: Final = 20_000
 _ANSWER_S: Final = 0.1
 """How long a frame waits for an engine, which answers between two kernels."""
@@ -145,7 +146,7 @@ async def _part_of(model: PooledModel, watched: _Watched | None) -> Frame:
             "cached_bytes": status.cached_blocks * block_bytes,
             "held": held_rows(status, statistics.blocks, block_bytes),
         },
-        "requests": _request_rows(status.requests, expected, now),
+        "requests": _request_rows(status.requests, expected, now, watched.expectation.uncompared),
         "xpus": [role.value for role in _ROLES],
         "kernels": kernel_rows(watched.trace.take_kernels(), MAX_KERNELS),
         "ended": [_ended_row(each) for each in newest_of_each_app(ended, MAX_ENDED)],
@@ -172,12 +173,16 @@ _COUNTED: Final = (
 
 
 def _request_rows(
-    requests: Sequence[RequestStatus], expected: Mapping[str, float | None], now: float
+    requests: Sequence[RequestStatus],
+    expected: Mapping[str, float | None],
+    now: float,
+    uncompared: Container[str],
 ) -> list[Frame]:
     """Return a row for each request, in serving order.
 
-    ``expected`` are seconds until the first token, None where they are not known. ``end_s`` in a row is when
-    the answer ends at the latest, at the speed that it has had so far.
+    ``expected`` are seconds until the first token, None where they are not known, and ``uncompared`` as in
+    :class:`Expectation`. ``end_s`` in a row is when the answer ends at the latest, at the speed that it has
+    had so far.
     """
     any_reactive = any(each.reactive for each in requests)
     rows, position = [], 0
@@ -200,7 +205,8 @@ def _request_rows(
             left_s = expected[each.request_id]
             row["first_token_s"] = None if left_s is None else round(left_s, 3)
             if left_s is None:
-                row["not_known"] = _STARVED if any_reactive and not each.reactive else _LATE
+                late = _UNCOMPARED if each.request_id in uncompared else _LATE
+                row["not_known"] = _STARVED if any_reactive and not each.reactive else late
         elif each.sampled_tokens > 1:
             row["end_s"] = round((now - each.first_token) / each.sampled_tokens * each.tokens_left, 2)
         rows.append(row)

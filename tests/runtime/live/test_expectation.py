@@ -90,6 +90,24 @@ def test_a_factor_of_little_work_says_nothing_of_more() -> None:
     assert found == pytest.approx(2.0 + 3.99)
 
 
+def test_what_was_estimated_before_any_first_token_is_not_said_to_be_late() -> None:
+    expectation = Expectation()
+    expectation.seconds([], 0.0)
+    burst = [status(name, 0.1, arrived=1.0) for name in "ab"]
+    assert expectation.seconds(burst, 1.0)["a"] == pytest.approx(0.1)
+    assert expectation.uncompared == set()
+    assert expectation.seconds(burst, 9.0) == {"a": None, "b": None}
+    assert expectation.uncompared == {"a", "b"}
+    # Also of one behind them whose own estimate has something to go by.
+    behind = [burst[0], status("c", 0.1, arrived=9.15)]
+    assert expectation.seconds(behind, 9.2, [ended("b", 9.1)]) == {"a": None, "c": None}
+    assert expectation.uncompared == {"a", "c"}
+    expectation.seconds([], 10.0, [ended(name, 9.9) for name in "ac"])
+    assert expectation.seconds([status("e", 0.1, arrived=20.0)], 20.0)["e"] is not None
+    assert expectation.seconds([status("e", 0.1, arrived=20.0)], 99.0)["e"] is None
+    assert expectation.uncompared == set()
+
+
 @pytest.mark.parametrize("done_s", [0.0001, 0.05])
 def test_a_pause_that_is_over_is_not_the_pace(done_s: float) -> None:
     expectation = Expectation()

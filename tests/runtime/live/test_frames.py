@@ -8,6 +8,7 @@ import json
 import re
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def test_waiting_requests_have_a_position_and_a_time(open_runtime: Any, hold: An
     assert [each.app for each in states].count("b") == 2
     assert len(states) == 4
     now = states[0].arrived
-    (_, *rows) = _request_rows(states, Expectation().seconds(states, now), now)
+    (_, *rows) = _request_rows(states, Expectation().seconds(states, now), now, ())
     waiting = [row for row in rows if row["state"] == "waiting"]
     assert [row["position"] for row in waiting] == list(range(1, len(waiting) + 1))
     expected = [row["first_token_s"] for row in rows]
@@ -125,7 +126,7 @@ def test_when_a_request_that_reactive_work_starves_is_served_is_not_known(
             now = requests[-1].arrived + second + 0.0001
             (row,) = [
                 each
-                for each in _request_rows(requests, expectation.seconds(requests, now), now)
+                for each in _request_rows(requests, expectation.seconds(requests, now), now, ())
                 if each["class"] == "proactive"
             ]
             rows.append(row)
@@ -135,6 +136,23 @@ def test_when_a_request_that_reactive_work_starves_is_served_is_not_known(
     assert rows[0]["first_token_s"] > 0
     assert {row["first_token_s"] for row in rows[1:]} == {None}
     assert {row["not_known"] for row in rows[1:]} == {"reactive requests go first"}
+
+
+def test_why_a_time_is_not_known(open_runtime: Any, hold: Any) -> None:
+    runtime = open_runtime()
+    gate = hold(runtime)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(runtime.generate, PROMPT, max_tokens=2)
+        gate.arrived()
+        asked = runtime.engine_status(100)
+        gate.step()
+        (request,) = asked.result(30).requests
+        gate.open()
+        answer.result(60)
+    waiting = replace(request, first_token=None)
+    expected = {waiting.request_id: None}
+    reasons = [_request_rows([waiting], expected, 1.0, early)[0]["not_known"] for early in ((), expected)]
+    assert reasons == ["later than expected", "too little seen yet"]
 
 
 def test_an_app_that_ends_many_leaves_room_for_the_others() -> None:

@@ -25,6 +25,7 @@ from .context_service.opening import open_contexts
 from .drafting.drafter_selector import AppDrafterSelector
 from .engine.engine import Engine
 from .engine.engine_group import EngineGroup
+from .engine.request_builder import EngineRequestBuilder
 from .heg.refinement import ProfileRefiner
 from .heg.store import ProfileStore
 from .model.converted import conversion_errors
@@ -158,9 +159,7 @@ def assemble_runtime(
         engine = Engine(
             loaded.platform,
             scheduler,
-            loaded.vocabulary_size,
-            arena.block_tokens,
-            tokenizer.detokenizer,
+            EngineRequestBuilder(loaded.vocabulary_size, arena.block_tokens, tokenizer.detokenizer),
             group,
             ProfileRefiner(loaded.profile, ProfileStore(config.profile_folder)),
             kept.swapper,

@@ -13,7 +13,7 @@ import pytest
 
 from agentrt.runtime.context.swap.chunk_loader import ChunkLoader
 from agentrt.runtime.context.swap.costs import LinearCost
-from agentrt.runtime.engine.engine import Engine
+from agentrt.runtime.engine.cost_refinement import CostRefinement
 from agentrt.runtime.heg.kernel import KernelKind
 from agentrt.runtime.xpu import loading, profiler
 from agentrt.runtime.xpu.compiled import CompiledKernels
@@ -58,7 +58,8 @@ _FIXED: Final[tuple[_Attribute, ...]] = (
     (loading, "measure_read_bandwidth", lambda: _BANDWIDTH),
     # Profiles that other processes of the tests have measured, or refined, are those of another machine.
     (loading, "_machine_facts", lambda: {"processor": "fixed costs"}),
-    (Engine, "_ran_as_estimated", lambda *_: False),  # a kernel that is not observed refines no profile
+    # A kernel that is not observed refines no profile.
+    (CostRefinement, "_ran_as_estimated", lambda *_: False),
     (ChunkLoader, "io_cost", lambda _: LinearCost(0.0, 0.0)),  # what is stored is loaded
 )
 _MEASURED: Final = tuple((owner, name, getattr(owner, name)) for owner, name, _ in _FIXED)

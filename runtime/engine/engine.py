@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import threading
 from collections import abc
@@ -12,33 +11,28 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
-from agentrt.errors import AgentRTError, EngineFailedError, InvalidRequestError, RuntimeClosedError
+from agentrt.errors import AgentRTError, EngineFailedError, RuntimeClosedError
 from agentrt.priority import Priority
 
-from ..context.block_hashes import BlockHashes
 from ..context.swap.chunks import ChunkLoad
 from ..context.swap.swapper import Swapper
 from ..drafting.drafter import DraftCompleter, Drafter
-from ..drafting.sources import DraftSources
-from ..heg.kernel import KernelKind, Role
-from ..heg.profile import Profile
+from ..heg.kernel import Role
 from ..heg.refinement import ProfileRefiner
-from ..model.detokenizer import Detokenizer
 from ..request.request import Request
 from ..scheduler.active_kernels import ScheduledKernel
 from ..scheduler.batch import Stage, inputs_of
 from ..scheduler.scheduler import Scheduler
-from ..scheduler.sequence import Sequence
 from ..xpu.protocol import GraphLoaded, KernelDone, Platform
 from ..xpu.watchdog import LostThread
-from .answer_text import AnswerText
 from .attention import note_attention
+from .cost_refinement import CostRefinement
 from .engine_group import EngineGroup
 from .engine_request import EngineRequest, OutputListener, ToolCache
 from .engine_status import EngineStatus
 from .output_processor import OutputProcessor
-from .sampler import TokenSampler
-from .statistics import EngineStatistics
+from .request_builder import EngineRequestBuilder
+from .statistics import EngineStatistics, engine_statistics
 from .trace import Trace
 
 _RECLAIM_AFTER_S: Final = 30.0
@@ -61,34 +55,27 @@ class Engine:
         self,
         platform: Platform,
         scheduler: Scheduler,
-        vocabulary_size: int,
-        block_tokens: int,
-        new_detokenizer: Callable[[], Detokenizer],
-        group: EngineGroup | None = None,
-        profile: ProfileRefiner | None = None,
-        swapper: Swapper | None = None,
+        builder: EngineRequestBuilder,
+        group: EngineGroup | None,
+        refiner: ProfileRefiner,
+        swapper: Swapper | None,
     ) -> None:
         """Take over ``platform`` and ``scheduler``, and start the thread.
 
-        ``new_detokenizer`` is called on the threads that submit requests, once per request. ``group`` has the
-        engines that share this machine. ``profile`` is refined by the kernels that run. ``swapper`` is that
-        of the scheduler; close it after the engine.
+        ``builder`` builds the requests that are submitted. ``group`` has the engines that share this machine.
+        ``refiner`` refines the profile by the kernels that run. ``swapper`` is that of the scheduler; close
+        it after the engine.
         """
-        self._profile = profile
         self._platform = platform
         self._scheduler = scheduler
-        self._vocabulary_size = vocabulary_size
-        self._block_tokens = block_tokens
-        self._new_detokenizer = new_detokenizer
+        self._builder = builder
         # A single XPU runs its kernels on this thread, which has nothing else to do meanwhile.
         self._single_xpu = len(platform.xpus) == 1
-        self._sequence_ids = itertools.count()
         self._commands: SimpleQueue[_Command | None] = SimpleQueue()
         self._outputs = OutputProcessor(scheduler, platform.now)
         self._lock = threading.Lock()
         self._shutdown: RuntimeClosedError | EngineFailedError | None = None
         self._kernels = self._rebuilds = self._graph_loads = 0
-        self._ended: dict[Role, float] = {}
         self._progress = platform.now()
         self._reclaimed = False
         self._next_reclaim = self._progress + _RECLAIM_AFTER_S
@@ -96,6 +83,7 @@ class Engine:
         self._place = (group or EngineGroup()).join(
             self._wake, self._interrupt, scheduler.policy.promoted_stride
         )
+        self._costs = CostRefinement(refiner, scheduler, self._place, single_xpu=self._single_xpu)
         if swapper is not None:
             swapper.start(self._post_loads, self._post_copied)
         self._start_thread()
@@ -119,21 +107,8 @@ class Engine:
             InvalidRequestError: the prompt is empty.
             RuntimeClosedError, EngineFailedError: the engine no longer runs.
         """
-        submitted = EngineRequest(
-            request,
-            self._sequence_of(request),
-            TokenSampler(
-                request.sampling_params,
-                self._vocabulary_size,
-                request.prompt_token_ids,
-                request.grammar_matcher,
-            ),
-            AnswerText(self._new_detokenizer(), request.sampling_params.stop),
-            listener=listener,
-            drafter=(
-                DraftSources(drafters, self._vocabulary_size, completer) if drafters or completer else None
-            ),
-            tool_cache=tool_cache,
+        submitted = self._builder.build(
+            request, listener=listener, drafters=drafters, completer=completer, tool_cache=tool_cache
         )
         with self._lock:
             if self._shutdown is not None:
@@ -207,52 +182,13 @@ class Engine:
         outputs = self._outputs
         pauses = self._place.paused and not self._place.reactive
         busy = not pauses and (bool(outputs) or not self._commands.empty())
-        return EngineStatistics(
-            running=self._scheduler.num_running,
-            waiting=self._scheduler.num_waiting,
-            steps=outputs.steps,
+        return engine_statistics(
+            self._scheduler,
+            outputs,
             kernels=self._kernels,
-            computed_tokens=outputs.computed,
-            cached_tokens=outputs.cached,
-            sampled_tokens=outputs.sampled,
-            drafted_tokens=outputs.drafted,
-            accepted_tokens=outputs.accepted,
-            given_tokens=outputs.given,
-            answered_calls=outputs.answered_calls,
-            finished=outputs.finished,
-            cancelled=outputs.cancelled,
-            failed=outputs.failed,
-            preemptions=self._scheduler.preemptions,
-            evictions=self._scheduler.evictions,
             rebuilds=self._rebuilds,
             graph_loads=self._graph_loads,
-            loaded_contexts=self._scheduler.loaded_sequences,
-            recomputed_chunks=self._scheduler.recomputed_chunks,
-            switch_s=self._scheduler.switch_s,
             seconds_since_progress=self._platform.now() - self._progress if busy else 0.0,
-        )
-
-    def _sequence_of(self, request: Request) -> Sequence:
-        """Return a new sequence of the prompt, with the hashes of its blocks. Thread-safe."""
-        tokens = list(request.prompt_token_ids)
-        if not tokens:
-            raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
-        hashes = None
-        if request.prefix_salt is not None:
-            hashes = BlockHashes(
-                request.prefix_salt, self._block_tokens, request.public_salt, request.public_tokens
-            )
-            hashes.compute(tokens, len(tokens) // self._block_tokens)  # here, to spare the engine thread
-        return Sequence(
-            next(self._sequence_ids),
-            request.priority,
-            tokens,
-            hashes,
-            request.arrived,
-            None if request.deadline_s is None else request.arrived + request.deadline_s,
-            request.request_id,
-            request.app,
-            request.context_id,
         )
 
     def _start_thread(self, hung: Role | None = None) -> None:
@@ -285,9 +221,7 @@ class Engine:
         """Close the platform and end every request with the reason of the shutdown."""
         self._place.leave()
         self._platform.close()
-        if self._profile is not None:
-            self._profile.refine()
-            self._profile.save()
+        self._costs.close()
         for role in self._scheduler.busy_roles:
             self._scheduler.fail_kernel(role, hung=False)
         not_added: list[EngineRequest] = []
@@ -354,14 +288,7 @@ class Engine:
         self._reclaimed = True
         self._scheduler.check_integrity()
         self._platform.reclaim(0.0)
-        if self._profile is not None:
-            self._use_costs(self._profile.refine())
-            self._profile.save()
-
-    def _use_costs(self, costs: Profile | None) -> None:
-        """Have the scheduler decide by refined ``costs``, if there are any."""
-        if costs is not None:
-            self._scheduler.use_costs(costs)
+        self._costs.refine()
 
     def _step(self) -> bool:
         """Start the kernels that the scheduler selects; return whether the next step may follow at once."""
@@ -466,34 +393,17 @@ class Engine:
             self._scheduler.interrupt_kernel(done.role)
             return
         self._kernels += 1
-        if self._profile is not None and self._ran_as_estimated(done):
-            self._profile.observe(done.role, done.kernel, done.context.shape, done.ended - done.started)
+        self._costs.observe(done)
         batch = self._scheduler.complete_kernel(done.role, done.ended)
         if batch is not None:
             note_attention(batch.context, batch.chunks)
             self._outputs.process_batch(batch, done.ended)
             self._platform.release(batch.context)
-            if self._profile is not None:
-                self._use_costs(self._profile.refine_if_due())
+            self._costs.refine_if_due()
         if done.ended >= self._next_reclaim:
             # Of kernels that are not needed now, such as those of an NPU while there are no prompts.
             self._next_reclaim = done.ended + _RECLAIM_AFTER_S
             self._platform.reclaim(_RECLAIM_AFTER_S)
-
-    def _ran_as_estimated(self, done: KernelDone) -> bool:
-        """Whether nothing slowed the kernel down, and it had the graph that its estimate is for."""
-        if self._single_xpu:
-            return self._place.alone
-        alone = self._ran_alone(done) and not self._scheduler.loads_graph
-        return alone and not (self._scheduler.switches_graphs and done.kernel.kind is KernelKind.TOKENS)
-
-    def _ran_alone(self, done: KernelDone) -> bool:
-        """Whether no other XPU or engine can have run a kernel at the same time, which slows both down."""
-        if not self._place.alone:
-            return False
-        self._ended[done.role] = done.ended
-        others = [ended for role, ended in self._ended.items() if role is not done.role]
-        return self._scheduler.busy_roles == [done.role] and max(others, default=0.0) <= done.started
 
     def _kernel_hung(self, role: Role) -> None:
         """Rebuild the XPU of ``role``; the requests that ran on it go on (Agent.xpu §6.5)."""

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..scheduler.scheduler import Scheduler
+    from .output_processor import OutputProcessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +55,39 @@ class EngineStatistics:
     """Seconds that these waited, together, from their admission until nothing was being loaded for them."""
     seconds_since_progress: float
     """Seconds since the last kernel or load ended, 0 while the engine is idle: the measure of health."""
+
+
+def engine_statistics(
+    scheduler: Scheduler,
+    outputs: OutputProcessor,
+    *,
+    kernels: int,
+    rebuilds: int,
+    graph_loads: int,
+    seconds_since_progress: float,
+) -> EngineStatistics:
+    """Return the counters of an engine's ``scheduler`` and ``outputs``, with those that the engine keeps."""
+    return EngineStatistics(
+        running=scheduler.num_running,
+        waiting=scheduler.num_waiting,
+        steps=outputs.steps,
+        kernels=kernels,
+        computed_tokens=outputs.computed,
+        cached_tokens=outputs.cached,
+        sampled_tokens=outputs.sampled,
+        drafted_tokens=outputs.drafted,
+        accepted_tokens=outputs.accepted,
+        given_tokens=outputs.given,
+        answered_calls=outputs.answered_calls,
+        finished=outputs.finished,
+        cancelled=outputs.cancelled,
+        failed=outputs.failed,
+        preemptions=scheduler.preemptions,
+        evictions=scheduler.evictions,
+        rebuilds=rebuilds,
+        graph_loads=graph_loads,
+        loaded_contexts=scheduler.loaded_sequences,
+        recomputed_chunks=scheduler.recomputed_chunks,
+        switch_s=scheduler.switch_s,
+        seconds_since_progress=seconds_since_progress,
+    )

@@ -10,6 +10,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime, RuntimeConfig
 from agentrt.runtime.engine import engine
+from agentrt.runtime.engine.cost_refinement import CostRefinement
 from agentrt.runtime.heg.kernel import BatchShape, Kernel, Role
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.refinement import ProfileRefiner
@@ -40,7 +41,7 @@ def _quick_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> None:
         observe(refiner, role, kernel, shape, 1e-6)
 
-    monkeypatch.setattr(engine.Engine, "_ran_as_estimated", lambda *_: True)
+    monkeypatch.setattr(CostRefinement, "_ran_as_estimated", lambda *_: True)
     monkeypatch.setattr(ProfileRefiner, "observe", observe_quick)
 
 
@@ -71,8 +72,7 @@ def test_an_idle_engine_goes_on_by_refined_costs(
 ) -> None:
     monkeypatch.setattr(engine, "_RECLAIM_AFTER_S", 0.05)
     with LocalRuntime.open("nano", config) as runtime:
-        profile = runtime._engine._profile
-        assert profile is not None
+        profile = runtime._engine._costs._refiner
         wrong = profile.profile
         runtime.generate(MESSAGES, max_tokens=12, temperature=0)
         while profile.profile is wrong:
@@ -84,8 +84,7 @@ def test_an_idle_engine_goes_on_by_refined_costs(
 
 def test_a_serving_engine_goes_on_by_refined_costs(config: RuntimeConfig) -> None:
     with LocalRuntime.open("nano", config) as runtime:
-        profile = runtime._engine._profile
-        assert profile is not None
+        profile = runtime._engine._costs._refiner
         wrong = slow_decode_s(profile.profile)
         runtime.generate(MESSAGES, max_tokens=120, ignore_eos=True)
         assert slow_decode_s(profile.profile) < wrong

@@ -1,0 +1,86 @@
+"""Builds engine requests of checked requests: sequence, block hashes, sampler, detokenizer, drafts."""
+
+from __future__ import annotations
+
+import itertools
+from collections import abc
+from collections.abc import Callable
+
+from agentrt.errors import InvalidRequestError
+
+from ..context.block_hashes import BlockHashes
+from ..drafting.drafter import DraftCompleter, Drafter
+from ..drafting.sources import DraftSources
+from ..model.detokenizer import Detokenizer
+from ..request.request import Request
+from ..scheduler.sequence import Sequence
+from .answer_text import AnswerText
+from .engine_request import EngineRequest, OutputListener, ToolCache
+from .sampler import TokenSampler
+
+
+class EngineRequestBuilder:
+    """Builds the requests of one engine, on the threads that submit them. Thread-safe."""
+
+    def __init__(
+        self, vocabulary_size: int, block_tokens: int, new_detokenizer: Callable[[], Detokenizer]
+    ) -> None:
+        """``block_tokens`` is the length of a KV block; ``new_detokenizer`` is called once per request."""
+        self._vocabulary_size = vocabulary_size
+        self._block_tokens = block_tokens
+        self._new_detokenizer = new_detokenizer
+        self._sequence_ids = itertools.count()
+
+    def build(
+        self,
+        request: Request,
+        *,
+        listener: OutputListener | None,
+        drafters: abc.Sequence[Drafter],
+        completer: DraftCompleter | None,
+        tool_cache: ToolCache | None,
+    ) -> EngineRequest:
+        """Return a new engine request; see :meth:`Engine.submit`.
+
+        Raises:
+            InvalidRequestError: the prompt is empty.
+        """
+        return EngineRequest(
+            request,
+            self._sequence_of(request),
+            TokenSampler(
+                request.sampling_params,
+                self._vocabulary_size,
+                request.prompt_token_ids,
+                request.grammar_matcher,
+            ),
+            AnswerText(self._new_detokenizer(), request.sampling_params.stop),
+            listener=listener,
+            drafter=(
+                DraftSources(drafters, self._vocabulary_size, completer) if drafters or completer else None
+            ),
+            tool_cache=tool_cache,
+        )
+
+    def _sequence_of(self, request: Request) -> Sequence:
+        """Return a new sequence of the prompt, with the hashes of its blocks."""
+        tokens = list(request.prompt_token_ids)
+        if not tokens:
+            raise InvalidRequestError("prompt", "has no tokens. Give at least one.")
+        hashes = None
+        if request.prefix_salt is not None:
+            hashes = BlockHashes(
+                request.prefix_salt, self._block_tokens, request.public_salt, request.public_tokens
+            )
+            hashes.compute(tokens, len(tokens) // self._block_tokens)  # here, to spare the engine thread
+        return Sequence(
+            next(self._sequence_ids),
+            request.priority,
+            tokens,
+            hashes,
+            request.arrived,
+            None if request.deadline_s is None else request.arrived + request.deadline_s,
+            request.request_id,
+            request.app,
+            request.context_id,
+        )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..common.bench_model import BenchModel
+from ..common.prompts import Prompts
 from ..common.report import Cell, Table
 from .sides import Cache, EngineSide, Settings, SideName
 from .speeds import (
@@ -86,6 +87,7 @@ def measure_larger(
         rest_s = sides["agentrt"].rest_between_steps(
             model.prompts(5).take(plan.decode_words), work.decode_tokens
         )
+        fraction = _bandwidth_fraction(sides["agentrt"], step.bytes, model.prompts(6), plan)
         memory = {side: process.peak_memory() for side, process in sides.items()}
     grouped: list[Rates] = []
     if work.repetitions_at_group:
@@ -101,7 +103,7 @@ def measure_larger(
     figures = {
         **genai,
         **(best if model.gguf is not None else {}),
-        "decode_bandwidth_fraction": step.bandwidth_fraction(decoded),
+        "decode_bandwidth_fraction": fraction,
         "rest_between_steps_ms": rest_s * 1e3,
         **_memory_figures(memory),
     }
@@ -120,6 +122,22 @@ def prefill_tokens(model: BenchModel) -> tuple[int, ...]:
     longest = int(_PROMPT_SHARE * model.context_length)
     fitting = tuple(tokens for tokens in PREFILL_TOKENS if tokens <= longest)
     return fitting or (min(PREFILL_TOKENS[0], longest),)
+
+
+def _bandwidth_fraction(side: EngineSide, step_bytes: int, prompts: Prompts, work: Work) -> float:
+    """Return the median share of the machine's read bandwidth that decoding uses.
+
+    A step reads ``step_bytes``. Each time both are measured one after the other: the bandwidth of a machine
+    that is shared with others changes from minute to minute.
+    """
+    from agentrt.runtime.xpu.machine import measure_read_bandwidth
+
+    shares: list[float] = []
+    for _ in range(work.repetitions):
+        timed = side.time_one(prompts.take(work.decode_words), work.decode_tokens)
+        read = step_bytes * (timed.new_tokens - 1) / timed.decode_s
+        shares.append(read / measure_read_bandwidth())
+    return statistics.median(shares)
 
 
 def _memory_figures(memory: Mapping[SideName, int | None]) -> dict[str, float]:

@@ -58,10 +58,6 @@ class DecodeStep:
         """Return the bytes of a KV cache for ``tokens`` tokens."""
         return -(-tokens // self.layout.block_tokens) * self.layout.block_bytes
 
-    def bandwidth_fraction(self, steps_per_second: float) -> float:
-        """Return the share of the machine's memory bandwidth that ``steps_per_second`` uses."""
-        return self.bytes * steps_per_second / self.bandwidth
-
     def table(self, model: str, step_s: float, rest_s: float) -> Table:
         """Breakdown of a step of ``step_s`` seconds, in ``rest_s`` of which no kernel runs."""
         rows = [self._row(f"{each.count} x {each.kind}", each.seconds, each.bytes) for each in self._shown()]

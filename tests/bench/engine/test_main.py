@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,10 +23,11 @@ from agentrt.bench.engine.cuts import EXACT, ForwardPasses
 from agentrt.bench.engine.greedy import PROMPTS
 from agentrt.bench.engine.nano import NanoResult
 from agentrt.bench.engine.sides import Cache, EngineSide, Settings, Timed
-from agentrt.bench.engine.speeds import COLUMNS, DECODE, Rates, answers_of, least_ratio, words_for
+from agentrt.bench.engine.speeds import COLUMNS, DECODE, Rates, Work, answers_of, least_ratio, words_for
 from agentrt.bench.engine.step import DecodeStep, Operation, _operations
 from agentrt.errors import ModelNotFoundError
 from agentrt.runtime.model.kv_layout import KVLayout
+from agentrt.runtime.xpu import machine
 
 pytestmark = pytest.mark.bench
 
@@ -218,7 +219,6 @@ def test_where_a_step_goes_adds_up() -> None:
         Operation("RoPE", 4, 0.00003, 0),
     )
     step = DecodeStep(1, 410_000_000, 0.0085, 0.009, operations, 82e9, KVLayout((), 32))
-    assert step.bandwidth_fraction(100.0) == pytest.approx(0.5)
     rows = {row[0]: row[1:] for row in step.table("some", 0.01, 0.0015).rows}
     assert rows["2 x FullyConnected 4 to 8"] == (8.0, 400.0, 50.0)
     assert rows["9 x all others"] == (0.07, None, None)
@@ -226,6 +226,22 @@ def test_where_a_step_goes_adds_up() -> None:
     assert rows["between operations"] == (0.85, None, None)
     assert rows["the runtime, between kernels"] == (1.5, None, None)
     assert rows["a step"] == (10.0, 410.0, 41.0)
+
+
+def test_the_bandwidth_fraction_compares_a_decode_with_the_bandwidth_of_its_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = [(100.0, 80e9), (50.0, 40e9), (50.0, 20e9)]  # tokens a second, bytes a second
+
+    class Side:
+        def time_one(self, prompt: str, new_tokens: int) -> Timed:
+            speed, bandwidth = moments.pop(0)
+            monkeypatch.setattr(machine, "measure_read_bandwidth", lambda: bandwidth)
+            return Timed(10, new_tokens, 0.0, (new_tokens - 1) / speed)
+
+    work = Work(3, {}, decode_words=10, decode_tokens=33, batch_words=1, batch_tokens=1, batches=())
+    side = cast("EngineSide", Side())
+    assert larger._bandwidth_fraction(side, 400_000_000, RandomWords(1), work) == pytest.approx(0.5)
 
 
 @pytest.mark.usefixtures("measured_costs")  # as those of the side, which is another process

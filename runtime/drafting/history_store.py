@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file_lock import file_lock
-from ..regular_file import NotAFileError, open_regular
+from ..files.file_lock import file_lock
+from ..files.regular_file import NotAFileError, open_regular
 from .suffix_index import SEPARATOR
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from agentrt.errors import ConfigurationError, ModelFormatError
 
-from ..graph_files import check_graph
+from ..files.graph_files import check_graph
 from ..model.directory import explain_unreadable, find_model, read_json
 from ..model.special_files import refuse_special_files
 

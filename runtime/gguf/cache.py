@@ -15,8 +15,8 @@ from typing import Final
 
 from agentrt.errors import ModelFormatError
 
-from ..checksums import CHECKSUMS
-from ..file_lock import file_lock
+from ..files.checksums import CHECKSUMS
+from ..files.file_lock import file_lock
 from ..hub.pulled import models_folder
 from .file_format import Header
 from .source import Source

@@ -10,8 +10,8 @@ from typing import Any
 
 import openvino as ov
 
-from ..checksums import write_checksums
-from ..graph_files import check_graph
+from ..files.checksums import write_checksums
+from ..files.graph_files import check_graph
 from .disk_errors import disk_errors
 from .file_format import Tensor
 from .four_bits import keeps_four_bits

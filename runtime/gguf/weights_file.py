@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from agentrt.errors import ModelFormatError
 
-from ..graph_files import constants_end
+from ..files.graph_files import constants_end
 from .disk_errors import disk_errors
 from .file_format import Tensor
 from .quantisation import (

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentrt.errors import ProfileFormatError
 
-from ..file_lock import file_lock
+from ..files.file_lock import file_lock
 from .profile import Positive, Profile
 
 _FORMAT: Final = 3

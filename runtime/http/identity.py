@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from agentrt.errors import ConfigurationError
 
-from ..own_file import OwnFileError, read_own_file
+from ..files.own_file import OwnFileError, read_own_file
 
 LOCAL_APP = "local"
 """The app of requests without a token or a known user."""

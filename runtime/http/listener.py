@@ -13,7 +13,7 @@ from typing import Final
 
 from agentrt.errors import ConfigurationError
 
-from ..file_lock import file_lock
+from ..files.file_lock import file_lock
 from .config import ListenConfig
 
 BACKLOG: Final = 2048

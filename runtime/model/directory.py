@@ -17,8 +17,8 @@ from typing import Any
 
 from agentrt.errors import AgentRTError, ModelFormatError, ModelNotFoundError
 
-from ..checksums import check_files, read_checksums
-from ..graph_files import EXPORT_HINT, check_graph
+from ..files.checksums import check_files, read_checksums
+from ..files.graph_files import EXPORT_HINT, check_graph
 from ..hub.names import WebAddress, parse_name
 from ..hub.pulled import find_pulled
 from ..nano import DRAFT_DIRECTORY, MODEL_DIRECTORY

@@ -12,7 +12,7 @@ from typing import Final
 
 from agentrt.errors import ModelFormatError
 
-from ..checksums import damaged_error, read_checksums
+from ..files.checksums import damaged_error, read_checksums
 from .directory import ModelDirectory
 
 _PIECE_BYTES: Final = 4 * 2**20

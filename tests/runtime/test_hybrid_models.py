@@ -16,9 +16,9 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.priority import Priority
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.checksums import CHECKSUMS
 from agentrt.runtime.drafting.drafter import Draft, Drafter
 from agentrt.runtime.engine.engine_request import EngineRequest
+from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.heg.kernel import Role
 from agentrt.runtime.model.directory import ModelDirectory
 from tests.runtime.engine.test_engine import submit

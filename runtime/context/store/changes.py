@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentrt.errors import AgentRTError, ContextStoreError, RuntimeClosedError
 
-from ...regular_file import NotAFileError
+from ...files.regular_file import NotAFileError
 
 
 class Changes:

@@ -9,7 +9,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
-from ...regular_file import NotAFileError, open_regular
+from ...files.regular_file import NotAFileError, open_regular
 
 UNFINISHED: Final = ".unfinished"
 """End of the names of files that are being created. Those of a killed process are left behind."""

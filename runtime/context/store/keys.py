@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from agentrt.errors import ContextKeyError
 
-from ...own_file import OwnFileError, read_own_file
+from ...files.own_file import OwnFileError, read_own_file
 from .disk import Disk
 from .sealing import KEY_BYTES
 

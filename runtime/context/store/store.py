@@ -23,7 +23,7 @@ from agentrt.errors import (
     InvalidRequestError,
 )
 
-from ...file_lock import file_lock
+from ...files.file_lock import file_lock
 from . import chunk_library, store_file
 from .changes import Changes, disk_errors
 from .chunk_library import ChunkLibrary, Owner

@@ -17,8 +17,8 @@ import pytest
 
 from agentrt.bench.common.random_gguf import CHAT_TEMPLATE, ModelShape, write_random_gguf
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.checksums import CHECKSUMS, check_files, read_checksums
-from agentrt.runtime.file_lock import file_lock
+from agentrt.runtime.files.checksums import CHECKSUMS, check_files, read_checksums
+from agentrt.runtime.files.file_lock import file_lock
 from agentrt.runtime.gguf import cache as gguf_cache
 from agentrt.runtime.gguf import conversion, disk_errors
 from agentrt.runtime.gguf.cache import cached_models, convert_gguf, remove_cached_model

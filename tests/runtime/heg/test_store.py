@@ -87,7 +87,7 @@ def test_who_wants_a_profile_that_is_being_measured_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measuring, waiting = threading.Event(), threading.Event()
-    monkeypatch.setattr("agentrt.runtime.file_lock._wait", lambda: waiting.set())
+    monkeypatch.setattr("agentrt.runtime.files.file_lock._wait", lambda: waiting.set())
 
     def measure() -> Profile:
         measuring.set()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.runtime.checksums import CHECKSUMS
+from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.model.directory import ModelDirectory
 
 pytestmark = [

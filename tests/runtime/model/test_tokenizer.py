@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentrt.errors import InvalidRequestError, ModelFormatError
-from agentrt.runtime.checksums import CHECKSUMS
+from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.model import tokenizer as tokenizer_module
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer

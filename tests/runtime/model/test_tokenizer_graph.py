@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.checksums import CHECKSUMS
+from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.model.directory import ModelDirectory, open_model_directory
 from agentrt.runtime.model.tokenizer import Tokenizer
 from agentrt.runtime.model.tokenizer_graph import check_texts

@@ -11,7 +11,7 @@ import pytest
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 from agentrt.errors import EngineFailedError, ModelFormatError
 from agentrt.runtime import LocalRuntime, RuntimeConfig
-from agentrt.runtime.checksums import CHECKSUMS
+from agentrt.runtime.files.checksums import CHECKSUMS
 from agentrt.runtime.gguf.cache import convert_gguf
 from agentrt.runtime.gguf.source import read_source
 from agentrt.runtime.model import weights_check

@@ -6,7 +6,7 @@ import openvino as ov
 import pytest
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.checksums import check_files, read_checksums
+from agentrt.runtime.files.checksums import check_files, read_checksums
 from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 from training.nano.recipe.recipes import DRAFT, MAIN, on_gpu
 from training.nano.recipe.refill import refill

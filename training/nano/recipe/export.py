@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentrt.runtime.checksums import write_checksums
+from agentrt.runtime.files.checksums import write_checksums
 
 from ..markup import CHAT_TEMPLATE
 from .sizes import NetworkConfig

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrt.errors import ConfigurationError
-from agentrt.runtime.checksums import write_checksums
+from agentrt.runtime.files.checksums import write_checksums
 
 from .sizes import NetworkConfig
 

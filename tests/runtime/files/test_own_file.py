@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.runtime.own_file import OwnFileError, read_own_file
+from agentrt.runtime.files.own_file import OwnFileError, read_own_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions and FIFOs of POSIX")
 

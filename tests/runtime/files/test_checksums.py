@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.errors import ModelFormatError
-from agentrt.runtime.checksums import CHECKSUMS, check_files, read_checksums, write_checksums
+from agentrt.runtime.files.checksums import CHECKSUMS, check_files, read_checksums, write_checksums
 from agentrt.runtime.nano import DRAFT_DIRECTORY, MODEL_DIRECTORY
 
 GRAPHS = [f"openvino_{graph}.{suffix}" for graph in ("model", "tokenizer") for suffix in ("xml", "bin")]

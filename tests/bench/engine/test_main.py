@@ -231,13 +231,13 @@ def test_where_a_step_goes_adds_up() -> None:
 def test_the_bandwidth_fraction_compares_a_decode_with_the_bandwidth_of_its_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    moments = [(100.0, 80e9), (50.0, 40e9), (50.0, 20e9)]  # tokens a second, bytes a second
+    speeds = iter([100.0, 50.0, 50.0])
+    bandwidths = iter([80e9, 40e9, 20e9])
+    monkeypatch.setattr(machine, "measure_read_bandwidth", lambda: next(bandwidths))
 
     class Side:
         def time_one(self, prompt: str, new_tokens: int) -> Timed:
-            speed, bandwidth = moments.pop(0)
-            monkeypatch.setattr(machine, "measure_read_bandwidth", lambda: bandwidth)
-            return Timed(10, new_tokens, 0.0, (new_tokens - 1) / speed)
+            return Timed(10, new_tokens, 0.0, (new_tokens - 1) / next(speeds))
 
     work = Work(3, {}, decode_words=10, decode_tokens=33, batch_words=1, batch_tokens=1, batches=())
     side = cast("EngineSide", Side())

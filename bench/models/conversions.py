@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,14 @@ _MATRICES: Final = {
     "blk.0.ffn_up": (_INTERMEDIATE, _SIZE),
     "blk.0.ffn_down": (_SIZE, _INTERMEDIATE),
 }
+_MULTIPLIED: Final = (
+    ("output",),
+    ("blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v"),
+    ("blk.0.attn_output",),
+    ("blk.0.ffn_gate", "blk.0.ffn_up"),
+    ("blk.0.ffn_down",),
+)
+"""Those that activations are multiplied with; several that are converted to one matrix, in their order."""
 _VECTORS: Final = {
     "output_norm.weight": _SIZE,
     "blk.0.attn_norm.weight": _SIZE,
@@ -119,9 +127,8 @@ def _error(type: Type, folder: Path) -> float | None:
     except ModelFormatError:
         return None
     expected = [
-        np.asarray(dequantize(matrices[name], type), np.float32).reshape(shape)
-        for name, shape in _MATRICES.items()
-        if name != "token_embd"  # is looked up in, not multiplied with
+        [np.asarray(dequantize(matrices[name], type), np.float32).reshape(_MATRICES[name]) for name in fused]
+        for fused in _MULTIPLIED
     ]
     found = list(multiplied_weights(ov.Core().read_model(graph)))
     if len(found) != len(expected):
@@ -130,10 +137,13 @@ def _error(type: Type, folder: Path) -> float | None:
     return max(min(_difference(each, wanted) for each in found) for wanted in expected)
 
 
-def _difference(found: Floats, wanted: Floats) -> float:
-    if found.shape != wanted.shape:
+def _difference(found: Floats, wanted: Sequence[Floats]) -> float:
+    """Return the largest difference between ``found`` and the matrices that it consists of."""
+    ends = np.cumsum([len(part) for part in wanted])
+    if found.shape != (ends[-1], wanted[0].shape[1]):
         return float("inf")
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+    parts = zip(np.split(found, ends[:-1]), wanted, strict=True)
+    return max(float(np.abs(part - each).max() / np.abs(each).max()) for part, each in parts)
 
 
 def multiplied_weights(graph: ov.Model) -> Iterator[Floats]:

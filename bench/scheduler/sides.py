@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..common.bench_model import BenchModel
@@ -18,6 +19,7 @@ from .texts import Texts, count_tokens
 SideName: TypeAlias = Literal["agentrt", "openvino_genai"]
 
 _CACHE_GB = 1
+_GROUP_SIZE: Final = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +177,20 @@ class _OpenVINOGenAI:
         return config
 
 
-def _openvino_defaults() -> str:
-    """Precision and threads of both sides: OpenVINO's defaults."""
+def describe_precision(name: SideName, model: Path) -> str:
+    """Return precision and threads of a side with ``model``: OpenVINO's defaults but for agentrt's groups."""
+    from agentrt.runtime.model.dynamic_quantization import quantization_properties
     from agentrt.runtime.model.openvino_core import openvino_core
 
     core = openvino_core()
     compute, cache = (
-        core.get_property("CPU", name).get_type_name()
-        for name in ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
+        core.get_property("CPU", each).get_type_name()
+        for each in ("INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION")
     )
-    group = core.get_property("CPU", "DYNAMIC_QUANTIZATION_GROUP_SIZE")
+    group = core.get_property("CPU", _GROUP_SIZE)
+    if name == "agentrt":
+        graph = core.read_model(str(model / "openvino_model.xml"))
+        group = quantization_properties([graph], "CPU", {}).get(_GROUP_SIZE, group)
     return f"{compute}, {cache} KV, groups of {group}, {describe_machine().usable_cores} threads"
 
 
@@ -196,7 +202,7 @@ class Side(SideProcess):
         super().__init__(_AgentRT if name == "agentrt" else _OpenVINOGenAI, model)
         self.context_length = int(self.call("context_length"))
         """Tokens that prompt and answer may have together."""
-        self.computes: Final = _openvino_defaults()
+        self.computes: Final = describe_precision(name, model.path)
         """Its precision and threads."""
 
     def serve(self, arrivals: Sequence[Arrival]) -> Run:

@@ -24,7 +24,7 @@ from agentrt.bench.scheduler.figures import (
 )
 from agentrt.bench.scheduler.live import LiveSize
 from agentrt.bench.scheduler.load import Lengths, recorded_arrivals, recorded_lengths
-from agentrt.bench.scheduler.sides import Arrival, Run, Served, Side
+from agentrt.bench.scheduler.sides import Arrival, Run, Served, Side, describe_precision
 from agentrt.bench.scheduler.simulated import (
     CPU,
     GPU_ALONE,
@@ -40,6 +40,8 @@ from agentrt.bench.scheduler.simulated import (
 from agentrt.bench.scheduler.waits import measure_waits, waits_table
 from agentrt.runtime.engine.trace import TracedKernel
 from agentrt.runtime.heg.kernel import Role
+from agentrt.runtime.model.directory import open_model_directory
+from agentrt.runtime.nano import MODEL_DIRECTORY
 from tests.bench.workload_folder import WORKLOADS, has_workloads
 
 pytestmark = pytest.mark.bench
@@ -243,3 +245,12 @@ def test_a_side_serves_a_schedule(name: str) -> None:
     for one in run.served:
         assert 0 < one.first_s <= one.total_s <= run.elapsed_s
         assert abs(one.prompt_tokens - one.arrival.prompt_tokens) < 30
+
+
+def test_the_groups_of_activations_are_those_of_each_side(tmp_path: Path) -> None:
+    file = tmp_path / "wide.gguf"
+    write_random_gguf(file, ModelShape("qwen2", 1, 512, 512, 4, 4, 512))
+    model = open_model_directory(file, tmp_path / "cache").path
+    assert "groups of 128," in describe_precision("agentrt", model)
+    assert "groups of 32," in describe_precision("openvino_genai", model)
+    assert "groups of 32," in describe_precision("agentrt", MODEL_DIRECTORY), "nano's rows are short"

@@ -256,8 +256,8 @@ class GraphBuilder:
     def _linears(self, state: ov.Output, linears: Sequence[_Linear]) -> list[ov.Output]:
         """Return what each of ``linears`` makes of ``state``.
 
-        Those that :mod:`~agentrt.runtime.model.fuse_matmuls` would fuse are one matrix in the file: weights
-        that it concatenates are in memory once more for as long as the model is open.
+        They are one matrix in the file if it is narrow enough to gain by that (:mod:`.fused_columns`) and all
+        of it is stored alike. Weights that are concatenated only when a model is opened are in memory twice.
         """
         columns = state.get_partial_shape()[-1].get_length()
         rows = [

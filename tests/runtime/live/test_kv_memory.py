@@ -93,27 +93,18 @@ def test_what_several_contexts_share_is_counted_once(open_runtime: Any, hold: An
     gate = hold(runtime)
     frames = Frames(lambda: [PooledModel.of(runtime)])
 
-    def submitted() -> int:
-        """Requests that the engine has or is about to have: it may begin with one of them, or with more."""
-        engine = runtime.statistics().engine
-        return int(runtime._engine._commands.qsize() + engine.waiting + engine.running)
-
     async def watch() -> dict[str, Any]:
-        await frames.next()
+        frame = await frames.next()
         with ThreadPoolExecutor(3) as threads:
             options: Any = {"app": "notes", "max_tokens": 200, "priority": Priority.PROACTIVE}
-            answers = [threads.submit(runtime.generate, LONG, session=each, **options) for each in "abc"]
+            answers = [threads.submit(runtime.generate, LONG, session="a", **options)]
             gate.arrived()
-            until(lambda: submitted() == 3)
-            gate.step()
-            while runtime.statistics().engine.running < 3:
-                gate.step()
-            asked = asyncio.ensure_future(frames.next())
-            await asyncio.sleep(0)
-            gate.open()
-            frame = await asked
-            while not frame["models"][0]["requests"]:
+            answers += [threads.submit(runtime.generate, LONG, session=each, **options) for each in "bc"]
+            until(lambda: runtime._engine._commands.qsize() >= 2)
+            while [row["state"] for row in frame["models"][0]["requests"]] != ["decode"] * 3:
+                gate.step()  # the engine answers between two kernels
                 frame = await frames.next()
+            gate.open()
             for each in answers:
                 await asyncio.wrap_future(each)
         return frame

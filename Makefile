@@ -5,9 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 BENCHES ?= speculation toolcache scheduler engine models drafting context traces attack
-# The tests of a file share what they open, so a file stays on one worker.
+# The tests of a file share what they open, so a file stays on one worker. A worker that ends with a test is not
+# replaced: the next one would begin with the same test.
 WORKERS ?= 2
-PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile
+PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
 
 .PHONY: help demo lint types quick test test-long attack docs bench figures clean
 .DELETE_ON_ERROR:

@@ -32,7 +32,8 @@ CACHE_TOKENS: Final = 4096
 """Of the KV caches of all sides but LLMPipeline with its defaults, which chooses for itself. llama.cpp's
 server allocates its whole cache when it starts, and agentrt keeps past prompts in what it has."""
 GROUP: Final = 128
-"""The dynamic quantization group of the rows beside OpenVINO's choice."""
+"""The dynamic quantization group of all sides: agentrt chooses it for models that bear it, and OpenVINO's
+default is another one. A comparison of engines has to have the same work on both sides."""
 PREFILL_TOKENS: Final = (512, 2048)
 """The figure is that of the first."""
 _PROMPT_SHARE: Final = 0.8
@@ -52,8 +53,8 @@ class LargerWork:
     """Amount of work."""
 
     repetitions: int
-    repetitions_at_group: int
-    """Where both sides have :data:`GROUP`; 0 leaves these rows out."""
+    repetitions_by_default: int
+    """Where each side has its own choice of groups; 0 leaves these rows out."""
     decode_tokens: int
     batch_tokens: int
 
@@ -77,11 +78,11 @@ def measure_larger(
     name, path = model.title, model.path
     progress(f"{name}: profile, then the operations of a decode step")
     # First: a side that had to measure the profile itself would count the memory for that.
-    config = Settings(profile_folder=profiles).runtime_config()
+    config = Settings(profile_folder=profiles, dynamic_quantization_group_size=GROUP).runtime_config()
     step = measure_decode_step(path, config, past=DECODE_PROMPT_TOKENS, steps=STEPS)
     usual = Settings(cache=Cache(CACHE_TOKENS, step.cache_bytes(CACHE_TOKENS)), profile_folder=profiles)
-    progress(f"{name}: speed at OpenVINO's own precisions")
-    with _sides(model, usual, peers=True) as sides:
+    progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
+    with _sides(model, replace(usual, dynamic_quantization_group_size=GROUP), peers=True) as sides:
         plan = _plan(model, sides["agentrt"], work)
         rates = compare(sides, plan, model.prompts(3), progress)
         rest_s = sides["agentrt"].rest_between_steps(
@@ -89,12 +90,12 @@ def measure_larger(
         )
         fraction = _bandwidth_fraction(sides["agentrt"], step.bytes, model.prompts(6), plan)
         memory = {side: process.peak_memory() for side, process in sides.items()}
-    grouped: list[Rates] = []
-    if work.repetitions_at_group:
-        progress(f"{name}: speed with dynamic quantization groups of {GROUP}")
-        with _sides(model, replace(usual, dynamic_quantization_group_size=GROUP)) as sides:
-            at_group = replace(plan, repetitions=work.repetitions_at_group)
-            grouped = compare(sides, at_group, model.prompts(4), progress)
+    by_default: list[Rates] = []
+    if work.repetitions_by_default:
+        progress(f"{name}: speed with the groups of each side's choice")
+        with _sides(model, usual) as sides:
+            fewer = replace(plan, repetitions=work.repetitions_by_default)
+            by_default = compare(sides, fewer, model.prompts(4), progress)
     decoded = statistics.median(next(each.agentrt for each in rates if each.what == DECODE))
     headline = {"decode": DECODE, "prefill": next(iter(plan.prefills))}
     headline |= {f"batch{batch}": answers_of(batch) for batch in plan.batches}
@@ -107,8 +108,8 @@ def measure_larger(
         "rest_between_steps_ms": rest_s * 1e3,
         **_memory_figures(memory),
     }
-    rows = [each.row("OpenVINO's choice") for each in rates]
-    rows += [each.row(f"groups of {GROUP}") for each in grouped]
+    rows = [each.row(f"groups of {GROUP}") for each in rates]
+    rows += [each.row("each side's choice") for each in by_default]
     tables = (
         Table(title=f"tokens per second, {name} model", columns=COLUMNS, rows=tuple(rows)),
         _memory_table(name, memory),
@@ -189,7 +190,7 @@ def _memory_table(name: str, memory: Mapping[SideName, int | None]) -> Table:
         (side, None if peak is None else round(peak / 2**20)) for side, peak in memory.items()
     ]
     return Table(
-        title=f"peak resident memory, {name} model, after all of the above at OpenVINO's own precisions",
+        title=f"peak resident memory, {name} model, after all of the above in groups of {GROUP}",
         columns=("side", "MiB"),
         rows=tuple(rows),
     )

@@ -141,18 +141,19 @@ def _llama_cpp_method(model: BenchModel) -> str:
 
 def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
     batches = " or ".join(map(str, larger.BATCHES))
-    grouped = (
-        f" ({work.repetitions_at_group} with dynamic quantization groups of {larger.GROUP})"
-        if work.repetitions_at_group
+    by_default = (
+        f" ({work.repetitions_by_default} with the dynamic quantization groups of each side's choice)"
+        if work.repetitions_by_default
         else ""
     )
     return (
-        " All sides leave threads and precisions to OpenVINO. agentrt has its default configuration but for "
-        f"a KV cache of {larger.CACHE_TOKENS:,} tokens, and cuts the model by a profile measured now. Beside "
-        "it, each in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: "
+        f" All sides quantise activations in groups of {larger.GROUP}, as agentrt does by itself where a model "
+        "bears it, and leave threads and all other precisions to OpenVINO. agentrt has its default "
+        f"configuration but for a KV cache of {larger.CACHE_TOKENS:,} tokens, and cuts the model by a profile "
+        "measured now. Beside it, each in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: "
         "LLMPipeline over the continuous batching pipeline with 256 tokens a step, split prompts, at most 16 "
         "sequences, no prefix cache and as large a cache. "
-        f"{work.repetitions} repetitions, the engines taking turns at going first{grouped}; "
+        f"{work.repetitions} repetitions, the engines taking turns at going first{by_default}; "
         "a figure is the median of the ratios within a repetition, to whichever of "
         "the two does better, or for *_vs_best_peer of all peers. Prompts have about the tokens that the "
         f"table says, {larger.DECODE_PROMPT_TOKENS} before {work.decode_tokens} decode steps and "

@@ -16,7 +16,7 @@ class Stage(enum.Enum):
     PREFILL = "prefill"
     DECODE = "decode"
     MIXED = "mixed"
-    """Both, under :attr:`Policy.mixed_batches` or :attr:`Policy.background_mixes`."""
+    """Both, under :attr:`Policy.mixed_batches` or :attr:`Policy.mixes`."""
 
 
 class ScheduledChunk(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import Final
 
 from ..heg.graph import ExecutionGraph
 from .batch import Batch, ScheduledChunk, Stage, shape_of
@@ -17,6 +18,9 @@ from .draft_lengths import DraftLengths
 from .policy import Policy, Preemption
 from .queues import RequestQueues
 from .sequence import REACTIVE_LEVEL, Sequence, SequenceState, by_order
+
+_MAX_INTERRUPTIONS: Final = 2
+"""Interruptions in a row, after which the kernels of a sequence run to their ends."""
 
 
 class BatchBuilder:
@@ -63,16 +67,15 @@ class BatchBuilder:
         """Start a batch of the ready sequences that fit in it; None if none is ready."""
         chunks = self._schedule_chunks(stage, level)
         self._draft_lengths.shorten(chunks, self._graph.decode_seconds)
-        interruptible_s = self._interruptible_s(level) if stage is Stage.PREFILL else None
-        if interruptible_s is not None and self._begin_blocks(chunks):
-            self._trim(chunks, interruptible_s)
-        else:
-            self._trim(chunks, self.kernel_limit_s(stage, level))
+        longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
+        self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
         if not chunks:
             return None
         shape = shape_of(chunks)
         self._draft_lengths.note(shape.tokens)
-        interruptible = interruptible_s is not None and self._begin_blocks(chunks)
+        interruptible = self._may_interrupt(chunk.sequence for chunk in chunks) and (
+            self._is_calm() or self._graph.longest_kernel_s(shape) > self._graph.quantum_s
+        )
         return self._batches.start(chunks, stage, shape, interruptible=interruptible)
 
     def repeat(self, completed: Batch) -> Batch | None:
@@ -115,7 +118,9 @@ class BatchBuilder:
         budget: int | None = None
         planned_for: Sequence | None = None
         blocks_short = self._short_level is not None and level > self._short_level
-        for sequence in self._candidates(stage, level):
+        candidates = self._candidates(stage, level)
+        decodes = sum(not sequence.needs_prefill for sequence in candidates)
+        for sequence in candidates:
             if len(chunks) == self._max_batch_size:
                 break
             waiting = sequence.state is SequenceState.WAITING
@@ -127,9 +132,9 @@ class BatchBuilder:
                 self._block_manager.skip_cached(sequence)
             prefill = sequence.needs_prefill
             if prefill and budget is None:
-                # Each decode scheduled so far takes one token of the budget; the first prompt gets at least a
-                # block, so that it always advances.
-                budget = max(self._token_budget(sequence) - len(chunks), self._graph.block_tokens)
+                # Each decode takes one token of the budget; the first prompt gets at least a block, so that
+                # it always advances.
+                budget = max(self._token_budget(sequence) - decodes, self._graph.block_tokens)
                 planned_for = sequence
             length = self._chunk_length(sequence, budget) if prefill and budget is not None else 1
             if length and self._reserve_blocks(sequence, length, chunks, evicted):
@@ -149,9 +154,11 @@ class BatchBuilder:
                 # Later sequences in the queue must not take the blocks that this one waits for.
                 if length > 0:
                     blocks_short, self._short_level = True, level
+        # In serving order they get their blocks. What makes a batch too long are prompts, at its end.
+        chunks.sort(key=lambda chunk: chunk.sequence.needs_prefill)
         return chunks
 
-    def _candidates(self, stage: Stage, level: int) -> Iterable[Sequence]:
+    def _candidates(self, stage: Stage, level: int) -> list[Sequence]:
         """The sequences that can be in a new batch, the most urgent first."""
         ready = self._batches.not_in_batch(self._queues.running)
         if stage is Stage.DECODE:
@@ -160,7 +167,7 @@ class BatchBuilder:
         queue = self._queues.by_level[level]
         waiting = queue.first(self._max_batch_size)
         if self._policy.mixed_batches:
-            return heapq.merge(ready, waiting, key=by_order)
+            return list(heapq.merge(ready, waiting, key=by_order))
         in_prefill = [sequence for sequence in ready if sequence.level == level and sequence.needs_prefill]
         prompts = sorted(in_prefill + waiting, key=self._queues.key) if in_prefill else waiting
         decodes = [each for each in self._queues.running_at(level) if not each.needs_prefill]
@@ -172,8 +179,6 @@ class BatchBuilder:
         if stage is Stage.PREFILL:
             return [sequence for sequence in (*batch, *others) if sequence.needs_prefill]
         queue.note_left_out(sequence for sequence in others if not sequence.needs_prefill)
-        # Decodes first: each takes one token of the budget, and prompts what is left.
-        batch.sort(key=lambda sequence: sequence.needs_prefill)
         return self._batches.not_in_batch([*batch, *others])
 
     def _decodes(self, decoding: list[Sequence], level: int) -> list[Sequence]:
@@ -189,20 +194,34 @@ class BatchBuilder:
                 break
         return chosen
 
-    def _interruptible_s(self, level: int) -> float | None:
-        """Longest kernel of new prompt chunks of ``level`` while nothing is more urgent than they are.
+    def _interruptible_s(self, sequences: Iterable[Sequence]) -> float | None:
+        """Longest kernel of new chunks of ``sequences`` while nothing is more urgent than they are.
 
         None if a more urgent request could not interrupt it, is there, or was until a short time ago.
         """
+        return self._graph.interruptible_s if self._is_calm() and self._may_interrupt(sequences) else None
+
+    def _is_calm(self) -> bool:
+        """Whether the last reactive work was so long ago that the next is not expected at once."""
+        return self._now - self._queues.last_urgent >= self._policy.calm_s
+
+    def _may_interrupt(self, sequences: Iterable[Sequence]) -> bool:
+        """Whether a more urgent request may interrupt kernels of the next chunks of ``sequences``.
+
+        Not if one is there: what runs then is aged. Not if a chunk begins inside a KV block, as all decodes
+        do but few (see :attr:`Batch.interruptible`), or was interrupted twice.
+        """
         policy = self._policy
         interrupted = policy.by_priority and policy.preemption is Preemption.KERNEL and not policy.time_share
-        queues = self._queues
-        calm = not queues.has_urgent_work and self._now - queues.last_urgent >= policy.calm_s
-        return self._graph.interruptible_s if level > REACTIVE_LEVEL and interrupted and calm else None
-
-    def _begin_blocks(self, chunks: Iterable[ScheduledChunk]) -> bool:
-        """Whether each chunk begins with a KV block; see :attr:`Batch.interruptible`."""
-        return not any(chunk.sequence.computed_tokens % self._graph.block_tokens for chunk in chunks)
+        if self._graph.interruptible_s is None or not interrupted or self._queues.has_urgent_work:
+            return False
+        return all(
+            sequence.is_background
+            and sequence.needs_prefill
+            and sequence.computed_tokens % self._graph.block_tokens == 0
+            and sequence.interruptions < _MAX_INTERRUPTIONS
+            for sequence in sequences
+        )
 
     def kernel_limit_s(self, stage: Stage, level: int) -> float:
         """Longest kernel of a batch that may be shorter: the quantum if more urgent work may wait for it."""
@@ -211,7 +230,12 @@ class BatchBuilder:
             return float("inf")
         if level > REACTIVE_LEVEL or not policy.by_priority:
             return self._graph.quantum_s
-        return float("inf") if stage is Stage.DECODE else max(self._graph.quantum_s, policy.reactive_kernel_s)
+        return float("inf") if stage is Stage.DECODE else self._reactive_kernel_s()
+
+    def _reactive_kernel_s(self) -> float:
+        """Longest kernel of a batch of reactive prompts."""
+        pass_s = self._policy.reactive_pass_s / len(self._graph.bounds)
+        return max(self._graph.quantum_s, self._policy.reactive_kernel_s, pass_s)
 
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
         """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.
@@ -232,21 +256,20 @@ class BatchBuilder:
     def _token_budget(self, first: Sequence) -> int:
         """Tokens in a batch whose first prompt is ``first``: the most whose kernels stay within their limit.
 
-        The limit of a kernel is the quantum, for reactive prompts the policy's ``reactive_kernel_s``, and for
-        background prompts that can be interrupted that of :meth:`_interruptible_s`.
+        The limit of a kernel is the quantum, for reactive prompts :meth:`_reactive_kernel_s`, and for
+        background prompts that can be interrupted :meth:`_interruptible_s`.
         """
         policy = self._policy
         if policy.chunk_tokens is not None:
             return policy.chunk_tokens
         past, left = first.computed_tokens, first.prefill_end - first.computed_tokens
-        begins_block = past % self._graph.block_tokens == 0
-        longest_s = self._interruptible_s(first.level) if begins_block else None
+        longest_s = self._interruptible_s((first,))
         if longest_s is not None:
             return self._graph.token_budget(past, left, longest_s)
         within_quantum = self._graph.token_budget(past, left, self._graph.quantum_s)
         if first.is_background or not policy.by_priority:
             return within_quantum
-        longer = self._graph.token_budget(past, left, policy.reactive_kernel_s)
+        longer = self._graph.token_budget(past, left, self._reactive_kernel_s())
         return max(within_quantum, min(longer, policy.reactive_chunk_tokens))
 
     def _chunk_length(self, sequence: Sequence, budget: int) -> int:

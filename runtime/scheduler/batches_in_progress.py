@@ -75,6 +75,7 @@ class BatchesInProgress:
                 self._block_manager.release(sequence)
                 continue
             self.advance(sequence, chunk.length)
+            sequence.interruptions = 0
             self._block_manager.complete(sequence)
             if chunk.samples:
                 sequence.draft = NO_DRAFT

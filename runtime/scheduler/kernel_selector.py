@@ -71,17 +71,15 @@ class KernelSelector:
     def update_costs(self) -> None:
         """Decide by the present costs of the graph."""
         self._costs.clear()
-        # Where a block of a prompt beside decodes exceeds the quantum, prompts would wait until those end.
+        # Where a block of a prompt beside decodes takes too long, prompts would wait until those end.
         # Prompts that can be interrupted are computed in larger chunks, which decodes could not share: run
         # once more, they would write keys and values that are quantised otherwise.
         graph, most = self._graph, self._max_batch_size
-        smallest = BatchShape(graph.block_tokens + most - 1, most, 0, most)
-        self._mixes = (
-            self._policy.background_mixes
-            and len(self._roles) == 1
-            and graph.interruptible_s is None
-            and graph.longest_kernel_s(smallest) <= graph.quantum_s
-        )
+        may_mix = self._policy.mixes and len(self._roles) == 1
+        smallest_s = graph.longest_kernel_s(BatchShape(graph.block_tokens + most - 1, most, 0, most))
+        reactive_s = self._builder.kernel_limit_s(Stage.MIXED, REACTIVE_LEVEL)
+        self._mixes_reactive = may_mix and smallest_s <= reactive_s
+        self._mixes_background = may_mix and graph.interruptible_s is None and smallest_s <= graph.quantum_s
 
     def select(self, now: float, *, background: bool = True) -> ScheduledKernel | None:
         """Start the most urgent kernel that may run on any idle XPU; None if none may run now.
@@ -218,10 +216,11 @@ class KernelSelector:
         in_progress = [batch.stage for batch in self._batches if batch.level == level]
         if Stage.MIXED in in_progress:
             return (Stage.MIXED, *stages)
-        background_alone = level != REACTIVE_LEVEL and not self._queues.has_reactive_work
-        if self._mixes and background_alone and not in_progress and len(stages) > 1:
-            return (Stage.MIXED,)
-        return stages
+        if level == REACTIVE_LEVEL:
+            mixes = self._mixes_reactive
+        else:
+            mixes = self._mixes_background and not self._queues.has_reactive_work
+        return (Stage.MIXED,) if mixes and not in_progress and len(stages) > 1 else stages
 
     def _separate_stages(self, level: int, now: float) -> tuple[Stage, ...]:
         """Prefill first, unless decodes that go before it fill a batch, or were delayed by the decode gap."""

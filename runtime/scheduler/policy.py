@@ -46,10 +46,11 @@ class Policy:
     """A batch holds prompt chunks and decodes at once, as in continuous batching with chunked prefill. If
     False they are batches of their own, so that a paused prompt delays no decode (§5.2, disaggregation)."""
 
-    background_mixes: bool = True
-    """On a platform of one XPU, new proactive batches are mixed while there is no reactive work. Beside a
-    prompt chunk a decode costs as little as one more prompt token, because the weights are read for the chunk
-    in any case. The decodes pause whenever their batch is preempted; no user waits for them."""
+    mixes: bool = True
+    """On a platform of one XPU, a new batch holds prompt chunks and decodes of its priority level at once
+    where nothing more urgent is to pause or interrupt it: reactive ones, and proactive ones that cannot be
+    interrupted while there is no reactive work. Beside a prompt chunk a decode costs as little as one more
+    prompt token, because the weights are read for the chunk in any case."""
 
     chunk_tokens: int | None = None
     """Tokens in one batch, however long its kernels take. None: as many as keep each kernel within the
@@ -58,11 +59,16 @@ class Policy:
 
     reactive_chunk_tokens: int = 512
     """Tokens of reactive prompts in one batch, as long as none of its kernels takes longer than
-    :attr:`reactive_kernel_s`. The quantum does not limit them, because no request is more urgent, and a
-    longer batch reads the weights once for more tokens."""
+    :attr:`reactive_kernel_s`, or all of them together than :attr:`reactive_pass_s`. The quantum does not
+    limit them, because no request is more urgent, and a longer batch reads the weights once for more
+    tokens."""
 
     reactive_kernel_s: float = 0.1
     """Longest kernel of a reactive prompt, in seconds: the paper's bound on prefill kernels (§6.2)."""
+
+    reactive_pass_s: float = 0.3
+    """Seconds of a batch of reactive prompts whose kernels may take longer than that: those of a model in few
+    segments. Another reactive request waits for a batch in progress in any case."""
 
     calm_s: float = 0.5
     """Seconds without reactive work until kernels of background prompts may be so long that they have to be
@@ -150,18 +156,19 @@ FCFS_DISAGGREGATED: Final = Policy(
     preemption=Preemption.NONE,
     by_priority=False,
     shortest_first=False,
+    mixes=False,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
     share_apps=False,
 )
 """Order of arrival with Agent.xpu's chunks, placement and pressure tiers: prompts and decodes are batches of
-their own, on two XPUs where there are two. It differs from Agent.xpu in nothing but priorities."""
+their own, on two XPUs where there are two. There it differs from Agent.xpu in nothing but priorities."""
 
 PREEMPT_RESTART: Final = Policy(
     preemption=Preemption.RESTART,
     shortest_first=False,
     backfill=False,
-    background_mixes=False,
+    mixes=False,
     promote_after_s=float("inf"),
     prefix_reuse=False,
     tool_wait_s=0.0,
@@ -173,7 +180,7 @@ TIME_SHARE: Final = Policy(
     time_share=True,
     shortest_first=False,
     backfill=False,
-    background_mixes=False,
+    mixes=False,
     promote_after_s=float("inf"),
     tool_wait_s=0.0,
     share_apps=False,

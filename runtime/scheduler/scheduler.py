@@ -312,6 +312,8 @@ class Scheduler:
         batch.running_on = None
         again = batch.interrupted_at == batch.context.position
         batch.interrupted_at = batch.context.position
+        for sequence in batch.sequences:
+            sequence.interruptions += 1
         if again or batch.all_finished:
             self._batches.drop(batch)
 

@@ -109,6 +109,8 @@ class Sequence:
     """The attention that its tokens are paid; None until it has been measured."""
     preemptions: int = 0
     """How often a batch of it was paused between two kernels for a more urgent one."""
+    interruptions: int = 0
+    """How often a kernel of it was interrupted since it was in a batch that was completed."""
     evictions: int = 0
     """How often it has lost its blocks to another sequence."""
     faults: int = 0

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from agentrt.runtime.heg.granularity import choose_granularity
 from agentrt.runtime.heg.graph import ExecutionGraph
 from agentrt.runtime.heg.kernel import BatchContext, BatchShape, KernelKind, Role
+from agentrt.runtime.heg.profile import Curve
 from tests.runtime.tiny import made_up_profile
 
 LAYERS = 12
@@ -148,6 +149,58 @@ def test_granularity_comes_from_the_profile(layer_s: float, segment_s: float, se
     for tokens in (graph.chunk_tokens(0, 10_000), 1):
         for kernel in graph.kernels_for(prefill(tokens)):
             assert graph.cost_model.estimate(kernel, prefill(tokens), Role.DECODE).seconds <= 0.025
+
+
+def test_a_block_may_take_two_quanta_where_it_can_be_interrupted() -> None:
+    """A decode step takes 24 ms, a block behind 1,024 tokens 24 ms and 12 ms of attention."""
+    profile = made_up_profile(LAYERS, layer_s=0.002, pair_s=0.03e-6)
+    bounds = [
+        choose_granularity(
+            profile,
+            range(1, LAYERS),
+            block_tokens=32,
+            max_chunk_tokens=256,
+            quantum_s=0.025,
+            interruptible_s=interruptible_s,
+        ).bounds
+        for interruptible_s in (None, 0.1)
+    ]
+    assert len(bounds[0]) > 1
+    assert bounds[1] == (0,)
+
+
+def test_one_segment_has_chunks_as_long_as_two() -> None:
+    """Else it would have to pay for quicker decodes with slower prompts."""
+    graph = choose_granularity(
+        made_up_profile(LAYERS, layer_s=0.0018),
+        range(1, LAYERS),
+        block_tokens=32,
+        max_chunk_tokens=256,
+        quantum_s=0.025,
+        interruptible_s=0.1,
+    )
+    assert graph.bounds == (0,)
+    assert graph.interruptible_s == 0.2
+    assert graph.chunk_tokens(0, 10_000) == 256, "173 ms"
+
+
+def test_a_profile_in_which_long_chunks_were_disturbed_does_not_make_chunks_short() -> None:
+    """Chunks could be short in any case; how long they may be bounds memory only."""
+    profile = made_up_profile(LAYERS, layer_s=0.0001)
+    layers = profile.xpus[Role.DECODE].layers
+    assert layers is not None
+    curve = Curve(counts=(1, 32, 128, 512), seconds=(0.0001, 0.0001, 0.0004, 0.0024))
+    disturbed = layers.model_copy(update={"layer": curve})
+    xpu = profile.xpus[Role.DECODE].model_copy(update={"layers": disturbed})
+    graph = choose_granularity(
+        profile.model_copy(update={"xpus": {Role.DECODE: xpu}}),
+        range(1, LAYERS),
+        block_tokens=32,
+        max_chunk_tokens=512,
+        quantum_s=0.025,
+        interruptible_s=0.1,
+    )
+    assert graph.max_chunk_tokens == 512
 
 
 def test_scratch_memory_is_bounded_also_in_a_chunk_without_past() -> None:

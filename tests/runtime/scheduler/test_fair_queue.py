@@ -144,7 +144,8 @@ class TestOneRequestBesideMany:
     def test_memory_is_yielded_after_a_turn(self) -> None:
         """Sequences of one app hold all blocks: what one of them loses is paid for by its app's lead."""
         sixteen = 16 * 5
-        load = Load(blocks=sixteen, policy=policy(turn_tokens=64))
+        # Prompts before decodes, so that the memory is full before the first answer ends.
+        load = Load(blocks=sixteen, policy=policy(turn_tokens=64, mixes=False))
         many = load.add_many(40, MAIL, 4 * BLOCK, 3 * BLOCK)
         load.decode(many[:13])
         assert load.machine.pool.free <= 16

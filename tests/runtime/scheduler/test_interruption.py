@@ -136,6 +136,34 @@ def test_frequent_questions_do_not_starve_a_prompt(between_s: float) -> None:
     assert interruptions <= 3
 
 
+@pytest.mark.parametrize("quantum_s", [0.0005, QUANTUM])
+def test_behind_reactive_work_only_kernels_beyond_the_quantum_are_interrupted(quantum_s: float) -> None:
+    """A block takes 1 ms in each segment, so that no chunk can be within the shorter quantum."""
+    one = machine(quantum_s=quantum_s)
+    one.until(one.add(2, answer=1))
+    one.add(PROMPT, Priority.PROACTIVE)
+    (kernel,) = one.schedule()
+    assert kernel.batch.interruptible is (kernel.cost.seconds > quantum_s) is (quantum_s != QUANTUM)
+
+
+def test_a_block_is_computed_after_two_interruptions() -> None:
+    """Behind reactive work it cannot be made shorter, and would be interrupted for ever."""
+    one = machine(quantum_s=0.0005)
+    one.until(one.add(2, answer=1))
+    background = one.add(2 * BLOCK, Priority.PROACTIVE)
+    for computed in (0, BLOCK):
+        assert background.computed_tokens == computed
+        for _ in range(2):
+            one.interrupt(0.0001)
+            one.until(one.add(2, answer=1))
+        (kernel,) = one.schedule()
+        assert kernel.batch.sequences == [background]
+        assert not kernel.batch.interruptible
+        while background.computed_tokens == computed:
+            one.step()
+    assert background.interruptions == 0
+
+
 @pytest.mark.parametrize("kernels", [0, 1])
 def test_a_request_ends_whose_kernel_was_interrupted(kernels: int) -> None:
     one = machine()

@@ -50,8 +50,16 @@ def test_quantum_limits_only_kernels_of_background_prompts(
     priority: Priority, longest_s: float, chunk: int
 ) -> None:
     # A layer takes 8.5 ms for 12 tokens and 16 ms for 16.
-    machine = Machine(quantum_s=0.01, policy=policy(reactive_kernel_s=longest_s))
+    machine = Machine(quantum_s=0.01, policy=policy(reactive_kernel_s=longest_s, reactive_pass_s=0.0))
     machine.add(48, priority, answer=1)
+    assert [[chunk[1] for chunk in batch] for batch in machine.batches()] == [[chunk]] * (48 // chunk)
+
+
+@pytest.mark.parametrize(("pass_s", "chunk"), [(0.03, 12), (0.07, 16)])
+def test_kernels_of_a_reactive_prompt_may_be_longer_where_a_batch_has_few(pass_s: float, chunk: int) -> None:
+    # Four layers take 34 ms for 12 tokens and 64 ms for 16.
+    machine = Machine(quantum_s=0.01, policy=policy(reactive_kernel_s=0.0, reactive_pass_s=pass_s))
+    machine.add(48, answer=1)
     assert [[chunk[1] for chunk in batch] for batch in machine.batches()] == [[chunk]] * (48 // chunk)
 
 
@@ -130,6 +138,37 @@ def test_background_prompts_and_decodes_share_mixed_batches() -> None:
     assert [[chunk.length for chunk in kernel.chunks] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
         [1, 1, 1, 4]
     ]
+
+
+@pytest.mark.parametrize("interruptible_s", [None, 0.1])
+def test_reactive_prompts_and_decodes_share_mixed_batches(interruptible_s: float | None) -> None:
+    machine = Machine(batch=16, interruptible_s=interruptible_s)
+    decoding = [machine.add(2, answer=20) for _ in range(3)]
+    machine.until(decoding[-1], first=True)
+    begun = len(machine.log)
+    machine.until(machine.add(40), first=True)
+    mixed = [kernel for kernel in machine.log[begun:] if kernel.scheduled.kernel.index == 0]
+    assert {kernel.scheduled.batch.stage for kernel in mixed} == {Stage.MIXED}
+    assert [[chunk.length for chunk in kernel.chunks] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
+        [1, 1, 1, 4]
+    ]
+
+
+def test_a_reactive_prompt_is_not_mixed_where_its_smallest_chunk_would_take_too_long() -> None:
+    machine = Machine(batch=16, policy=policy(reactive_kernel_s=0.005, reactive_pass_s=0.0), quantum_s=0.005)
+    machine.until(machine.add(2, answer=20), first=True)
+    machine.until(machine.add(40), first=True)
+    assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log}
+
+
+@pytest.mark.parametrize("name", ["fcfs-disaggregated", "preempt-restart", "time-share"])
+def test_schemes_with_batches_of_their_own_for_prompts_mix_none(name: str) -> None:
+    machine = Machine(batch=16, policy=POLICIES[name])
+    for priority in (REACTIVE, PROACTIVE):
+        machine.until(machine.add(2, priority, answer=9), first=True)
+        machine.add(40, priority)
+    machine.batches()
+    assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log}
 
 
 def test_no_mixed_batches_beside_reactive_work() -> None:

@@ -72,8 +72,9 @@ class RuntimeConfig(Settings, strict=True):
     quantum_s: float = Field(default=0.025, gt=0, le=0.1)
     """Target for the longest kernel, in seconds: how long a proactive kernel may delay a reactive request.
 
-    On a CPU, kernels of proactive prompts take up to four times as long while no request is reactive. One
-    that arrives interrupts them. A kernel is never less than a piece of the model with a block of tokens.
+    On a CPU, kernels of proactive prompts take up to four times as long while no request is reactive, eight
+    times where the model is in one piece. A request that arrives interrupts them. A kernel is never less than
+    a piece of the model with a block of tokens: on a CPU up to twice the quantum.
     """
 
     promote_after_s: float | None = Field(default=None, gt=0)

@@ -147,10 +147,11 @@ def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
         else ""
     )
     return (
-        f" All sides quantise activations in groups of {larger.GROUP}, as agentrt does by itself where a model "
-        "bears it, and leave threads and all other precisions to OpenVINO. agentrt has its default "
-        f"configuration but for a KV cache of {larger.CACHE_TOKENS:,} tokens, and cuts the model by a profile "
-        "measured now. Beside it, each in its own process, are LLMPipeline with its defaults, and openvino_genai_batching: "
+        f" All sides quantise activations in groups of {larger.GROUP}, as agentrt does by itself where a "
+        "model bears it, and leave threads and all other precisions to OpenVINO. agentrt has its default "
+        f"configuration but for a KV cache of {larger.CACHE_TOKENS:,} tokens, and cuts the model by a "
+        "profile measured now. Beside it, each in its own process, are LLMPipeline with its defaults, and "
+        "openvino_genai_batching: "
         "LLMPipeline over the continuous batching pipeline with 256 tokens a step, split prompts, at most 16 "
         "sequences, no prefix cache and as large a cache. "
         f"{work.repetitions} repetitions, the engines taking turns at going first{by_default}; "

@@ -64,8 +64,14 @@ class BatchBuilder:
         self._short_level = None
 
     def start_batch(self, stage: Stage, level: int) -> Batch | None:
-        """Start a batch of the ready sequences that fit in it; None if none is ready."""
+        """Start a batch of the ready sequences that fit in it; None if none is ready.
+
+        None as well for a mixed one without a prompt, under :attr:`Policy.mixes`: decodes alone have a stage
+        of their own, with backfill.
+        """
         chunks = self._schedule_chunks(stage, level)
+        if stage is Stage.MIXED and not self._policy.mixed_batches and not _has_prompt(chunks):
+            return None
         self._draft_lengths.shorten(chunks, self._graph.decode_seconds)
         longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
         self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
@@ -390,3 +396,7 @@ class BatchBuilder:
         """
         batch = self._batches.containing(sequence)
         return batch is None or (batch.running_on is None and batch.stage is not Stage.DECODE)
+
+
+def _has_prompt(chunks: list[ScheduledChunk]) -> bool:
+    return any(chunk.sequence.needs_prefill for chunk in chunks)

@@ -220,7 +220,7 @@ class KernelSelector:
             mixes = self._mixes_reactive
         else:
             mixes = self._mixes_background and not self._queues.has_reactive_work
-        return (Stage.MIXED,) if mixes and not in_progress and len(stages) > 1 else stages
+        return (Stage.MIXED, Stage.DECODE) if mixes and not in_progress and len(stages) > 1 else stages
 
     def _separate_stages(self, level: int, now: float) -> tuple[Stage, ...]:
         """Prefill first, unless decodes that go before it fill a batch, or were delayed by the decode gap."""

@@ -154,6 +154,19 @@ def test_reactive_prompts_and_decodes_share_mixed_batches(interruptible_s: float
     ]
 
 
+def test_background_joins_decodes_beside_a_reactive_prompt_that_waits_for_memory() -> None:
+    machine = Machine(blocks=16, batch=16)
+    background = machine.add(2, PROACTIVE, answer=20)
+    machine.until(background, first=True)
+    user = machine.add(40, answer=4)
+    machine.until(user, first=True)
+    waiting = machine.add(36, answer=1)
+    kernel = machine.step()
+    assert kernel is not None
+    assert waiting.state is SequenceState.WAITING
+    assert kernel.ids == [user.id, background.id]
+
+
 def test_a_reactive_prompt_is_not_mixed_where_its_smallest_chunk_would_take_too_long() -> None:
     machine = Machine(batch=16, policy=policy(reactive_kernel_s=0.005, reactive_pass_s=0.0), quantum_s=0.005)
     machine.until(machine.add(2, answer=20), first=True)

@@ -1,8 +1,8 @@
 """Runs each compiled piece before the first request, so that no request waits for OpenVINO's lazy work.
 
 OpenVINO lays weights out for the processor when a piece first runs. The pages of the file that they are read
-from would stay in the process beside that copy, although they are hardly read again: they are released after
-each piece.
+from would stay in the process beside that copy, although they are hardly read again: they are released while
+each piece runs, so that a model in one piece is not in memory twice.
 
 Each attention has scratch memory for the tokens that it attends to, which OpenVINO allocates when a sequence
 is first that long. Its pages cost more time than the few new tokens of a context that comes back.
@@ -10,6 +10,9 @@ is first that long. Its pages cost more time than the few new tokens of a contex
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +24,9 @@ from .platforms import OpenVINOPlatform
 from .process_memory import release_file_pages, release_free_memory
 
 _TIMEOUT_S: Final = 600.0
+
+_RELEASE_EVERY_S: Final = 0.02
+"""Between two releases of pages: OpenVINO lays out some 20 MB of weights in that time."""
 
 _MOST_PAST_TOKENS: Final = 8192
 """The longest past that attentions are warmed up for: their scratch memory grows with it, some 10 kB a token
@@ -73,12 +79,31 @@ def warm_up_attention(
 def _run(platform: OpenVINOPlatform, context: BatchContext, weights: Path) -> None:
     try:
         for kernel in reversed(context.kernels):
-            done = platform.xpus[kernel.roles[0]].run(kernel, context, _TIMEOUT_S)
+            with _released_pages(weights):
+                done = platform.xpus[kernel.roles[0]].run(kernel, context, _TIMEOUT_S)
             if done is None or done.error is not None:
                 raise EngineFailedError(
                     f"the model's first run failed in its layers {kernel.layers.start} to "
                     f"{kernel.layers.stop}. Copy or export it again, or choose another platform."
                 ) from (None if done is None else done.error)
-            release_file_pages(weights)
     finally:
         platform.release(context)
+
+
+@contextmanager
+def _released_pages(file: Path) -> Iterator[None]:
+    """Release this process's pages of ``file`` again and again, and at the end."""
+    ended = threading.Event()
+
+    def release() -> None:
+        while not ended.wait(_RELEASE_EVERY_S):
+            release_file_pages(file)
+
+    thread = threading.Thread(target=release, name="agentrt-file-pages", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        release_file_pages(file)

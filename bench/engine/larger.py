@@ -32,8 +32,8 @@ CACHE_TOKENS: Final = 4096
 """Of the KV caches of all sides but LLMPipeline with its defaults, which chooses for itself. llama.cpp's
 server allocates its whole cache when it starts, and agentrt keeps past prompts in what it has."""
 GROUP: Final = 128
-"""The dynamic quantization group of all sides: agentrt chooses it for models that bear it, and OpenVINO's
-default is another one. A comparison of engines has to have the same work on both sides."""
+"""The dynamic quantization group of all sides on OpenVINO: agentrt chooses it for models that bear it, and
+OpenVINO's default is another one. A comparison of engines has to have the same work on both sides."""
 PREFILL_TOKENS: Final = (512, 2048)
 """The figure is that of the first."""
 _PROMPT_SHARE: Final = 0.8

@@ -147,8 +147,8 @@ def _sides_method(work: larger.LargerWork, prefills: tuple[int, ...]) -> str:
         else ""
     )
     return (
-        f" All sides quantise activations in groups of {larger.GROUP}, as agentrt does by itself where a "
-        "model bears it, and leave threads and all other precisions to OpenVINO. agentrt has its default "
+        f" All sides on OpenVINO quantise activations in groups of {larger.GROUP}, as agentrt does by itself "
+        "where a model bears it, and leave threads and other precisions to OpenVINO. agentrt has its default "
         f"configuration but for a KV cache of {larger.CACHE_TOKENS:,} tokens, and cuts the model by a "
         "profile measured now. Beside it, each in its own process, are LLMPipeline with its defaults, and "
         "openvino_genai_batching: "

@@ -1,0 +1,108 @@
+"""Batches of prompt chunks and decodes at once (:attr:`Policy.mixes`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentrt.priority import Priority
+from agentrt.runtime.scheduler.batch import Stage
+from agentrt.runtime.scheduler.policy import POLICIES
+from agentrt.runtime.scheduler.sequence import SequenceState
+from tests.runtime.scheduler.machine import Machine, policy
+
+PROACTIVE, REACTIVE = Priority.PROACTIVE, Priority.REACTIVE
+
+
+@pytest.mark.parametrize(
+    ("priority", "interruptible_s"), [(PROACTIVE, None), (REACTIVE, None), (REACTIVE, 0.1)]
+)
+def test_prompts_and_decodes_share_mixed_batches(priority: Priority, interruptible_s: float | None) -> None:
+    machine = Machine(batch=16, interruptible_s=interruptible_s)
+    decoding = [machine.add(2, priority, answer=20) for _ in range(3)]
+    while any(sequence not in machine.first for sequence in decoding):
+        machine.step()
+    begun = len(machine.log)
+    machine.until(machine.add(40, priority), first=True)
+    mixed = [kernel for kernel in machine.log[begun:] if kernel.scheduled.kernel.index == 0]
+    assert {kernel.scheduled.batch.stage for kernel in mixed} == {Stage.MIXED}
+    # A batch holds 16 tokens, those of the decodes among them, and whole blocks of 4 of a prompt.
+    assert [[chunk.length for chunk in kernel.chunks] for kernel in mixed] == [[1, 1, 1, 12]] * 3 + [
+        [1, 1, 1, 4]
+    ]
+
+
+def test_background_joins_decodes_beside_a_reactive_prompt_that_waits_for_memory() -> None:
+    machine = Machine(blocks=16, batch=16)
+    background = machine.add(2, PROACTIVE, answer=20)
+    machine.until(background, first=True)
+    user = machine.add(40, answer=4)
+    machine.until(user, first=True)
+    waiting = machine.add(36, answer=1)
+    kernel = machine.step()
+    assert kernel is not None
+    assert waiting.state is SequenceState.WAITING
+    assert kernel.ids == [user.id, background.id]
+
+
+def test_a_reactive_prompt_is_not_mixed_where_its_smallest_chunk_would_take_too_long() -> None:
+    machine = Machine(batch=16, policy=policy(reactive_kernel_s=0.005, reactive_pass_s=0.0), quantum_s=0.005)
+    machine.until(machine.add(2, answer=20), first=True)
+    machine.until(machine.add(40), first=True)
+    assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log}
+
+
+@pytest.mark.parametrize("name", ["fcfs-disaggregated", "preempt-restart", "time-share"])
+def test_schemes_with_batches_of_their_own_for_prompts_mix_none(name: str) -> None:
+    machine = Machine(batch=16, policy=POLICIES[name])
+    for priority in (REACTIVE, PROACTIVE):
+        machine.until(machine.add(2, priority, answer=9), first=True)
+        machine.add(40, priority)
+    machine.batches()
+    assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log}
+
+
+def test_no_mixed_batches_beside_reactive_work() -> None:
+    machine = Machine(policy=policy(promote_after_s=0.0), batch=16)
+    decoding = machine.add(2, PROACTIVE, answer=30)
+    machine.until(decoding, first=True)
+    machine.add(2, answer=60)
+    machine.add(40, PROACTIVE)
+    begun = len(machine.log)
+    machine.until(decoding)
+    assert Stage.MIXED not in {kernel.scheduled.batch.stage for kernel in machine.log[begun:]}
+
+
+def test_decodes_of_an_evicted_mixed_batch_rewrite_their_block_from_its_start() -> None:
+    """A layer had its keys quantised with the token's: writing it again in place would change them."""
+    machine = Machine(blocks=16)
+    decoding = machine.add(6, PROACTIVE, answer=8)
+    machine.until(decoding, first=True)
+    prompt = machine.add(40, PROACTIVE, answer=1)
+    machine.step()
+    mixed = machine.log[-1].scheduled.batch
+    assert (mixed.stage, mixed.context.position) == (Stage.MIXED, 1)
+    user = machine.add(24, answer=1)
+    started = len(machine.log)
+    machine.until(user)
+    assert prompt.state is SequenceState.WAITING, (
+        "its blocks went to the user's prompt, and the batch with it"
+    )
+    assert decoding.blocks
+    machine.until(decoding)
+    again = [kernel for kernel in machine.log[started:] if decoding.id in kernel.ids]
+    first = next(chunk for chunk in again[0].chunks if chunk.sequence is decoding)
+    assert (first.length, first.samples) == (2, False), "tokens 4 and 5 were written together"
+
+
+def test_preempted_mixed_batch_resumes_before_other_work_of_its_level() -> None:
+    machine = Machine(batch=16)
+    decoding = machine.add(2, PROACTIVE, answer=9)
+    machine.until(decoding, first=True)
+    machine.add(40, PROACTIVE)
+    preempted = machine.schedule()[0].batch
+    assert preempted.stage is Stage.MIXED
+    user = machine.add(8, answer=2)
+    machine.add(1, PROACTIVE)
+    machine.until(user)
+    assert (preempted.context.position, len(preempted.context.kernels)) == (1, 2)
+    assert machine.schedule()[0].batch is preempted

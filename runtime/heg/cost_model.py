@@ -50,6 +50,10 @@ class CostModel(Protocol):
     def reshape_s(self) -> float:
         """How much longer a forward pass of layers takes behind one with another number of tokens."""
 
+    @property
+    def tile_tokens(self) -> int:
+        """Tokens that matrix products compute as one (:attr:`LayerCosts.tile_tokens`)."""
+
     def estimate(
         self, kernel: Kernel, shape: BatchShape, role: Role, graph: StaticGraph | None = None
     ) -> KernelCost:

@@ -107,6 +107,19 @@ class LayerCosts(_Frozen):
     """Fixed cost of an ATTENTION kernel, beside its pairs."""
     reshape_s: Seconds = 0.0
     """How much longer one layer takes in its first run with another number of tokens."""
+    tile_tokens: Annotated[int, Field(ge=1)] = 1
+    """Tokens that matrix products compute as one, from that many on: one more begins the next tile. 1 where
+    each token costs the same."""
+    tile_share: Annotated[Finite, Field(ge=0, le=1)] = 0.0
+    """Share of a tile's time that its first token takes."""
+
+    def layer_s(self, tokens: int, beyond: float) -> float:
+        """Return the seconds of one layer with nothing in the KV cache; see :meth:`Curve.at`."""
+        seconds = self.layer.at(tokens, beyond)
+        if not tokens > self.tile_tokens > 1 or not tokens % self.tile_tokens:
+            return seconds
+        whole = -(-tokens // self.tile_tokens) * self.tile_tokens
+        return seconds + self.tile_share * (self.layer.at(whole, beyond) - seconds)
 
 
 class XPUProfile(_Frozen):
@@ -191,6 +204,12 @@ class Profile(_Frozen):
         return 0.0 if layers is None else self.layers * layers.reshape_s
 
     @property
+    def tile_tokens(self) -> int:
+        """See :attr:`CostModel.tile_tokens`."""
+        layers = self.xpus[Role.DECODE].layers
+        return 1 if layers is None else layers.tile_tokens
+
+    @property
     def _decode_groups(self) -> DecodeGroups | None:
         prefill = self.xpus.get(Role.PREFILL)
         return prefill.groups.decode if prefill is not None and prefill.groups is not None else None
@@ -239,7 +258,7 @@ class Profile(_Frozen):
             return {"attention_s": costs.attention_s, **attention}
         parts = {
             "segment_s": len(kernel.segments) * costs.segment_s,
-            "layer": layers * costs.layer.at(shape.tokens, self.layer_flops / xpu.peak_flops),
+            "layer": layers * costs.layer_s(shape.tokens, self.layer_flops / xpu.peak_flops),
             **attention,
         }
         if kernel.layers.start == 0:

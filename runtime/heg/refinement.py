@@ -119,10 +119,12 @@ def _place(xpu: XPUProfile, figure: str, shape: BatchShape) -> int:
 
 def _nearest(curve: Curve, count: int) -> int:
     """Return the place of the measured count whose ratio to ``count`` is nearest to 1."""
-    return min(
-        range(len(curve.counts)),
-        key=lambda at: max(curve.counts[at] / count, count / curve.counts[at]),
-    )
+    return min(range(len(curve.counts)), key=lambda at: _ratio(curve.counts[at], count))
+
+
+def _ratio(one: int, other: int) -> float:
+    """Return the larger of two counts in units of the smaller one."""
+    return max(one / other, other / one)
 
 
 def _refined_xpu(xpu: XPUProfile, factors: Mapping[tuple[str, int], float], profile: Profile) -> XPUProfile:
@@ -155,14 +157,20 @@ def _scaled(
 def _scaled_curve(curve: Curve, factors: Mapping[int, float]) -> Curve:
     """Return ``curve`` with its points changed by ``factors``, by their places, and still ascending.
 
-    Points that have no factor are kept between those that have one.
+    Points that have no factor get the nearest one: a machine that is slower at one count than when it was
+    profiled is slower at the next, and one point moved alone would make another count look efficient.
     """
-    seconds = [each * factors.get(at, 1.0) for at, each in enumerate(curve.seconds)]
+    if not factors:
+        return curve
+    observed = {curve.counts[at]: factor for at, factor in factors.items()}
+    seconds = [
+        each * observed[min(observed, key=lambda other: _ratio(other, count))]
+        for count, each in zip(curve.counts, curve.seconds, strict=True)
+    ]
     for at in sorted(factors, reverse=True):  # noise only adds time: of two points the shorter one is right
         seconds[at] = min([seconds[at], *(seconds[other] for other in factors if other > at)])
     for at in range(len(seconds)):
         if at not in factors:
             above = [seconds[other] for other in factors if other > at]
-            below = [seconds[other] for other in factors if other < at]
-            seconds[at] = min([max([seconds[at], *below]), *above])
+            seconds[at] = min([max(seconds[max(at - 1, 0) : at + 1]), *above])
     return Curve(counts=curve.counts, seconds=tuple(seconds))

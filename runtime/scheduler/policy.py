@@ -66,7 +66,7 @@ class Policy:
     reactive_kernel_s: float = 0.1
     """Longest kernel of a reactive prompt, in seconds: the paper's bound on prefill kernels (§6.2)."""
 
-    reactive_pass_s: float = 0.3
+    reactive_pass_s: float = 0.6
     """Seconds of a batch of reactive prompts whose kernels may take longer than that: those of a model in few
     segments. Another reactive request waits for a batch in progress in any case."""
 

@@ -210,3 +210,14 @@ def test_what_is_refined_depends_on_the_kernels_alone(store: ProfileStore) -> No
         return serving.refiner.profile
 
     assert refined() == refined()
+
+
+def test_points_that_were_not_observed_change_with_the_nearest_one(store: ProfileStore) -> None:
+    """A slower machine changes no ratio by which long and short chunks are compared."""
+    made_up = profile()
+    refiner = ProfileRefiner(made_up, store)
+    shape = BatchShape(32, 1, 0, 0)
+    observe(refiner, 1.5 * seconds(made_up, shape), 16, shape)
+    before, after = layer_of(made_up), layer_of(refiner.refine() or made_up)
+    assert after.seconds[2] / after.seconds[1] == pytest.approx(before.seconds[2] / before.seconds[1])
+    assert after.seconds[1] > 1.4 * before.seconds[1]

@@ -429,6 +429,7 @@ class FixedCosts:
         return KernelCost(seconds=0.001, bandwidth_share=0.1, bytes=0, watts=1.0, measured=False)
 
     reshape_s = 0.0
+    tile_tokens = 1
 
     def estimate_load(self, kernel: Kernel) -> KernelCost:
         raise KeyError("there are no graphs to load")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentrt.runtime.heg.profile import Profile
 
 _DECODE_PAST = 512
+_MOST_SEQUENCES = 64
 _COLUMNS = ("kernels", "of", "XPU", "ms", "bandwidth", "footprint", "power")
 
 
@@ -99,9 +100,10 @@ def _measure(model: str, platform: str, stored: bool) -> tuple[Profile, Executio
 def _show(console: Console, measured: Profile, graph: ExecutionGraph) -> None:
     """Print the costs of typical batches kernel by kernel, the rooflines, and the granularity."""
     from agentrt.runtime.heg.kernel import BatchShape
+    from agentrt.runtime.scheduler.policy import AGENT_XPU
 
     chunk, margin = graph.chunk_tokens(0, 10**6), graph.chunk_tokens(0, (graph.static_tokens or 10**6) - 1)
-    batch_size = graph.max_decode_batch(1.25)
+    batch_size = graph.max_decode_batch(AGENT_XPU.backfill_slowdown, [_DECODE_PAST] * _MOST_SEQUENCES)
     batches = {
         f"decode after {_DECODE_PAST} tokens": BatchShape(1, 1, _DECODE_PAST, 1),
         f"decode of {batch_size} sequences": BatchShape(

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Collection
 from typing import Final
 
-from .graph import HOST_S, ExecutionGraph
+from .graph import ExecutionGraph
 from .kernel import BatchShape, Role
 from .profile import Profile
 
@@ -26,6 +26,12 @@ _DECODE_STEP: Final = BatchShape(1, 1, _TYPICAL_PAST, 1)
 _AS_GOOD: Final = 1.05
 """Among granularities within this factor of the best, noise of a profile, the fewest segments win, and then
 the longest chunks: a batch has fixed costs as well."""
+
+_HOST_S: Final = 4e-4
+"""What a further segment costs a decode step beyond a profile's measured seam: the runtime's own work in
+front of each inference, and caches that it has emptied. A profile times inferences in a bare loop. Measured
+by hand on 2026-11-23: a 0.5B model decodes 0.42 ms faster in one segment than in two, a 1.5B model 2 ms
+faster in three than in five."""
 
 _BLOCK_QUANTA: Final = 2
 """Quanta that one block of a prompt may take in a segment where it can be interrupted. Fewer segments
@@ -108,7 +114,7 @@ def _cost(graph: ExecutionGraph, profile: Profile) -> float:
     """Product of decode time, prefill time per token and excess memory; huge if the quantum is broken."""
     chunks = _longest_chunks(graph, _TYPICAL_PAST)
     prefill = sum(_token_seconds(graph, chunk) for chunk in chunks)
-    decode = graph.estimate_seconds(_DECODE_STEP) + len(graph.bounds) * HOST_S
+    decode = graph.estimate_seconds(_DECODE_STEP) + len(graph.bounds) * _HOST_S
     overrun = max(1.0, *(_longest_kernel(graph, shape) / limit for shape, limit in _limits(graph)))
     # The power of two of the overrun decides first; the rest counts among equals only.
     broken = 0 if overrun == 1.0 else math.ceil(math.log2(overrun)) + 1

@@ -27,12 +27,6 @@ from .cost_model import CostModel
 from .graph_switch import SwitchCosts
 from .kernel import BatchContext, BatchShape, Kernel, KernelKind, Role, StaticGraph
 
-HOST_S: Final = 4e-4
-"""What a segment costs a batch beyond a profile's measured seam: the runtime's own work in front of each
-inference, and caches that it has emptied. A profile times inferences in a bare loop. Measured by hand on
-2026-11-23: a 0.5B model decodes 0.42 ms faster in one segment than in two, a 1.5B model 2 ms faster in three
-than in five."""
-
 _PAST_STEP: Final = 256
 """Kernels are grouped for the past rounded up to this, so that a growing sequence rarely needs new ones."""
 
@@ -183,12 +177,6 @@ class ExecutionGraph:
             kernel_s = self.interruptible_s or self.quantum_s
         return self._fused_chunk(past, kernel_s)
 
-    def is_quicker_in_parts(self, whole: BatchShape, parts: Sequence[BatchShape]) -> bool:
-        """Whether batches of ``parts``, one after the other, take less time than one of ``whole``."""
-        batch_s = self.cost_model.reshape_s + len(self.bounds) * HOST_S
-        parts_s = sum(self.decode_seconds(part) for part in parts) + (len(parts) - 1) * batch_s
-        return parts_s < self.decode_seconds(whole)
-
     def longest_kernel_s(self, shape: BatchShape, *, avoid: Role | None = None) -> float:
         """Return the seconds of a batch's longest kernel, on the route of :meth:`kernels_for`.
 
@@ -214,18 +202,21 @@ class ExecutionGraph:
             seconds += [self._kernel_s(kernel, static) for kernel in kernels]
         return max(seconds)
 
-    def max_decode_batch(self, slowdown: float, *, limit: int = 64) -> int:
-        """Return ``B_max`` of §6.3: the most sequences that decode together at little cost to each.
+    def max_decode_batch(self, slowdown: float, pasts: Sequence[int], *, alone: int = 1) -> int:
+        """Return ``B_max`` of §6.3: how many sequences decode together at little cost to the first ``alone``.
 
-        The token-level work of their decode step takes at most ``slowdown`` times that of one sequence.
-        Attention, which batching does not make cheaper, is not counted.
+        ``pasts`` are the past tokens of the sequences in the order in which they join, the first included.
+        With these a decode step takes at most ``slowdown`` times what it takes with the first alone.
         """
 
         def seconds(batch: int) -> float:
-            return self.estimate_seconds(BatchShape(batch, batch, 0, batch))
+            return self.decode_seconds(BatchShape(batch, batch, sum(pasts[:batch]), batch))
 
-        most = slowdown * seconds(1) * (1 + 1e-9)  # sums of floats differ by their order
-        return max(batch for batch in range(1, limit + 1) if batch == 1 or seconds(batch) <= most)
+        most_s = slowdown * seconds(alone) * (1 + 1e-9)  # sums of floats differ by their order
+        batch = alone
+        while batch < len(pasts) and seconds(batch + 1) <= most_s:
+            batch += 1
+        return batch
 
     def estimate_seconds(self, shape: BatchShape) -> float:
         """Estimate the time of a whole batch, each kernel on the XPU it prefers."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..heg.graph import ExecutionGraph
-from ..heg.kernel import BatchShape
 from .batch import Batch, ScheduledChunk, Stage, shape_of
 from .batches_in_progress import BatchesInProgress
 from .block_manager import BlockManager
@@ -51,9 +50,8 @@ class BatchBuilder:
         """Times a running sequence lost its blocks to a more urgent one."""
 
     def update_costs(self) -> None:
-        """Take B_max, and what a change of shape takes, from the present costs of the graph."""
+        """Take what a change of shape takes from the present costs of the graph."""
         self._draft_lengths.reshape_s = self._graph.cost_model.reshape_s
-        self._b_max = self._graph.max_decode_batch(self._policy.backfill_slowdown, limit=self._max_batch_size)
 
     def begin_round(self, now: float) -> None:
         """Begin a round of decisions at time ``now``.
@@ -74,7 +72,6 @@ class BatchBuilder:
         if stage is Stage.MIXED and not self._policy.mixed_batches and not _has_prompt(chunks):
             return None
         self._draft_lengths.shorten(chunks, self._graph.decode_seconds)
-        self._end_with_a_tile(chunks)
         longer_s = self._interruptible_s(chunk.sequence for chunk in chunks)
         self._trim(chunks, self.kernel_limit_s(stage, level) if longer_s is None else longer_s)
         if not chunks:
@@ -195,12 +192,18 @@ class BatchBuilder:
         for other in (level, *(other for other in self._queues.by_level if other != level)):
             queue = self._queues.by_level[other]
             ordered = queue.in_order([sequence for sequence in decoding if sequence.level == other])
-            places = self._max_batch_size if other == level else max(0, self._b_max - len(chosen))
+            places = self._max_batch_size if other == level else self._backfill_places(chosen, ordered)
             queue.note_left_out(ordered[places:])
             chosen += ordered[:places]
             if not chosen or not self._policy.backfill:
                 break
         return chosen
+
+    def _backfill_places(self, decodes: list[Sequence], others: list[Sequence]) -> int:
+        """Return how many of ``others``, in order, decode with ``decodes`` at little cost to these."""
+        pasts = [sequence.computed_tokens for sequence in (*decodes, *others)][: self._max_batch_size]
+        most = self._graph.max_decode_batch(self._policy.backfill_slowdown, pasts, alone=len(decodes))
+        return most - len(decodes)
 
     def _interruptible_s(self, sequences: Iterable[Sequence]) -> float | None:
         """Longest kernel of new chunks of ``sequences`` while nothing is more urgent than they are.
@@ -244,32 +247,6 @@ class BatchBuilder:
         """Longest kernel of a batch of reactive prompts."""
         pass_s = self._policy.reactive_pass_s / len(self._graph.bounds)
         return max(self._graph.quantum_s, self._policy.reactive_kernel_s, pass_s)
-
-    def _end_with_a_tile(self, chunks: list[ScheduledChunk]) -> None:
-        """Leave the prompt tokens that begin another tile to the next batch, where that is quicker.
-
-        A prompt of 70 tokens may take longer than 64 of them and then 6, because it takes nearly as long as
-        one of 128 (:attr:`LayerCosts.tile_share`).
-        """
-        tile, block = self._graph.cost_model.tile_tokens, self._graph.block_tokens
-        whole = shape_of(chunks)
-        begun = whole.tokens % tile
-        if self._policy.chunk_tokens is not None or whole.tokens < tile or not begun:
-            return
-        sequence, length, *_ = last = chunks[-1]
-        if not sequence.needs_prefill:
-            return
-        start = sequence.computed_tokens
-        kept = (start + length - begun) // block * block - start
-        if kept > 0:
-            cut = [*chunks[:-1], ScheduledChunk(sequence, kept, samples=False)]
-        elif _has_prompt(chunks[:-1]):
-            kept, cut = 0, chunks[:-1]
-        else:
-            return
-        left = BatchShape(length - kept, 1, start + kept, last.logits_rows)
-        if self._graph.is_quicker_in_parts(whole, (shape_of(cut), left)):
-            chunks[:] = cut
 
     def _trim(self, chunks: list[ScheduledChunk], limit_s: float) -> None:
         """Shorten a batch until no kernel takes longer than ``limit_s``: drafts first, then its last chunks.

@@ -34,7 +34,8 @@ class Policy:
     """Proactive sequences join the decode batch of reactive ones (§6.3, intra-XPU)."""
 
     backfill_slowdown: float = 1.25
-    """B_max is the largest batch whose decode step takes at most this many times that of one (§6.3)."""
+    """B_max is the largest batch whose decode step takes at most this many times what it takes without those
+    that are backfilled (§6.3)."""
 
     background_share: float = 0.25
     """Share of an XPU's reactive kernel time that is granted to background batches which began on another

@@ -10,7 +10,7 @@ every idle XPU, :meth:`Scheduler.schedule` selects the most urgent kernel that m
   (§6.2). Nothing is copied or computed again. While nothing is more urgent, kernels of background prompts may
   be longer than the quantum, where the caller can interrupt them: these are computed again, from their first
   operation.
-- **Prefill and decode are separate batches** (§5.2), except in mixed batches of background work. Within a
+- **Prefill and decode are separate batches** (§5.2), except in mixed batches (:attr:`Policy.mixes`). Within a
   level prompts go first, so that the decode batch fills up, but they delay decodes no longer than the
   policy's gap.
 - **Apps share a level** (:mod:`.fair_queue`). The app that was served least goes first: its prompts, and its

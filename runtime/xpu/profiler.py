@@ -7,9 +7,10 @@ open is refined by the kernels that run while it serves.
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -55,6 +56,8 @@ _LARGEST_SEAM: Final = 0.5
 """The most that a seam can cost, in layers of a decode step; what is measured beyond is noise."""
 _RESHAPED: Final = (1, 4)
 """Numbers of tokens between which a change of shape is measured."""
+_TURNS: Final = 3
+"""How often each chunk is measured."""
 _LEAST_TILE_SHARE: Final = 0.05
 """Share of a tile's time that its first token takes at least if there are tiles; less is noise."""
 _SATURATED: Final = 0.9
@@ -164,13 +167,12 @@ class Profiler:
             reshape_s = bench.reshape_s(*_RESHAPED, pieces=sample.segments) / sum(
                 sample.layers[place] for place in sample.segments
             )
-            for chunk in (each for each in self._chunks if each not in layer):
-                self._advance(f"{device.name}: prefill of {chunk}")
-                layer[chunk] = _measure_layer(bench, sample, chunk)
-            begun: dict[int, float] = {}
-            for tokens in _begun_tiles(self._chunks):
-                self._advance(f"{device.name}: prefill of {tokens}")
-                begun[tokens] = _measure_layer(bench, sample, tokens)
+            tiles = _begun_tiles(self._chunks)
+            prefill = self._measure_prefill(
+                device.name, bench, sample, {*self._chunks, *tiles} - layer.keys()
+            )
+            begun = {tokens: prefill.pop(tokens) for tokens in tiles}
+            layer |= prefill
             watts = self._watts(lambda: bench.run(self._chunks[-1], pieces=_chunk_places(sample)))
             self._advance(f"{device.name}: attention to {_PAST} tokens")
             read_s, pair_s = self._fit_attention(bench, sample, layer)
@@ -201,6 +203,21 @@ class Profiler:
             peak_bandwidth=bandwidth,
             watts=watts,
         ), layout
+
+    def _measure_prefill(
+        self, name: str, bench: KernelBench, sample: LayerSample, chunks: Collection[int]
+    ) -> dict[int, float]:
+        """Return the seconds of one layer, its seam included, by the tokens of a chunk.
+
+        Chunks take turns: what slows the machine down for a second would make one look worse than another.
+        """
+        found = dict.fromkeys(sorted(chunks), math.inf)
+        for turn in range(_TURNS):
+            for tokens in found:
+                if not turn:
+                    self._advance(f"{name}: prefill of {tokens}")
+                found[tokens] = min(found[tokens], _measure_layer(bench, sample, tokens))
+        return found
 
     def _fit_attention(
         self, bench: KernelBench, sample: LayerSample, layer: Mapping[int, float]

@@ -118,12 +118,48 @@ def test_static_chunks_come_before_the_margin() -> None:
     assert graph.chunk_tokens(100_000, 300) == 32  # nor does the attention of a static chunk
 
 
+def test_chunks_are_whole_tiles_where_one_fits() -> None:
+    graph = graph_of(0, quantum_s=1.0, tile_tokens=64, tile_share=0.5)
+    limits = {tokens: graph.estimate_seconds(prefill(tokens)) for tokens in (32, 64, 96, 128, 192, 256)}
+    budgets = {tokens: graph.token_budget(0, 1000, limit * 1.001) for tokens, limit in limits.items()}
+    assert budgets == {32: 32, 64: 64, 96: 64, 128: 128, 192: 192, 256: 256}
+    assert graph.token_budget(0, 1000, limits[192] * 0.999) == 128
+    assert graph.token_budget(0, 1000, 1e-9) == 32  # a prompt always advances by a block
+
+
 def test_b_max_is_the_largest_batch_without_slowdown() -> None:
     graph = graph_of(*range(LAYERS))
-    assert graph.max_decode_batch(1.0) == 1
-    assert graph.max_decode_batch(1.05) == 32  # but for its row in the LM head, free up to 32 tokens
-    assert graph.max_decode_batch(1.05, limit=8) == 8
-    assert graph_of(0, segment_s=1.0).max_decode_batch(1.05) == 64
+    assert graph.max_decode_batch(1.0, [0] * 64) == 1
+    assert graph.max_decode_batch(1.05, [0] * 64) == 32  # but for its row in the LM head, free up to 32
+    assert graph.max_decode_batch(1.05, [0] * 8) == 8
+    assert graph_of(0, segment_s=1.0).max_decode_batch(1.05, [0] * 64) == 64
+
+
+def test_b_max_counts_the_attention_of_those_that_join() -> None:
+    graph = graph_of(0, read_s=1e-7)  # 12 ms a step, and 0.3 ms for each 256 tokens of past
+    assert graph.max_decode_batch(1.25, [0] * 8) == 8
+    assert graph.max_decode_batch(1.25, [0, *[1024] * 7]) == 3
+    assert graph.max_decode_batch(1.25, [1024, *[0] * 7]) == 8
+
+
+@given(
+    pasts=st.lists(st.integers(0, 5000), min_size=1, max_size=16),
+    slowdown=st.floats(1.0, 3.0),
+    data=st.data(),
+)
+def test_backfill_slows_a_step_down_no_more_than_it_may(
+    pasts: list[int], slowdown: float, data: st.DataObject
+) -> None:
+    graph = graph_of(0, read_s=1e-7)
+    alone = data.draw(st.integers(1, len(pasts)))
+    batch = graph.max_decode_batch(slowdown, pasts, alone=alone)
+
+    def seconds(sequences: int) -> float:
+        return graph.decode_seconds(BatchShape(sequences, sequences, sum(pasts[:sequences]), sequences))
+
+    assert alone <= batch <= len(pasts)
+    assert seconds(batch) <= slowdown * seconds(alone) * (1 + 1e-6)
+    assert batch == len(pasts) or seconds(batch + 1) > slowdown * seconds(alone)
 
 
 @pytest.mark.parametrize(

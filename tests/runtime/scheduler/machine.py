@@ -24,7 +24,7 @@ QUANTUM = 0.025
 LAYERS = 4
 
 
-def profile(*, xpus: int = 1, decode_share: float = 0.8) -> Profile:
+def profile(*, xpus: int = 1, decode_share: float = 0.8, read_s: float = 0.0) -> Profile:
     """Four layers; a token takes 1 ms in each, a decode step 4 ms in all, 9 MB of weights a layer."""
     xpu = XPUProfile(
         device="test",
@@ -33,7 +33,7 @@ def profile(*, xpus: int = 1, decode_share: float = 0.8) -> Profile:
             entry_s=0.0,
             layer=Curve(counts=(1, 8, 16, 128), seconds=(0.001, 0.001, 0.016, 0.128)),
             head=Curve(counts=(1,), seconds=(0.0,)),
-            read_s=0.0,
+            read_s=read_s,
             pair_s=0.0,
             attention_s=0.001,
         ),
@@ -89,6 +89,7 @@ class Machine:
     policy: Policy = field(default_factory=Policy)
     share_sampled: bool = False
     decode_share: float = 0.8
+    read_s: float = 0.0
     quantum_s: float = QUANTUM
     interruptible_s: float | None = None
     max_chunk_tokens: int = 16
@@ -99,7 +100,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.graph = ExecutionGraph(
-            profile(xpus=self.xpus, decode_share=self.decode_share),
+            profile(xpus=self.xpus, decode_share=self.decode_share, read_s=self.read_s),
             tuple(range(LAYERS)),
             block_tokens=BLOCK,
             max_chunk_tokens=self.max_chunk_tokens,

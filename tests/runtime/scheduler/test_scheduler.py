@@ -117,6 +117,19 @@ def test_background_decodes_are_backfilled_up_to_b_max() -> None:
     assert batch.ids == [user.id, *(sequence.id for sequence in background[:7])]
 
 
+def test_backfill_counts_the_attention_to_the_past_of_those_that_join() -> None:
+    """A step of the user alone takes 5 ms here, and each 256 tokens of past 1 ms more."""
+    machine = Machine(batch=16, blocks=1024, read_s=1e-6)
+    background = [machine.add(300, PROACTIVE, answer=500) for _ in range(4)]
+    while any(sequence not in machine.first for sequence in background):
+        machine.step()
+    user = machine.add(2, answer=50)
+    machine.until(user, first=True)
+    batch = machine.step()
+    assert batch is not None
+    assert batch.ids == [user.id, background[0].id]
+
+
 def test_background_alone_fills_the_batch() -> None:
     machine = Machine(batch=16)
     for _ in range(12):

@@ -65,7 +65,7 @@ def test_a_profile_is_measured_once_for_each_platform(
     assert profile.past_bytes == 2 * 32 * 4  # a key and a value of one head of 32, in float32
     decode = profile.xpus[Role.DECODE]
     assert decode.layers is not None
-    assert decode.layers.layer.counts == (1, 2, 4, 6, 8, 16, 32, 128)
+    assert decode.layers.layer.counts == (1, 2, 4, 6, 8, 16, 32, 64, 128)
     assert decode.layers.layer.seconds == tuple(sorted(decode.layers.layer.seconds))
     assert decode.layers.layer.seconds[-1] > 0
     if platform == "emulated":
@@ -212,6 +212,26 @@ def test_timings_that_differ_say_that_the_machine_was_busy(
     assert ("was measured on a busy machine" in caplog.text) == busy
     if busy:
         assert f"delete {next(tmp_path.glob('[!m]*.json'))}" in caplog.text
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_profile_has_what_beginning_a_tile_costs(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    run_once = KernelBench._run_once
+
+    def timed(bench: KernelBench, inputs: BatchInputs, kernels: tuple[Kernel, ...]) -> list[float]:
+        run_once(bench, inputs, kernels)
+        tokens = len(inputs.token_ids)
+        begun = -tokens % 64 if tokens > 64 else 0
+        return [1e-5 * (tokens + share * begun)] * len(kernels)
+
+    monkeypatch.setattr(KernelBench, "_run_once", timed)
+    profile = measure(tiny_model(tiny_folder, "qwen2"), "cpu", tmp_path, [])
+    costs = profile.xpus[Role.DECODE].layers
+    assert costs is not None
+    assert costs.tile_share == pytest.approx(share)
+    assert profile.tile_tokens == (64 if share else 1)
 
 
 def test_the_advice_after_a_busy_machine_is_a_command_that_works(

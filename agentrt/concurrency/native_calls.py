@@ -22,7 +22,12 @@ from agentrt.errors import ForkedProcessError, RuntimeClosedError
 _EXIT_S: Final = 20.0
 """The end of the process waits this long for calls in progress: loading a large model takes seconds."""
 _FORK_EXIT_S: Final = 5
-"""A forked child that ends has this long for what the libraries do then, which may wait for ever."""
+"""A forked child that ends has this long for what the libraries do then, which may wait for ever.
+
+TBB does if the process was forked while a thread joined or left its work, some 3 % of forks right behind an
+answer: ``exit`` destroys the main thread's objects first, before any handler that could be registered. The
+child's status is that of the alarm then.
+"""
 
 
 class NativeCalls:

@@ -7,6 +7,12 @@ import pytest
 import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
 from agentrt.calls import registry
 from agentrt.testing import free_prediction
+from tests.external_commands import (  # noqa: F401 - hooks
+    pytest_addoption,
+    pytest_configure,
+    pytest_runtest_setup,
+    pytest_unconfigure,
+)
 from tests.fixed_costs import fix_costs, measure_costs
 
 # A test that takes one of these fixtures, directly or through another one, has the marker.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ IMAGE = os.environ.get("AGENTRT_TEST_IMAGE", "")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not IMAGE, reason="AGENTRT_TEST_IMAGE names no image built from deploy/Dockerfile"),
-    pytest.mark.skipif(shutil.which("docker") is None, reason="there is no command docker"),
+    pytest.mark.needs("docker"),
 ]
 
 ASK = """

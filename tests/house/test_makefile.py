@@ -11,10 +11,7 @@ import pytest
 
 from tests.house.project import ROOT
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("make") is None or sys.platform == "win32",
-    reason="there is no make; README.md has plain pip lines",
-)
+pytestmark = pytest.mark.needs("make")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import agentrt
+from tests.external_commands import require
 from tests.house.project import ROOT
 
 # Written so that this file does not match itself.
@@ -30,7 +31,7 @@ def texts() -> list[tuple[Path, str]]:
     if not (ROOT / ".git").exists():
         pytest.skip("only a git checkout tells which files belong to the project")
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        [require("git"), "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
         capture_output=True,
         check=True,

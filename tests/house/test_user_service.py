@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.external_commands import require
 from tests.house.project import ROOT
 from tests.house.test_deploy import UNIT
 
@@ -30,8 +31,7 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def has_a_manager() -> bool:
-    if shutil.which("systemctl") is None:
-        return False
+    require("systemctl")
     return run("systemctl", "--user", "is-system-running").stdout.strip() in ("running", "degraded")
 
 
@@ -42,7 +42,7 @@ def unit(command: str, *settings: str) -> str:
     return started.replace("\n[Install]", "".join(f"{line}\n" for line in settings) + "\n[Install]")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.needs("systemd-analyze")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     file = tmp_path / "agentrt.service"
     file.write_text(unit(f"{sys.executable} -m agentrt serve"), encoding="utf-8")

@@ -13,14 +13,13 @@ from agentrt.bench.gateway import processes
 from agentrt.bench.gateway.agents import BrokenStreamError, chunks_of
 from agentrt.bench.gateway.faulty_balancer import FaultyBalancer
 from agentrt.errors import ConfigurationError
-from tests.runtime.gateway.redis_server import NEEDED
 from tests.runtime.gateway.scripted import Scripted
 from tests.runtime.gateway.test_faulty_engines import FINISHED, FIRST, STREAM
 
 pytestmark = pytest.mark.bench
 
 
-@NEEDED
+@pytest.mark.needs("redis-server")
 def test_few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "SIZES", {True: gateway.Size(pairs=2, tasks=12)})
     said: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -12,6 +11,7 @@ from agentrt.bench.page import browser
 from agentrt.bench.page.browser import LivePage
 from agentrt.bench.page.load import background
 from agentrt.bench.page.server import PageServer
+from tests.external_commands import require
 
 pytestmark = pytest.mark.bench
 
@@ -26,8 +26,7 @@ BLOCK = """() => {
 @pytest.fixture(scope="module")
 def tab() -> Iterator[LivePage]:
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not any(map(shutil.which, browser._NAMES)):
-        pytest.skip("no Chromium is installed here")
+    require("chromium")
     with ExitStack() as stack:
         server = stack.enter_context(PageServer())
         opened, _ = stack.enter_context(browser.open_browser(server.url))

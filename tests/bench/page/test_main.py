@@ -11,10 +11,9 @@ from agentrt.errors import ConfigurationError
 pytestmark = pytest.mark.bench
 
 
+@pytest.mark.needs("chromium")
 def test_the_bench_on_next_to_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not any(map(shutil.which, browser._NAMES)):
-        pytest.skip("no Chromium is installed here")
     monkeypatch.setattr(page, "SIZES", {True: page.Size(1.0, 2, 2)})
     told: list[str] = []
     report = page.run(quick=True, workloads=None, progress=told.append)

@@ -1,24 +1,15 @@
-"""A Redis or Valkey server of one test, if this system has one."""
+"""A Redis or Valkey server of one test; tests are skipped where the system has none."""
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.external_commands import require
 from tests.runtime.http.serving import until
-
-BINARY = shutil.which("valkey-server") or shutil.which("redis-server")
-NEEDED = pytest.mark.skipif(
-    BINARY is None or find_spec("redis") is None,
-    reason="needs redis-py and redis-server or valkey-server (apt-get install redis-server)",
-)
 
 
 class RedisServer:
@@ -34,7 +25,7 @@ class RedisServer:
     def start(self) -> None:
         options = ("--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no")
         self._process = subprocess.Popen(
-            [str(BINARY), *options, "--dir", str(self._folder)], stdout=subprocess.DEVNULL
+            [require("redis-server"), *options, "--dir", str(self._folder)], stdout=subprocess.DEVNULL
         )
         until(self._answers)
 

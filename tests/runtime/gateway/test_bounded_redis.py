@@ -9,8 +9,6 @@ from agentrt.runtime.gateway import bounded_redis
 from agentrt.runtime.gateway.bounded_redis import BoundedRedis
 from agentrt.runtime.gateway.circuit_breaker import CircuitBreaker
 
-pytest.importorskip("redis", reason="needs redis-py")
-
 
 def test_what_is_late_is_not_cancelled_and_then_not_asked_again() -> None:
     async def run() -> None:

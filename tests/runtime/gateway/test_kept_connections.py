@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -187,7 +186,7 @@ def test_large_bodies_pass_in_both_directions(
     assert engine.bodies == [body[:8_000_000]]
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+@pytest.mark.needs("openssl")
 def test_a_certificate_is_checked(
     start: Callable[..., Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from agentrt.runtime.gateway import bounded_redis, shared_ids
 from agentrt.runtime.http.identity import Tokens
-from tests.runtime.gateway.redis_server import NEEDED, RedisServer
+from tests.runtime.gateway.redis_server import RedisServer
 from tests.runtime.gateway.scripted import Scripted
 from tests.runtime.http.serving import Running
 
-pytestmark = [NEEDED, pytest.mark.socket]
+pytestmark = pytest.mark.socket
 
 APPS = [("mine", "m" * 20), ("other", "o" * 20)]
 MINE, OTHER = ({"authorization": f"Bearer {letter * 20}"} for letter in "mo")

@@ -14,7 +14,7 @@ import pytest
 from agentrt.errors import ConfigurationError
 from agentrt.runtime.gateway import GatewayConfig, app_seal, bounded_redis, shared_outputs
 from agentrt.runtime.http.identity import Tokens
-from tests.runtime.gateway.redis_server import NEEDED, RedisServer
+from tests.runtime.gateway.redis_server import RedisServer
 from tests.runtime.gateway.scripted import STREAMED, Scripted
 from tests.runtime.gateway.test_faulty_engines import FINISHED, FIRST, STREAM
 from tests.runtime.http.serving import Running, until
@@ -111,7 +111,6 @@ def replicas(
     return both
 
 
-@NEEDED
 def test_an_output_that_another_replica_received_answers_the_call(
     replicas: Replicas, redis: RedisServer
 ) -> None:
@@ -128,7 +127,6 @@ def test_an_output_that_another_replica_received_answers_the_call(
         assert 0 < client.ttl(left) <= 60
 
 
-@NEEDED
 def test_one_command_for_each_response_at_its_beginning_and_its_end(
     replicas: Replicas, redis: RedisServer
 ) -> None:
@@ -142,7 +140,6 @@ def test_one_command_for_each_response_at_its_beginning_and_its_end(
     assert "cmdstat_multi" not in received
 
 
-@NEEDED
 def test_outputs_of_both_replicas_answer_the_calls_of_one_turn(replicas: Replicas) -> None:
     here, elsewhere, engine = replicas(calling(READ_A, '{"path": "b"}'))
     with streaming(here, engine) as (id, rest):
@@ -151,7 +148,6 @@ def test_outputs_of_both_replicas_answer_the_calls_of_one_turn(replicas: Replica
         assert results(rest()) == ["the text", '{"lines": 3}']
 
 
-@NEEDED
 def test_defaults_of_the_schema_count_at_every_replica(replicas: Replicas) -> None:
     here, elsewhere, engine = replicas(calling('{"path": "a", "lines": 10}'))
     with streaming(here, engine) as (id, rest):
@@ -159,7 +155,6 @@ def test_defaults_of_the_schema_count_at_every_replica(replicas: Replicas) -> No
         assert results(rest()) == ["the text"]
 
 
-@NEEDED
 def test_without_an_output_the_call_is_the_clients(replicas: Replicas) -> None:
     for arguments in ('{"path": "b"}', '{"path": ', "[]"):
         here, elsewhere, engine = replicas(calling(arguments))
@@ -170,7 +165,6 @@ def test_without_an_output_the_call_is_the_clients(replicas: Replicas) -> None:
         assert choices[-1]["finish_reason"] == "tool_calls"
 
 
-@NEEDED
 @pytest.mark.parametrize(("reusable", "answered"), [(True, 32 - 1), (False, 1)])
 def test_an_output_that_is_not_reusable_answers_one_call(
     replicas: Replicas, reusable: bool, answered: int
@@ -181,7 +175,6 @@ def test_an_output_that_is_not_reusable_answers_one_call(
         assert len(results(rest())) == answered
 
 
-@NEEDED
 def test_what_is_not_stored(replicas: Replicas) -> None:
     here, elsewhere, engine = replicas()
     with streaming(here, engine) as (id, rest):
@@ -194,7 +187,6 @@ def test_what_is_not_stored(replicas: Replicas) -> None:
         assert results(rest()) == []
 
 
-@NEEDED
 def test_one_response_has_a_limited_number_of_bytes(replicas: Replicas) -> None:
     here, elsewhere, engine = replicas()
     with streaming(here, engine) as (id, rest):
@@ -203,7 +195,6 @@ def test_one_response_has_a_limited_number_of_bytes(replicas: Replicas) -> None:
         rest()
 
 
-@NEEDED
 def test_an_output_is_kept_as_long_as_its_client_says(replicas: Replicas, redis: RedisServer) -> None:
     here, elsewhere, engine = replicas()
     with streaming(here, engine) as (id, rest):
@@ -218,7 +209,6 @@ def test_an_output_is_kept_as_long_as_its_client_says(replicas: Replicas, redis:
         assert results(rest()) == []
 
 
-@NEEDED
 def test_an_app_has_its_own_responses_and_outputs(
     replicas: Replicas, redis: RedisServer, start: Callable[..., Running]
 ) -> None:
@@ -235,7 +225,6 @@ def test_an_app_has_its_own_responses_and_outputs(
         assert results(rest()) == []
 
 
-@NEEDED
 def test_what_another_client_of_redis_writes_is_not_claimed(replicas: Replicas, redis: RedisServer) -> None:
     for forged in (b"", b"x" * 100, None):
         here, elsewhere, engine = replicas(calling(READ_A, '{"path": "b"}'), tokens=Tokens(TOKENS))
@@ -251,7 +240,6 @@ def test_what_another_client_of_redis_writes_is_not_claimed(replicas: Replicas, 
             client.flushall()
 
 
-@NEEDED
 def test_gateways_of_different_versions_miss(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     here, elsewhere, engine = replicas()
     with streaming(here, engine) as (id, rest):
@@ -261,7 +249,6 @@ def test_gateways_of_different_versions_miss(replicas: Replicas, monkeypatch: py
         assert results(rest()) == []
 
 
-@NEEDED
 def test_without_redis_each_replica_works_alone(
     replicas: Replicas, redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -280,7 +267,6 @@ def test_without_redis_each_replica_works_alone(
     assert sum("Redis fails" in message for message in caplog.messages) == 1
 
 
-@NEEDED
 @pytest.mark.usefixtures("_impatient")
 def test_a_redis_that_does_not_answer_is_not_waited_for(
     replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
@@ -294,7 +280,6 @@ def test_a_redis_that_does_not_answer_is_not_waited_for(
     redis.thaw()
 
 
-@NEEDED
 def test_what_a_slow_redis_is_late_with_counts_from_then_on(
     replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +294,6 @@ def test_what_a_slow_redis_is_late_with_counts_from_then_on(
             assert results(rest()) == ["the text"]
 
 
-@NEEDED
 def test_a_redis_that_restarts_within_a_stream_loses_what_it_had(
     replicas: Replicas, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +310,6 @@ def test_a_redis_that_restarts_within_a_stream_loses_what_it_had(
         assert submit(elsewhere, id) == 0, "it is known again, and has ended"
 
 
-@NEEDED
 def test_a_full_redis_stores_nothing_and_stops_nothing(replicas: Replicas, redis: RedisServer) -> None:
     here, elsewhere, engine = replicas()
     with streaming(here, engine) as (id, rest):
@@ -338,7 +321,6 @@ def test_a_full_redis_stores_nothing_and_stops_nothing(replicas: Replicas, redis
         assert rest()[-1]["finish_reason"] == "stop"
 
 
-@NEEDED
 def test_a_password(redis: RedisServer, replicas: Replicas) -> None:
     with redis.client() as client:
         client.config_set("requirepass", "secret")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
+from tests.external_commands import require
 from tests.runtime.http.serving import Running
 from tests.runtime.server.conftest import running
 
@@ -46,9 +46,7 @@ def browser() -> Iterator[Any]:
     Until it is closed, Playwright's event loop runs on this thread, where no other one can run.
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no Chromium is installed here")
+    chromium = require("chromium")
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened

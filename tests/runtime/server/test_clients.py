@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import subprocess
 from typing import Any
 
@@ -99,7 +98,7 @@ def test_litellm(server: Running, weather_tool: dict[str, Any], monkeypatch: pyt
     assert json.loads(call.function.arguments) == {"city": "Ljubljana"}
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.needs("curl")
 def test_curl(server: Running) -> None:
     def curl(*arguments: str) -> str:
         done = subprocess.run(

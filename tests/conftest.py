@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import tests.hypothesis_profiles  # noqa: F401 - registers the profiles and loads one
 from agentrt.calls import registry
 from agentrt.testing import free_prediction
 from tests.external_commands import (  # noqa: F401 - hooks
@@ -14,6 +13,11 @@ from tests.external_commands import (  # noqa: F401 - hooks
     pytest_unconfigure,
 )
 from tests.fixed_costs import fix_costs, measure_costs
+from tests.hypothesis_profiles import thin_out
+
+TESTS = Path(__file__).parent
+CHECKED_FOLDERS = {"attack", "bench", "examples", "training"}
+"""Tests of what is not the product, which `make check` runs."""
 
 # A test that takes one of these fixtures, directly or through another one, has the marker.
 MARKED_BY_FIXTURE = {
@@ -23,13 +27,19 @@ MARKED_BY_FIXTURE = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Add markers by fixtures, before ``-m`` selects."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Add markers by fixtures and folders, and thin matrices out, before ``-m`` selects."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, makers in MARKED_BY_FIXTURE.items():
             if makers & fixtures:
                 item.add_marker(marker)
+        if item.path.relative_to(TESTS).parts[0] in CHECKED_FOLDERS:
+            item.add_marker("check")
+    left_out = thin_out(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,8 @@ import pytest
 
 from tests.house.project import ROOT
 
+pytestmark = pytest.mark.check
+
 
 def loaded(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")

@@ -156,6 +156,7 @@ def test_importing_agentrt_loads_nothing_but_its_core() -> None:
     assert {name.split(".")[0] for name in loaded} & heavy == set()
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_no_import_touches_the_network() -> None:
     names = [name for name, _ in modules() if not name.endswith("__main__")]

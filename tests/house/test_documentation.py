@@ -50,6 +50,7 @@ def test_python_in_the_documentation_runs(
         run_block(path, line, code, printed, module)
 
 
+@pytest.mark.check
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.name)
 def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from tests.house.project import PARTS, ROOT, files
 PYRIGHT = shutil.which("basedpyright", path=sysconfig.get_path("scripts")) or shutil.which("basedpyright")
 
 pytestmark = [
+    pytest.mark.check,
     pytest.mark.slow,
     pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed here; make types installs it"),
     pytest.mark.skipif(not (ROOT / "agentrt" / "runtime").is_dir(), reason="git made no links here"),

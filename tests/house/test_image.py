@@ -14,6 +14,7 @@ import pytest
 IMAGE = os.environ.get("AGENTRT_TEST_IMAGE", "")
 
 pytestmark = [
+    pytest.mark.check,
     pytest.mark.slow,
     pytest.mark.skipif(not IMAGE, reason="AGENTRT_TEST_IMAGE names no image built from deploy/Dockerfile"),
     pytest.mark.needs("docker"),

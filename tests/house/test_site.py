@@ -14,6 +14,8 @@ import pytest
 
 from tests.house.project import ROOT
 
+pytestmark = pytest.mark.check
+
 
 @pytest.mark.parametrize(
     ("link", "warning"),

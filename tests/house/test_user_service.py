@@ -22,7 +22,7 @@ from tests.house.test_deploy import UNIT
 NAME = f"agentrt-test-{os.getpid()}"
 ENVIRONMENT = {**os.environ, "XDG_RUNTIME_DIR": os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")}
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.check, pytest.mark.slow]
 
 
 def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:

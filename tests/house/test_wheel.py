@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.project import PARTS, ROOT, files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.check, pytest.mark.slow]
 
 
 def without_links(link: Path, target: str) -> None:

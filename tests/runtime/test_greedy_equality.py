@@ -114,6 +114,7 @@ def test_with_cancellations_all_around(
         assert [future.result() for future in kept] == alone
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("apps", [1, 3])
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 def test_with_preemptions(
@@ -137,6 +138,7 @@ def test_with_preemptions(
     assert tight.statistics().engine.evictions > 0
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("platform", ["cpu", "emulated"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_under_every_policy_and_platform(

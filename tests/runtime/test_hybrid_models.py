@@ -85,6 +85,7 @@ def test_each_prompt_alone(open_hybrid: Open, family: str) -> None:
     assert found == answers(family)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("prefill_chunk_tokens", [32, 64, 1024])
 def test_together_and_in_chunks(open_hybrid: Open, family: str, prefill_chunk_tokens: int) -> None:
     runtime = open_hybrid(prefill_chunk_tokens=prefill_chunk_tokens, max_batch_size=4)
@@ -125,6 +126,7 @@ def least_memory(runtime: LocalRuntime, blocks: int) -> int:
     return blocks * block + 4 * row
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("steps", [0, 1, 9])
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 def test_evicted_and_computed_again(

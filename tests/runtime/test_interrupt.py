@@ -15,7 +15,7 @@ from agentrt.runtime.gguf.cache import cached_models
 from agentrt.runtime.heg.profile import Profile
 from agentrt.runtime.heg.store import MachineFigures, ProfileStore
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.check, pytest.mark.slow]
 
 OPEN_AND_CLOSE = """
 import signal, threading

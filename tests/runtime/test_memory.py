@@ -12,6 +12,7 @@ import pytest
 from agentrt.bench.common.random_gguf import ModelShape, write_random_gguf
 
 pytestmark = [
+    pytest.mark.check,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status"),
 ]

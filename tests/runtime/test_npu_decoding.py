@@ -81,6 +81,7 @@ def test_tokens_are_the_same_and_the_npu_decodes(
     assert runtime.statistics().engine.graph_loads >= groups_of(runtime)
 
 
+@pytest.mark.check
 def test_tokens_are_the_same_with_preemptions_and_cancellations(
     open_npu: Callable[..., LocalRuntime], alone: list[tuple[int, ...]]
 ) -> None:
@@ -104,6 +105,7 @@ def test_tokens_are_the_same_with_preemptions_and_cancellations(
     assert runtime.statistics().engine.failed == 0
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("graph", StaticGraph)
 def test_a_load_that_fails_is_logged_and_the_model_goes_on(
     open_npu: Callable[..., LocalRuntime],
@@ -127,6 +129,7 @@ def test_a_load_that_fails_is_logged_and_the_model_goes_on(
     assert caplog.text.count("the disk is gone") == 1
 
 
+@pytest.mark.check
 def test_closing_while_graphs_are_loaded(open_npu: Callable[..., LocalRuntime]) -> None:
     for _ in range(2):
         runtime = open_npu()

@@ -166,6 +166,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("program", "argument"),
     [
@@ -196,6 +197,7 @@ for _ in events:
 """
 
 
+@pytest.mark.check
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal there")
 @pytest.mark.parametrize("attempt", range(3))
 def test_ctrl_c_again_and_again_ends_a_process_in_order(attempt: int) -> None:

@@ -14,6 +14,8 @@ from agentrt.runtime.model.paged import read_paged_graph
 from agentrt.runtime.xpu import device, loading, watchdog
 from tests.runtime.engine.test_engine import PROMPT, submit
 
+pytestmark = pytest.mark.check
+
 
 class Sticky(ov.Op):
     """Copies its input. If armed, it first blocks the thread of the kernel until it is released."""

@@ -69,6 +69,7 @@ def answer(runtime: LocalRuntime, gate: Gate, options: Any, *, submitted: bool) 
     return event.generation
 
 
+@pytest.mark.check
 @pytest.mark.usefixtures("whole_drafts")  # how long a pass takes on this machine decides otherwise
 def test_a_drafted_call_takes_one_pass_and_changes_no_token(
     open_runtime: Callable[..., LocalRuntime],

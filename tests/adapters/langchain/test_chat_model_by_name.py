@@ -106,6 +106,7 @@ def test_a_copy_by_pickle_has_all_fields(chat: ChatAgentRT) -> None:
     assert copy.deepcopy(changed).runtime is copy.copy(changed).runtime is chat.runtime
 
 
+@pytest.mark.check
 def test_unpickling_opens_a_model_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pickle.dumps(nano())
     gc.collect()

@@ -292,6 +292,7 @@ def test_an_oversized_call_is_text() -> None:
     assert (len(plain), found) == (len(text), ())
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("shard", ["<tool_call>", "<tool_call>{", " ", '<tool_call>{"name": "', "["])
 def test_a_megabyte_of_garbage_is_parsed_in_time(shard: str) -> None:
     text = shard * (MAX_CALL_CHARACTERS // len(shard))

@@ -3,12 +3,30 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from agentrt.__main__ import main
+
+Command = Callable[..., tuple[object, str, str]]
+
+process = pytest.mark.slow
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command line in this process; returns its exit code, standard output and standard error."""
+
+    def run_here(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["agentrt", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code, *capsys.readouterr())
+
+    return run_here
 
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,19 +41,18 @@ main()
 """
 
 
-def test_help_names_every_command() -> None:
-    ended = run(START, "--help")
-    assert ended.returncode == 0
-    for command in ("demo", "chat", "doctor", "bench"):
-        assert f" {command} " in ended.stdout
+def test_help_names_every_command(command: Command) -> None:
+    code, printed, _ = command("--help")
+    assert code == 0
+    for name in ("demo", "chat", "doctor", "bench"):
+        assert f" {name} " in printed
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    ended = run(START, "--version")
-    assert ended.returncode == 0
-    assert ended.stdout == f"agentrt {metadata.version('agentrt')}\n"
+def test_the_version_is_that_of_the_package(command: Command) -> None:
+    assert command("--version") == (0, f"agentrt {metadata.version('agentrt')}\n", "")
 
 
+@process
 def test_python_m_agentrt_is_the_same() -> None:
     command = [sys.executable, "-m", "agentrt", "--help"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -43,6 +60,7 @@ def test_python_m_agentrt_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["demo"], ["chat"], ["doctor"], ["bench"]])
+@process
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     code = """
         import sys
@@ -57,6 +75,7 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("module", ["typer", "rich"])
+@process
 def test_without_the_cli_extra_it_says_how_to_get_it(module: str) -> None:
     ended = run(f"import sys; sys.modules[{module!r}] = None\n" + START, "--help")
     assert ended.returncode == 2
@@ -64,6 +83,7 @@ def test_without_the_cli_extra_it_says_how_to_get_it(module: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["demo", "chat"])
+@process
 def test_without_the_demo_extra_it_says_how_to_get_it(command: str) -> None:
     ended = run("import sys; sys.modules['icalendar'] = None\n" + START, command)
     assert ended.returncode == 2
@@ -80,18 +100,20 @@ def test_without_the_demo_extra_it_says_how_to_get_it(command: str) -> None:
         ("toolcache", "uvicorn", "serve"),
     ],
 )
+@process
 def test_without_what_a_bench_needs_it_says_how_to_get_it(name: str, module: str, extra: str) -> None:
     ended = run(f"import sys; sys.modules[{module!r}] = None\n" + START, "bench", name, "--quick")
     assert ended.returncode == 2
     assert ended.stderr == f"agentrt: {module} is not installed. Run: pip install 'agentrt[{extra}]'\n"
 
 
-def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2() -> None:
-    ended = run(START, "demo", "--latency", "1000")
-    assert ended.returncode == 2
-    assert ended.stderr == "agentrt: the mail delay is 85.0 s; choose between 0 and 60 seconds.\n"
+def test_an_error_raised_on_purpose_is_one_line_and_exit_code_2(command: Command) -> None:
+    error = "agentrt: the mail delay is 85.0 s; choose between 0 and 60 seconds.\n"
+    code, _, said = command("demo", "--latency", "1000")
+    assert (code, said) == (2, error)
 
 
+@process
 def test_ctrl_c_before_the_command_line_is_read_prints_nothing() -> None:
     code = """
         import importlib.abc, sys
@@ -108,6 +130,7 @@ def test_ctrl_c_before_the_command_line_is_read_prints_nothing() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("module", ["pydantic", "typer", "agentrt.cli.chat.command", "agentrt.cli.main"])
 @pytest.mark.parametrize("entry", [["-m", "agentrt"], ["-c", START]])
+@process
 def test_ctrl_c_while_the_command_line_is_imported_prints_nothing(
     tmp_path: Path, module: str, entry: list[str]
 ) -> None:
@@ -134,6 +157,7 @@ def test_ctrl_c_while_the_command_line_is_imported_prints_nothing(
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
+@process
 def test_an_unexpected_error_keeps_its_traceback() -> None:
     code = """
         import sys, types
@@ -196,19 +220,19 @@ def test_an_unexpected_error_keeps_its_traceback() -> None:
     ],
 )
 def test_a_value_that_cannot_work_is_explained_without_a_traceback(
-    arguments: list[str], problem: str, tmp_path: Path
+    arguments: list[str], problem: str, tmp_path: Path, command: Command
 ) -> None:
     (tmp_path / "FILE").touch(0o644)
-    ended = run(START, *(argument.replace("FILE", str(tmp_path / "FILE")) for argument in arguments))
-    assert ended.returncode == 2
-    said = " ".join(ended.stderr.replace("│", "").split())
+    code, _, error = command(*(argument.replace("FILE", str(tmp_path / "FILE")) for argument in arguments))
+    assert code == 2
+    said = " ".join(error.replace("│", "").split())
     assert problem in said.replace(str(tmp_path / "FILE"), "FILE")
-    assert "Traceback" not in ended.stderr
-    assert "ValidationError" not in ended.stderr
+    assert "Traceback" not in error
+    assert "ValidationError" not in error
 
 
-def test_a_wrong_option_is_a_usage_error() -> None:
-    ended = run(START, "demo", "--dta", ".")
-    assert ended.returncode == 2
-    assert "--dta" in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_a_wrong_option_is_a_usage_error(command: Command) -> None:
+    code, _, error = command("demo", "--dta", ".")
+    assert code == 2
+    assert "--dta" in error
+    assert "Traceback" not in error

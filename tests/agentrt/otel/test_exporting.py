@@ -104,6 +104,7 @@ def test_spans_of_a_process_are_exported_and_flushed() -> None:
     assert done.stdout.strip().endswith("('traces',)")
 
 
+@pytest.mark.check
 def test_an_exporter_that_never_ends_does_not_hold_the_process() -> None:
     program = (
         "import threading\n"

@@ -41,6 +41,7 @@ def stored(folder: Path, compression: float | None, **options: float) -> tuple[i
     return sum(file.stat().st_size for file in files), steps
 
 
+@pytest.mark.check
 def test_chunks_are_stored_in_the_ratio(tmp_path: Path) -> None:
     whole, steps = stored(tmp_path, None)
     assert MEASURING not in steps
@@ -49,6 +50,7 @@ def test_chunks_are_stored_in_the_ratio(tmp_path: Path) -> None:
     assert 0.25 * whole < compressed < 0.52 * whole, "with hashes and checksums"
 
 
+@pytest.mark.check
 def test_a_model_that_bears_nothing_is_stored_whole(tmp_path: Path) -> None:
     whole, _ = stored(tmp_path, None)
     compressed, _ = stored(tmp_path, 0.5, context_tolerance=1e-9)

@@ -96,6 +96,7 @@ def test_what_is_computed_later_is_found_after_a_restart(opened: Callable[[str],
     assert cached(runtime, "mine") > 0
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("place", ["memory", "folder"])
 @pytest.mark.parametrize("session", [None, "chat 7"])
 def test_requests_in_progress_go_on_and_leave_nothing(

@@ -65,6 +65,7 @@ def faulty(open_runtime: Callable[..., LocalRuntime], monkeypatch: pytest.Monkey
     return open_faulty
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["hang", "fail"])
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 def test_requests_go_on_after_a_fault_with_the_same_tokens(faulty: Any, kind: str, precision: str) -> None:
@@ -183,6 +184,7 @@ def test_overload_sheds_the_least_urgent(open_runtime: Callable[..., LocalRuntim
         assert request.output.result(30).stop_reason == "length"
 
 
+@pytest.mark.check
 def test_ten_thousand_requests(open_runtime: Callable[..., LocalRuntime], hold: Any) -> None:
     runtime = open_runtime()
     gate = hold(runtime)

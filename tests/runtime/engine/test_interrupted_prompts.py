@@ -25,6 +25,7 @@ def _always_calm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICIES, "agent-xpu", replace(POLICIES["agent-xpu"], calm_s=0.0))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("precision", ["f32", "u8"])
 @pytest.mark.parametrize("chunk", [256, 2048])
 def test_tokens_are_those_without_an_interruption(

@@ -44,6 +44,7 @@ def sampled(runtime: LocalRuntime, drafter: Any = None, **params: Any) -> tuple[
     return submit(runtime, TOKENS, prompt=prompt, drafter=drafter, **params).output.result(30).token_ids
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "params",
     [

@@ -109,6 +109,7 @@ def test_an_engine_that_closes_before_the_answer_is_complete(
     assert error["error"]["code"] == "upstream_unreachable"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "done", [b"data: [DONE]\n\n", b"data:[DONE]\r\n\r\n", b"event: x\ndata:  [DONE] \n\n"]
 )

@@ -145,6 +145,7 @@ def test_an_incomplete_conversion_is_not_used(
     open_model_directory(file, tmp_path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "name",
     [
@@ -418,6 +419,7 @@ def test_a_conversion_that_another_version_writes_is_left_alone(
     assert visible(tmp_path) == sorted([former.name, latest.name])
 
 
+@pytest.mark.check
 def test_memory_is_bounded_by_a_piece_of_a_tensor(tmp_path: Path) -> None:
     file = tmp_path / "large.gguf"
     write_random_gguf(file, ModelShape("llama", 1, 1024, 8192, 8, 2, 32_000))

@@ -60,6 +60,7 @@ def test_the_stateful_graph_answers_as_transformers(family: str, directory: Mode
     check(family, tokens, first)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("cut", [False, True])
 def test_paged_attention_answers_as_transformers(family: str, directory: ModelDirectory, cut: bool) -> None:
     loaded = (load if cut else uncut)(directory, properties=UNQUANTISED)

@@ -97,6 +97,7 @@ def test_flipped_bytes_of_a_header(content: bytes, file: Path) -> None:
     assert refused > 100
 
 
+@pytest.mark.check
 def test_flipped_bytes_convert_or_are_refused(content: bytes, file: Path) -> None:
     file.write_bytes(content)
     size = read_header(file).size

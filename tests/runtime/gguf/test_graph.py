@@ -26,6 +26,7 @@ def layer_matmuls(model: ov.Model) -> int:
     return len([node for node in matmuls if node.get_attributes()["transpose_b"]]) - 1
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_left_to_concatenate_when_the_model_is_opened(family: str, tmp_path: Path) -> None:
     model = converted(write_family(tmp_path / "model.gguf", family), tmp_path)

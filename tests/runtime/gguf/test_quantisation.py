@@ -59,6 +59,7 @@ def test_eight_bits_are_rounded_by_half_a_step_of_their_group(columns: int, grou
     assert -127 <= found.codes.min() <= found.codes.max() <= 127
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("type", [*PLAIN, *sorted(QUANTISED)], ids=lambda type: type.name)
 @pytest.mark.parametrize("keep_four_bits", [False, True])
 @pytest.mark.parametrize("reorder", [False, True])

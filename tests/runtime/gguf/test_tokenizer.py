@@ -76,6 +76,7 @@ def test_control_tokens_have_no_text(byte_level: Tokenizer) -> None:
     assert byte_level.end_token_ids == {2}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("text", [*TEXTS, "the then", "then▁e", "  日 "])
 @pytest.mark.parametrize("prefix", [False, True])
 def test_sentencepiece_tokens_are_bytes(text: str, prefix: bool, tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_a_stream_in_http_1_0_has_nothing_early(client: socket.socket, work: Wor
     assert answer(read_all(client)) == b"the answer"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("half_closed", [False, True])
 @pytest.mark.parametrize("request_bytes", [WHOLE, STREAM], ids=["whole", "stream"])
 def test_a_client_that_is_gone_cancels_its_request(

@@ -123,6 +123,7 @@ def test_a_pause_that_is_over_is_not_the_pace(done_s: float) -> None:
     assert found is None if done_s < 0.01 else found == pytest.approx(0.15)
 
 
+@pytest.mark.check
 def test_estimates_are_of_the_right_order_where_requests_wait_for_memory() -> None:
     """A user and seven background clients, on a machine whose KV blocks suffice for two of them."""
     told: list[tuple[float, float]] = []

@@ -238,6 +238,7 @@ def test_several_traces_are_recorded_at_once(runtime: LocalRuntime) -> None:
     assert [each.outcome for each in long.requests] == ["length"] * 3
 
 
+@pytest.mark.check
 def test_a_page_that_is_open_for_a_day_costs_the_server_no_memory(runtime: LocalRuntime) -> None:
     frames = Frames(lambda: [PooledModel.of(runtime)])
     files = ("live/frames.py", "live/expectation.py", "engine/trace.py")

@@ -100,6 +100,7 @@ def test_an_open_page_does_not_delay_the_end_of_the_server(runtime: LocalRuntime
         assert isinstance(rest.result(30), list)
 
 
+@pytest.mark.check
 def test_a_thousand_pages_and_one_that_does_not_read(start: Callable[..., Running]) -> None:
     server = start(tokens=TOKENS, write_timeout_s=0.5)
     stuck = connect(server, ASK)

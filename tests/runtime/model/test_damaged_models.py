@@ -96,6 +96,7 @@ def outcomes(folder: Path, kept: Path, damages: list[tuple[str, str]]) -> dict[t
     return {(name, how): outcome for name, how, outcome in found}
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_of_any_model(nano_directory: ModelDirectory, tmp_path: Path, name: str) -> None:
     """Without digests, as most models are."""

@@ -218,6 +218,7 @@ def hurried(name: str) -> Policy:
     return replace(policy, promote_after_s=promote_after_s, turn_tokens=12, sharing_apps=SHARING_APPS)
 
 
+@pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("xpus", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)
@@ -227,6 +228,7 @@ def test_any_order(name: str, xpus: int) -> None:
     case("runTest").runTest()
 
 
+@pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("state_rows", [3, 7, 20])
 @pytest.mark.parametrize("name", POLICIES)

@@ -62,6 +62,7 @@ class AnyOrderOfLoads(AnyOrder):
         self.swapper.cost = LinearCost(chunk_s, 0.0)
 
 
+@pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("xpus", [1, 2])
 @pytest.mark.parametrize("name", POLICIES)

@@ -94,6 +94,7 @@ def test_the_serving_order_has_also_those_that_wait_for_the_end_of_a_turn() -> N
 
 
 class TestOneRequestBesideMany:
+    @pytest.mark.matrix
     @pytest.mark.parametrize("priority", Priority)
     @pytest.mark.parametrize("xpus", [1, 2])
     def test_it_waits_for_three_batches(self, priority: Priority, xpus: int) -> None:

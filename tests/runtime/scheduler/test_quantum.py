@@ -119,6 +119,7 @@ def test_no_proactive_kernel_is_longer_than_the_quantum(platform: str) -> None:
     holds()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("platform", GRAPHS)
 @pytest.mark.parametrize("prompt", [32, 64, 160, 240, 255, 256, 257, 496, 512, 1100, 2048])
 def test_prompts_of_one_length_keep_the_quantum(platform: str, prompt: int) -> None:

@@ -50,6 +50,7 @@ def answer_tokens(server: Running, route: str, body: dict[str, Any]) -> int:
     return int(next(usage[name] for name in names if name in usage))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("route", BODIES)
 def test_an_answer_without_max_tokens_has_the_servers_default(

@@ -115,6 +115,7 @@ def test_the_time_limit_of_a_head_does_not_limit_answers(
     assert response.json()["usage"]["completion_tokens"] == 300
 
 
+@pytest.mark.check
 def test_a_thousand_connections(server: Running, runtime: LocalRuntime) -> None:
     """Each receives its answer or a 429."""
     resource = pytest.importorskip("resource", reason="this system does not say how many files may be open")

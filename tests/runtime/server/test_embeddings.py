@@ -159,6 +159,7 @@ def test_the_model_is_listed_and_does_not_chat(embedder: httpx.Client) -> None:
     assert chat.json()["error"]["code"] == "model_not_found"
 
 
+@pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/api/embed", "/api/embeddings"])

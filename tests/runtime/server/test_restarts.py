@@ -19,6 +19,7 @@ from tests.runtime.server.test_run import Service, serve
 __all__ = ["serve"]
 
 pytestmark = [
+    pytest.mark.check,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="signals"),
 ]

@@ -89,6 +89,7 @@ def test_it_prints_a_token_and_drains_on_sigterm(serve: Callable[..., Service]) 
     assert service.lines[-1] == "stopped"
 
 
+@pytest.mark.check
 def test_several_models_with_names_of_their_own(serve: Callable[..., Service]) -> None:
     models = ["--model", "nano", "--model", "nano-draft"]
     names = ["--served-model-name", "small=nano-draft", "--served-model-name", "draft=nano-draft"]
@@ -110,6 +111,7 @@ def test_several_models_with_names_of_their_own(serve: Callable[..., Service]) -
     assert service.end() == 0, service.lines
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_directly_after_the_address_stops_it(
     serve: Callable[..., Service], number: signal.Signals
@@ -147,6 +149,7 @@ class TwoRequests:
             pass
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("drain", ["0", "1", "600"])
 def test_requests_that_are_not_awaited_get_an_error(serve: Callable[..., Service], drain: str) -> None:
     service = serve("--port", "0", "--no-auth", "--drain", drain)
@@ -184,6 +187,7 @@ def test_a_unix_socket_identifies_its_peer(serve: Callable[..., Service], tmp_pa
     assert not path.exists()
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("address", ["socket", "port"])
 def test_of_servers_that_start_together_on_one_address_one_serves(
     serve: Callable[..., Service], tmp_path: Path, address: str
@@ -208,6 +212,7 @@ def test_of_servers_that_start_together_on_one_address_one_serves(
     assert not path.exists()
 
 
+@pytest.mark.check
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
         service = Service(*arguments)

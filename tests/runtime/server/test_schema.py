@@ -63,6 +63,7 @@ def test_attacks_reach_every_operation_with_short_answers(http: httpx.Client) ->
     assert b'"num_predict"' in chat.body
 
 
+@pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)

@@ -102,6 +102,7 @@ def test_other_apps_find_a_thread(start: Callable[..., Running], endless: Endles
         connection.close()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("path", "body"),

@@ -185,6 +185,7 @@ def test_any_chunking_has_nearly_the_same_logits(
     np.testing.assert_allclose(chunked(split, chunks, avoid)[-1], at_once, rtol=0, atol=5e-4)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("kv", ["u8", "bf16"])
 def test_in_bf16_a_cut_model_rounds_where_the_whole_does(tiny_folder: Path, kv: str) -> None:
     directory = tiny_model(tiny_folder, "nano")

@@ -68,6 +68,7 @@ def test_two_xpus_run_at_the_same_time(
     loaded.platform.close()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("heeds_cancel", [True, False])
 @pytest.mark.parametrize("blocking", [True, False])
 def test_hung_kernel_is_abandoned_and_other_batches_continue(

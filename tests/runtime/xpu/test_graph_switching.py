@@ -120,6 +120,7 @@ def test_graphs_change_between_two_kernels_of_a_batch(switching: LoadedModel) ->
     np.testing.assert_array_equal(finish(switching, context), expected)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("graph", StaticGraph)
 @pytest.mark.parametrize("tokens", [1, 3, DECODE])
 def test_decodes_and_drafts_take_the_same_tokens_on_the_split_route(
@@ -225,6 +226,7 @@ def damage(file: Path) -> None:
     file.write_bytes(bytes(content))
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(
     "spoil",
     [damage, Path.unlink, lambda file: file.write_bytes(b""), lambda file: file.write_bytes(b"x")],

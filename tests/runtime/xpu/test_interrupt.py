@@ -45,6 +45,7 @@ def long_batch(loaded: LoadedModel) -> BatchContext:
     return begin(loaded, Piece(LONG, table=TABLE))
 
 
+@pytest.mark.check
 def test_an_interrupted_kernel_computes_the_same_when_it_runs_again(loaded: LoadedModel) -> None:
     expected = forward(loaded, Piece(LONG, table=TABLE))
     xpu = loaded.platform.xpus[Role.DECODE]
@@ -64,6 +65,7 @@ def test_an_interrupted_kernel_computes_the_same_when_it_runs_again(loaded: Load
     assert interrupted > 0
 
 
+@pytest.mark.check
 def test_other_batches_compute_the_same_in_between(loaded: LoadedModel) -> None:
     """Also those with as many tokens as the last one before the interruption (:class:`InferenceShapes`)."""
     lengths = [(1,), (1,), (20,), (20,), (7,), (90,), (10, 10), (1, 19), (1, 1), (7, 1, 12)]

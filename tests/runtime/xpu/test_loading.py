@@ -257,6 +257,7 @@ def test_the_advice_after_a_busy_machine_is_a_command_that_works(
     assert kept.read_bytes() != before
 
 
+@pytest.mark.check
 def test_of_a_deep_model_only_some_layers_are_compiled_to_be_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

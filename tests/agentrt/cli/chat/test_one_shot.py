@@ -195,6 +195,7 @@ def test_a_real_model_answers_an_argument() -> None:
     assert (errors, ended.returncode) == ([], 0)
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_a_real_model_answers_what_is_piped_in() -> None:
     ended = run("--json", stdin="Hello!\n")
@@ -204,6 +205,7 @@ def test_a_real_model_answers_what_is_piped_in() -> None:
     assert (ended.stderr, ended.returncode) == ("", 0)
 
 
+@pytest.mark.check
 @pytest.mark.slow
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_piped_question_writes_only_with_the_option(tmp_path: Path, allowed: bool) -> None:
@@ -223,6 +225,7 @@ def notes_in(folder: Path) -> list[str]:
         return [text for (text,) in notes.execute("SELECT text FROM notes ORDER BY rowid")]
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_a_text_that_is_too_long_is_one_line_on_standard_error() -> None:
     ended = run("Summarise this", stdin="a long text " * 10_000)
@@ -231,6 +234,7 @@ def test_a_text_that_is_too_long_is_one_line_on_standard_error() -> None:
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
     command = f"{sys.executable} -m agentrt chat 'Hello!' | true"

@@ -101,6 +101,7 @@ def test_no_escape_sequence_of_the_model_reaches_the_terminal(echo: PseudoTermin
     assert b"\x1b[31m" not in echo.output
 
 
+@pytest.mark.check
 def test_one_question_on_a_terminal_asks_before_it_writes() -> None:
     question = ("-m", "agentrt", "chat", "Create a note: buy milk")
     with terminal(*question) as shown:
@@ -122,6 +123,7 @@ def test_one_question_on_a_terminal_asks_before_it_writes() -> None:
         assert shown.wait() == 0
 
 
+@pytest.mark.check
 def test_the_question_is_not_part_of_an_answer_that_is_piped_on(tmp_path: Path) -> None:
     command = f"{sys.executable} -m agentrt chat 'Create a note: buy milk' > {tmp_path / 'answer'}"
     with terminal("-c", f"import os; os.execvp('sh', ['sh', '-c', {command!r}])") as shown:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentrt.cli.main import app
+from agentrt.cli.top import watch
 from agentrt.runtime import LocalRuntime
 from agentrt.runtime.http.identity import Tokens
 from tests.runtime.conftest import open_exact
@@ -61,9 +62,11 @@ def scripted() -> Iterator[Callable[..., Scripted]]:
         yield start
 
 
-def top(*options: object) -> str:
-    """Run agentrt top without a terminal, and return what it prints."""
-    result = CliRunner().invoke(app, ["top", *map(str, options)])
+def top(*options: object, sample_s: float = 0.2) -> str:
+    """Run agentrt top without a terminal, and return what it prints of ``sample_s`` seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "SAMPLE_S", sample_s)
+        result = CliRunner().invoke(app, ["top", *map(str, options)])
     if result.exit_code:
         raise result.exception or AssertionError(result.output)
     return result.output

@@ -24,7 +24,7 @@ from tests.runtime.server.conftest import HELLO, running
 
 
 def test_an_idle_server(server: Running, tokens: Path) -> None:
-    shown = top("--url", server.url, "--token-file", tokens)
+    shown = top("--url", server.url, "--token-file", tokens, sample_s=2.0)
     assert "nano" in shown
     assert "KV memory" in shown
     assert "0 tokens/s over 2.0 s   0 running   0 waiting\n" in shown
@@ -45,7 +45,7 @@ def test_what_a_busy_server_does_is_measured(server: Running, tokens: Path) -> N
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        shown = top("--url", server.url, "--token-file", tokens)
+        shown = top("--url", server.url, "--token-file", tokens, sample_s=2.0)
     finally:
         done.set()
         asking.join()
@@ -108,7 +108,7 @@ def test_a_page_without_models() -> None:
     config = ListenConfig(port=0)
     feed = LiveFeed(lambda: Frames(lambda: (), speculation))
     with listening(create_live_app(feed, config), config) as server:
-        shown = top("--url", server.url)
+        shown = top("--url", server.url, sample_s=2.0)
     assert "KV memory: none" in shown
     assert re.search(r"speculation: [1-9]\d* drafts, 0 claims", shown)
 

@@ -151,6 +151,7 @@ def test_it_fits_each_size_at_once(scripted: Callable[..., Scripted], start: Cal
         assert any(re.match("proactive .* waiting +1", line) for line in lines) is (columns >= 80)
 
 
+@pytest.mark.check
 def test_a_server_that_starts_again_is_followed(
     nano: LocalRuntime, tokens: Path, start: Callable[..., Terminal], tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def refused(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.glob("*.refused-*")}
 
 
+@pytest.mark.check
 @pytest.mark.slow
 @pytest.mark.parametrize(("encrypted", "stride"), [(False, 1), (True, 5)])
 def test_no_flipped_bit_is_ever_read(tmp_path: Path, encrypted: bool, stride: int) -> None:

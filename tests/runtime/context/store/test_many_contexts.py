@@ -52,6 +52,7 @@ def test_opening_reads_no_payloads(tmp_path: Path) -> None:
     assert 0 < _Counting.read_bytes < 20 * 4 * 20_000  # of 15 MB
 
 
+@pytest.mark.check
 @pytest.mark.slow
 def test_ten_thousand_contexts(tmp_path: Path) -> None:
     with ContextStore(tmp_path, FINGERPRINT, disk=QuickDisk()) as store:

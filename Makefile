@@ -8,17 +8,19 @@ BENCHES ?= speculation toolcache scheduler engine models drafting context traces
 # The tests of a file share what they open, so a file stays on one worker. A worker that ends with a test is not
 # replaced: the next one would begin with the same test.
 WORKERS ?= 2
-PARALLEL := --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
+PYTEST = $(RUN) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0 $(PYTEST_OPTIONS)
 
-.PHONY: help demo lint types quick test test-long attack docs bench figures clean
+.PHONY: help demo lint types tests quick test check test-long attack docs bench figures clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo   a personal assistant on a local model, plain and with agentrt, side by side'
 	@echo 'make lint   ruff: errors, style and format'
-	@echo 'make types  mypy on the package; pyright on code that uses it'
-	@echo 'make quick  lint, mypy and the tests without models, sockets, benches and other processes: a minute'
-	@echo 'make test   lint, types and the whole test suite'
+	@echo 'make types  mypy on the package'
+	@echo 'make tests  the tests of the product'
+	@echo 'make quick  lint, types and the tests without models, sockets, benches and other processes: a minute'
+	@echo 'make test   lint, types and the tests of the product: five minutes'
+	@echo 'make check  the tests of benches, attack, examples, site, editors and wheel; every random example and case'
 	@echo 'make test-long  the property tests with 20 times as many random examples'
 	@echo 'make attack  hostile clients, engines and faults against real servers, an hour on an idle machine'
 	@echo 'make docs   the documentation as a web site, in site/'
@@ -33,16 +35,21 @@ lint: $(VENV)/.installed-dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 
-types: $(VENV)/.installed-dev $(VENV)/.installed-types
+types: $(VENV)/.installed-dev
 	$(RUN) -m mypy
-	$(RUN) -m pytest tests/house/test_editors.py
 
-quick: lint
-	$(RUN) -m mypy
-	$(RUN) -m pytest $(PARALLEL) -m "not real_model and not socket and not bench and not slow"
+tests: $(VENV)/.installed-dev
+	$(PYTEST) -m "not check"
 
-test: lint types $(VENV)/.installed-redis $(VENV)/.installed-browser
-	$(RUN) -m pytest $(PARALLEL)
+quick: lint types
+	$(PYTEST) -m "not check and not real_model and not socket and not bench and not slow"
+
+test: lint
+	@$(MAKE) --no-print-directory --jobs=2 types tests
+
+# What `make test` left out: other tests, examples, cases, and those that need a command beyond a bare machine's.
+check: $(VENV)/.installed-dev $(VENV)/.installed-types $(VENV)/.installed-docs
+	CI=1 $(PYTEST) -m "check or hypothesis or matrix or needs"
 
 # Hypothesis shrinks what fails and prints a line that reproduces it.
 test-long: $(VENV)/.installed-dev

@@ -23,6 +23,8 @@ CHECKED_FOLDERS = {"attack", "bench", "examples", "training"}
 MARKED_BY_FIXTURE = {
     "real_model": {"exact_runtime", "nano_directory", "open_runtime", "shared_runtime", "tiny_folder"},
     "socket": {"shared_server", "shared_engine", "server", "start"},
+    "needs:redis-server": {"redis"},
+    "needs:chromium": {"browser", "tab"},
 }
 
 
@@ -33,7 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, makers in MARKED_BY_FIXTURE.items():
             if makers & fixtures:
-                item.add_marker(marker)
+                name, *arguments = marker.split(":")
+                item.add_marker(getattr(pytest.mark, name)(*arguments))
         if item.path.relative_to(TESTS).parts[0] in CHECKED_FOLDERS:
             item.add_marker("check")
     left_out = thin_out(items)

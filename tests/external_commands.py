@@ -1,8 +1,9 @@
 """Commands that tests need beyond Python packages: one table, one marker, one way to skip.
 
-A test is marked ``@pytest.mark.needs("redis-server")``; a helper that starts the command calls
-:func:`require`. Where the command is absent the test is skipped by its name, and the last line of the run
-says what was absent and how to get it. With ``--nothing-missing``, as in CI, such a test fails.
+A test is marked ``@pytest.mark.needs("redis-server")``, by hand or by its fixtures (``tests/conftest.py``); a
+helper that starts the command calls :func:`require`. Where the command is absent the test is skipped by its name,
+and the last line of the run says what was absent and how to get it. With ``--need=redis-server``, as in CI, such
+a test fails.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ COMMANDS: Final = {
 """The programs that serve as each command, and how Debian and Ubuntu install one."""
 
 _NEEDS: Final = "needs the command "
-_nothing_missing = False
+_needed: frozenset[str] = frozenset()
+"""Commands without which tests fail instead of being skipped."""
 
 
 def require(command: str) -> str:
@@ -37,19 +39,19 @@ def require(command: str) -> str:
     programs, install = COMMANDS[command]
     found = None if sys.platform == "win32" else next(filter(None, map(shutil.which, programs)), None)
     if found is None:
-        (pytest.fail if _nothing_missing else pytest.skip)(f"{_NEEDS}{command} ({install})")
+        (pytest.fail if command in _needed else pytest.skip)(f"{_NEEDS}{command} ({install})")
     return found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--nothing-missing", action="store_true", help="fail tests whose commands this machine lacks"
+        "--need", action="append", choices=COMMANDS, help="fail, do not skip, tests for which this command is absent"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _nothing_missing
-    _nothing_missing = config.getoption("--nothing-missing")
+    global _needed
+    _needed = frozenset(config.getoption("--need") or ())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -66,8 +68,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     absent: Counter[str] = Counter()
     for report in terminal.stats.get("skipped", ()):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
-        _, found, command = reason.partition(_NEEDS)
+        _, found, command = reason.partition(_NEEDS)  # with how to install it, in brackets
         absent.update([command] if found else [])
     if absent:
-        listed = ", ".join(f"{command}: {number}" for command, number in sorted(absent.items()))
-        terminal.write_line(f"Tests skipped because commands are absent on this machine: {listed}.")
+        listed = "; ".join(f"{number} that need {command}" for command, number in sorted(absent.items()))
+        terminal.write_line(f"Skipped for commands that this machine lacks: {listed}.")

@@ -1,8 +1,8 @@
 """How thorough a run is: examples of properties, and cases of matrices.
 
-``local`` is for one's own machine: 25 examples and the cases of :func:`thin_out`. ``ci``, where ``CI`` is set,
-has 100 examples, every case, and a database of examples that failed, in the user's cache folder, with which the
-next run begins. ``long``, by ``make test-long``, has 20 times as many examples.
+``local`` is for one's own machine: 25 examples and the cases of :func:`thin_out`. ``ci``, where ``CI`` is set
+(``make check`` sets it), has 100 examples, every case, and a database of examples that failed, in the user's cache
+folder, with which the next run begins. ``long``, by ``make test-long``, has 20 times as many examples.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def examples(number: int, **others: Any) -> settings:
 def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the cases that a local run leaves out of functions with the marker ``matrix``.
 
-    Of a function with three or more parameters that vary every pair of values stays, of one with two every value.
+    Of a function with three or more parameters that vary every pair of values stays, of one with two every
+    value.
     """
     if settings.get_current_profile_name() != "local":
         return []

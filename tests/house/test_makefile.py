@@ -110,9 +110,11 @@ def test_a_failed_installation_is_tried_again(checkout: Path) -> None:
     [
         ("demo", ["demo"]),
         ("lint", ["dev"]),
-        ("types", ["dev", "types"]),
+        ("types", ["dev"]),
+        ("tests", ["dev"]),
         ("quick", ["dev"]),
-        ("test", ["dev", "types", "redis", "browser"]),
+        ("test", ["dev"]),
+        ("check", ["dev", "types", "docs"]),
         ("test-long", ["dev"]),
         ("attack", ["bench"]),
         ("docs", ["docs"]),

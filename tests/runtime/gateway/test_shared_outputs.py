@@ -352,6 +352,7 @@ def test_invalid_addresses(url: str, reason: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.needs("redis-server")
 @pytest.mark.parametrize("fault", ["password", "database", "down"])
 def test_a_redis_that_cannot_be_used_is_said_at_the_start(
     tmp_path: Path, start: Callable[..., Running], caplog: pytest.LogCaptureFixture, fault: str
@@ -377,6 +378,7 @@ def test_a_redis_that_cannot_be_used_is_said_at_the_start(
         redis.stop()
 
 
+@pytest.mark.needs("redis-server")
 def test_health_says_that_redis_answers(tmp_path: Path, start: Callable[..., Running]) -> None:
     redis = RedisServer(tmp_path)
     redis.start()

@@ -1,9 +1,9 @@
 """Commands that tests need beyond Python packages: one table, one marker, one way to skip.
 
-A test is marked ``@pytest.mark.needs("redis-server")``, by hand or by its fixtures (``tests/conftest.py``); a
-helper that starts the command calls :func:`require`. Where the command is absent the test is skipped by its name,
-and the last line of the run says what was absent and how to get it. With ``--need=redis-server``, as in CI, such
-a test fails.
+A test is marked ``@pytest.mark.needs("redis-server")``, by hand or by its fixtures (``tests/conftest.py``);
+a helper that starts the command calls :func:`require`. Where the command is absent the test is skipped by its
+name, and the last line of the run says what was absent and how to get it. With ``--need=redis-server``, as in
+CI, the test fails.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def require(command: str) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--need", action="append", choices=COMMANDS, help="fail, do not skip, tests for which this command is absent"
+        "--need",
+        action="append",
+        choices=COMMANDS,
+        help="fail, do not skip, tests for which this command is absent",
     )
 
 

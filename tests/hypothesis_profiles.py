@@ -1,8 +1,8 @@
 """How thorough a run is: examples of properties, and cases of matrices.
 
 ``local`` is for one's own machine: 25 examples and the cases of :func:`thin_out`. ``ci``, where ``CI`` is set
-(``make check`` sets it), has 100 examples, every case, and a database of examples that failed, in the user's cache
-folder, with which the next run begins. ``long``, by ``make test-long``, has 20 times as many examples.
+(``make check`` sets it), has 100 examples, every case, and a database of examples that failed, in the user's
+cache folder, with which the next run begins. ``long``, by ``make test-long``, has 20 times as many examples.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def thin_out(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _left_out(cases: list[pytest.Function]) -> list[pytest.Function]:
     """Return the cases without which the others still cover all single values, or all pairs."""
-    values = [case.callspec.indices for case in cases]
+    # Not by callspec.indices, which count the combinations of stacked decorators.
+    values = [{name: repr(value) for name, value in case.callspec.params.items()} for case in cases]
     varying = [name for name in values[0] if len({each[name] for each in values}) > 1]
     size = 2 if len(varying) > 2 else 1
     covers = [

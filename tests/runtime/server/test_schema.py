@@ -66,10 +66,11 @@ def test_attacks_reach_every_operation_with_short_answers(http: httpx.Client) ->
 @pytest.mark.matrix
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=" ".join)
 def test_no_request_is_a_fault(
-    http: httpx.Client, server: Running, path: str, method: str, mode: GenerationMode
+    http: httpx.Client, server: Running, operation: tuple[str, str], mode: GenerationMode
 ) -> None:
+    path, method = operation
     if mode is GenerationMode.NEGATIVE and method != "POST" and (path, method) not in PAGED:
         return  # nothing about it can be wrong: any text is a name or an id
     check_operation(http, server, path, method, mode)

@@ -10,6 +10,9 @@ BENCHES ?= speculation toolcache scheduler engine models drafting context traces
 WORKERS ?= 2
 PYTEST = $(RUN) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0 $(PYTEST_OPTIONS)
 
+# Else every process that a test starts compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo lint types tests quick test check test-long attack docs bench figures clean
 .DELETE_ON_ERROR:
 

@@ -15,8 +15,7 @@ from tests.external_commands import (  # noqa: F401 - hooks
 from tests.fixed_costs import fix_costs, measure_costs
 from tests.hypothesis_profiles import thin_out
 
-TESTS = Path(__file__).parent
-CHECKED_FOLDERS = {"attack", "bench", "examples", "training"}
+CHECKED_FOLDERS = tuple(Path(__file__).parent / name for name in ("attack", "bench", "examples", "training"))
 """Tests of what is not the product, which `make check` runs."""
 
 # A test that takes one of these fixtures, directly or through another one, has the marker.
@@ -28,16 +27,22 @@ MARKED_BY_FIXTURE = {
 }
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which ``-m "not check"`` would select nothing."""
+    return (collection_path in CHECKED_FOLDERS and config.option.markexpr.startswith("not check")) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add markers by fixtures and folders, and thin matrices out, before ``-m`` selects."""
+    checked = tuple(map(str, CHECKED_FOLDERS))
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for marker, makers in MARKED_BY_FIXTURE.items():
             if makers & fixtures:
                 name, *arguments = marker.split(":")
                 item.add_marker(getattr(pytest.mark, name)(*arguments))
-        if item.path.relative_to(TESTS).parts[0] in CHECKED_FOLDERS:
+        if str(item.path).startswith(checked):
             item.add_marker("check")
     left_out = thin_out(items)
     if left_out:

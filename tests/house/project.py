@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class Import:
     line: int
 
 
+@cache
 def imports(name: str, path: Path) -> list[Import]:
     """Return everything that the module ``name`` imports, relative imports resolved.
 

@@ -67,6 +67,7 @@ def resolved(target: str) -> str | None:
     return None
 
 
+@cache
 def arrows() -> dict[str, set[str]]:
     """Which module imports which."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -118,14 +119,11 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     return found
 
 
-ARROWS = arrows()
-
-
 def rooms(folder: str) -> dict[str, set[str]]:
     """The files and packages directly in ``folder``, and which of them imports which."""
     depth = folder.count(".") + 2 if folder else 1
     graph: dict[str, set[str]] = defaultdict(set)
-    for name, targets in ARROWS.items():
+    for name, targets in arrows().items():
         for target in targets:
             inside = not folder or (name.startswith(folder + ".") and target.startswith(folder + "."))
             here, there = (".".join(module.split(".")[:depth]) for module in (name, target))
@@ -152,7 +150,7 @@ def test_a_room_never_imports_another(importer: str, imported: str) -> None:
     assert any(within(name, imported) for name in FILES)
     edges = {
         f"{name} -> {target}"
-        for name, targets in ARROWS.items()
+        for name, targets in arrows().items()
         if within(name, importer)
         for target in targets
         if within(target, imported)
@@ -161,7 +159,7 @@ def test_a_room_never_imports_another(importer: str, imported: str) -> None:
 
 
 def test_no_circle_of_files() -> None:
-    assert circles(ARROWS) == []
+    assert circles(arrows()) == []
 
 
 @pytest.mark.parametrize("folder", sorted(name for name in FILES if is_package(name)))
@@ -170,7 +168,7 @@ def test_no_circle_of_rooms(folder: str) -> None:
     ties = {
         tuple(circle): sorted(
             f"{name} -> {target}"
-            for name, targets in ARROWS.items()
+            for name, targets in arrows().items()
             for target in targets
             if any(name == room or name.startswith(room + ".") for room in circle)
             and any(target == room or target.startswith(room + ".") for room in circle)

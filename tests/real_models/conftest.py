@@ -23,8 +23,9 @@ CONFIG = RuntimeConfig(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = str(Path(__file__).parent)
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.real_model)
             item.add_marker(pytest.mark.slow)
             if not FILES:
